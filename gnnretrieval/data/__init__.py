@@ -1,0 +1,21 @@
+"""What comes in: passages, queries and judgements, from every format into the one dataset directory.
+
+:class:`Dataset` opens such a directory and checks it; :func:`make_docstring_corpus` makes one offline, from docstrings;
+:func:`inspect_dataset` says what is in one and what is wrong with it.
+"""
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.docstrings import make_docstring_corpus
+from gnnretrieval.data.inspect import format_inspection, inspect_dataset
+from gnnretrieval.data.records import Passage, Qrel, Query, ScoredPassage
+
+__all__ = [
+    "Dataset",
+    "Passage",
+    "Qrel",
+    "Query",
+    "ScoredPassage",
+    "format_inspection",
+    "inspect_dataset",
+    "make_docstring_corpus",
+]

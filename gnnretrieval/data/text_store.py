@@ -1,0 +1,145 @@
+"""Ids and texts in SQLite, and the only way from an id to a row and back (law 2)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from gnnretrieval.errors import InputError
+
+_SCHEMA = """
+CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE queries (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, split TEXT NOT NULL);
+CREATE TABLE qrels (query INTEGER NOT NULL, passage INTEGER NOT NULL, relevance INTEGER NOT NULL,
+                    PRIMARY KEY (query, passage)) WITHOUT ROWID;
+"""
+
+
+class PassageRow(NamedTuple):
+    """A row of the ``passages`` table."""
+
+    row: int
+    id: str
+    title: str
+    text: str
+
+
+class QueryRow(NamedTuple):
+    """A row of the ``queries`` table."""
+
+    row: int
+    id: str
+    text: str
+    split: str
+
+
+class TextStore:
+    """Passages, queries and judgements of an artifact, by row ``0…m-1`` and ``0…n-1``.
+
+    Args:
+        path: The SQLite file; opened read-only unless ``create``.
+        create: Start a new one (an old file at ``path`` is removed).
+    """
+
+    def __init__(self, path: str | Path, create: bool = False) -> None:
+        self.path = Path(path)
+        if create:
+            self.path.unlink(missing_ok=True)
+            self._db = sqlite3.connect(self.path)
+            self._db.executescript(_SCHEMA)
+            return
+        if not self.path.is_file():
+            raise InputError("no such file of ids and texts.", self.path)
+        try:
+            self._db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, check_same_thread=False)
+            self._db.execute("SELECT row FROM passages LIMIT 1")
+        except sqlite3.Error as error:
+            raise InputError(f"not a file of ids and texts ({error}).", self.path) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._db.commit()
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def add_passages(self, rows: Iterable[PassageRow]) -> None:
+        """Insert passages."""
+        self._db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+
+    def add_queries(self, rows: Iterable[QueryRow]) -> None:
+        """Insert queries."""
+        self._db.executemany("INSERT INTO queries VALUES (?, ?, ?, ?)", rows)
+
+    def add_qrels(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Insert judgements ``(query row, passage row, relevance)``."""
+        self._db.executemany("INSERT INTO qrels VALUES (?, ?, ?)", rows)
+
+    def passage_ids(self) -> list[str]:
+        """Ids of all passages, by row."""
+        return [id_ for (id_,) in self._db.execute("SELECT id FROM passages ORDER BY row")]
+
+    def query_ids(self) -> list[str]:
+        """Ids of all queries, by row."""
+        return [id_ for (id_,) in self._db.execute("SELECT id FROM queries ORDER BY row")]
+
+    def query_splits(self) -> list[str]:
+        """Splits of all queries, by row."""
+        return [split for (split,) in self._db.execute("SELECT split FROM queries ORDER BY row")]
+
+    def passage(self, row: int) -> PassageRow:
+        """The passage at ``row``."""
+        return self._passage("row", row)
+
+    def passage_by_id(self, id_: str) -> PassageRow:
+        """The passage called ``id_``."""
+        return self._passage("id", id_)
+
+    def _passage(self, column: str, value: int | str) -> PassageRow:
+        found = self._db.execute(f"SELECT row, id, title, text FROM passages WHERE {column} = ?", (value,)).fetchone()
+        if found is None:
+            raise InputError(f"there is no passage with {column} {value!r}.", self.path.parent)
+        return PassageRow(*found)
+
+    def query(self, row: int) -> QueryRow:
+        """The query at ``row``."""
+        return self._query("row", row)
+
+    def query_by_id(self, id_: str) -> QueryRow:
+        """The query called ``id_``."""
+        return self._query("id", id_)
+
+    def _query(self, column: str, value: int | str) -> QueryRow:
+        found = self._db.execute(f"SELECT row, id, text, split FROM queries WHERE {column} = ?", (value,)).fetchone()
+        if found is None:
+            raise InputError(f"there is no query with {column} {value!r}.", self.path.parent)
+        return QueryRow(*found)
+
+    def passages(self) -> Iterator[PassageRow]:
+        """All passages, by row."""
+        return (PassageRow(*row) for row in self._db.execute("SELECT row, id, title, text FROM passages ORDER BY row"))
+
+    def queries(self) -> Iterator[QueryRow]:
+        """All queries, by row."""
+        return (QueryRow(*row) for row in self._db.execute("SELECT row, id, text, split FROM queries ORDER BY row"))
+
+    def qrels(self) -> list[tuple[int, int, int]]:
+        """Judgements ``(query row, passage row, relevance)``, sorted."""
+        return list(self._db.execute("SELECT query, passage, relevance FROM qrels ORDER BY query, passage"))
+
+    def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
+        """Row by id, of those of ``ids`` that exist."""
+        found = {}
+        for start in range(0, len(ids), 500):
+            part = list(ids[start : start + 500])
+            marks = ",".join("?" * len(part))
+            found.update(dict(self._db.execute(f"SELECT id, row FROM passages WHERE id IN ({marks})", part)))
+        return found

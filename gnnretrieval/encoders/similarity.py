@@ -1,0 +1,33 @@
+"""The one similarity (law 3): how two vectors are compared in training, scoring and indexing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnretrieval.settings import Settings
+
+
+class Similarity(Settings):
+    """``s(q, p) = E_Q(q)ᵀ h_p`` (eq. 1), on unit vectors for a cosine encoder.
+
+    Attributes:
+        normalize: Vectors are brought to length 1 before they are compared (cosine).
+        scale: Factor on the similarity in a softmax, 1 / temperature.
+    """
+
+    normalize: bool
+    scale: float
+
+    def prepare(self, vectors: Tensor) -> Tensor:
+        """Vectors ``(…, d)`` as they are compared and indexed, in float32."""
+        return F.normalize(vectors.float(), dim=-1) if self.normalize else vectors.float()
+
+    def prepare_array(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+        """As :meth:`prepare`, for numpy."""
+        rows = np.asarray(vectors, dtype=np.float32)
+        if not self.normalize:
+            return rows
+        return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)

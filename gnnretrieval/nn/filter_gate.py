@@ -1,0 +1,42 @@
+"""The filter gate (eq. 9, 10)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class FilterGate(nn.Module):
+    r"""Filter gate of `"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_, eq. 9: how much of each dimension of a
+    passage's aggregated context is let through.
+
+    .. math::
+        f_p = \mathrm{sigmoid}(W_{qp} [\tilde h_p \,\Vert\, h_p] + b_{qp}), \qquad
+        h'_p = f_p \odot \tilde h_p + h_p
+
+    Args:
+        dimension: Width :math:`d`.
+        start: Value of every gate at the start.
+
+    Shapes:
+        - context, passages and output ``(T, dimension)``
+    """
+
+    def __init__(self, dimension: int, start: float = 0.1) -> None:
+        super().__init__()
+        self.start = start
+        self.lin = nn.Linear(2 * dimension, dimension)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Every gate at ``start``, whatever its input."""
+        nn.init.zeros_(self.lin.weight)
+        nn.init.constant_(self.lin.bias, float(torch.logit(torch.tensor(self.start))))
+
+    def forward(self, context: Tensor, passages: Tensor) -> Tensor:
+        """The gated context :math:`f_p \\odot \\tilde h_p` ``(T, dimension)``."""
+        return self.gate(context, passages) * context
+
+    def gate(self, context: Tensor, passages: Tensor) -> Tensor:
+        """The gate :math:`f_p` in ``[0, 1]`` ``(T, dimension)``."""
+        return torch.sigmoid(self.lin(torch.cat([context, passages], dim=-1)))

@@ -1,0 +1,134 @@
+"""Graph attention with edge features, folded and fused (eq. 3-5)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gnnretrieval.nn.neighbors import Neighbors, segment_softmax
+
+
+class GATLayer(nn.Module):
+    r"""Graph attention layer of `"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_, eq. 3-5, after `"Graph Attention
+    Networks" <https://arxiv.org/abs/1710.10903>`_.
+
+    .. math::
+        e_{ij} = \mathbf{a}^{\top} [W_t h_i \,\Vert\, W_s h_j \,\Vert\, W_e h_{i-j}], \qquad
+        \alpha_{ij} = \mathrm{softmax}_j(\mathrm{LeakyReLU}(e_{ij})), \qquad
+        \tilde{h}_i = \sum_{j \in \mathcal{N}_i \cup \{i\}} \alpha_{ij} W_s h_j
+
+    It equals :class:`torch_geometric.nn.GATConv` with a bipartite input (``lin_src`` = :math:`W_s`, ``lin_dst`` =
+    :math:`W_t`, ``lin_edge`` = :math:`W_e`; the three parts of :math:`\mathbf{a}` are ``att_src``, ``att_dst`` and
+    ``att_edge``) and carries its parameter names, so that a state dict loads in either. It differs in cost: an attention
+    vector is folded into its projection first, and the weighted sum is one fused gather and sum, projected afterwards.
+    No tensor of edges × width exists, forward or backward.
+
+    Args:
+        in_channels: Width of source and target features.
+        out_channels: Width of one head's output.
+        heads: Attention heads; their outputs are concatenated.
+        edge_dim: Width of edge features; None for a graph without.
+        negative_slope: Of the LeakyReLU.
+        dropout: Probability of dropping an attention weight in training.
+
+    Shapes:
+        - source features ``(S, in_channels)``, target features ``(T, in_channels)``
+        - edge features ``(E, edge_dim)``, self-loop edge feature ``(edge_dim,)`` or ``(T, edge_dim)``
+        - output ``(T, heads * out_channels)``
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        heads: int = 1,
+        edge_dim: int | None = None,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
+        self.edge_dim, self.negative_slope, self.dropout = edge_dim, negative_slope, dropout
+        self.lin_src = nn.Linear(in_channels, heads * out_channels, bias=False)
+        self.lin_dst = nn.Linear(in_channels, heads * out_channels, bias=False)
+        self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
+        if edge_dim is not None:
+            self.lin_edge = nn.Linear(edge_dim, heads * out_channels, bias=False)
+            self.att_edge = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot start, as ``GATConv``."""
+        for name, parameter in self.named_parameters():
+            nn.init.xavier_uniform_(parameter if name.startswith("lin") else parameter[0])
+
+    def start_as_identity(self) -> None:
+        """Let every head pass its slice of the source features through: :math:`W_s = I`, attention uniform."""
+        with torch.no_grad():
+            nn.init.eye_(self.lin_src.weight)
+            for attention in (self.att_src, self.att_dst, *([self.att_edge] if self.edge_dim is not None else [])):
+                attention.zero_()
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None = None,
+        loop_feature: Tensor | None = None,
+    ) -> Tensor:
+        """Aggregated context :math:`\\tilde h` of every target ``(T, heads * out_channels)``."""
+        attention, loop_attention = self.attention(source, target, neighbors, edge_features, loop_feature)
+        attention = F.dropout(attention, self.dropout, self.training)
+        loop_attention = F.dropout(loop_attention, self.dropout, self.training)
+        heads = []
+        for head, projection in enumerate(self._per_head(self.lin_src)):
+            context = F.embedding_bag(  # (T, in_channels)
+                neighbors.index,
+                source,
+                neighbors.offsets,
+                mode="sum",
+                per_sample_weights=attention[:, head].to(source.dtype).contiguous(),
+                include_last_offset=True,
+            )
+            context = context + loop_attention[:, head, None].to(source.dtype) * target
+            heads.append(context @ projection.T)
+        return torch.cat(heads, dim=-1)
+
+    def attention(
+        self,
+        source: Tensor,
+        target: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None = None,
+        loop_feature: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attention weights :math:`\\alpha` (eq. 4) of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``."""
+        fold_source = self._fold(self.lin_src, self.att_src)  # (in_channels, heads)
+        target_logits = target @ self._fold(self.lin_dst, self.att_dst)  # (T, heads)
+        logits = (source @ fold_source)[neighbors.index] + target_logits[neighbors.targets()]  # (E, heads)
+        loop_logits = target @ fold_source + target_logits  # (T, heads)
+        if self.edge_dim is not None:
+            if edge_features is None or loop_feature is None:
+                raise ValueError("this layer has edge_dim: it wants edge_features and loop_feature")
+            fold_edge = self._fold(self.lin_edge, self.att_edge)  # (edge_dim, heads)
+            logits = logits + edge_features @ fold_edge
+            loop_logits = loop_logits + loop_feature @ fold_edge
+        return segment_softmax(
+            F.leaky_relu(logits, self.negative_slope), F.leaky_relu(loop_logits, self.negative_slope), neighbors
+        )
+
+    def _per_head(self, linear: nn.Linear) -> Tensor:
+        return linear.weight.view(self.heads, self.out_channels, -1)
+
+    def _fold(self, linear: nn.Linear, attention: Tensor) -> Tensor:
+        """``W^T a`` per head ``(in, heads)``: the attention of a feature without its projection."""
+        return torch.einsum("hci,hc->ih", self._per_head(linear), attention[0])
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads}, "
+            f"edge_dim={self.edge_dim})"
+        )

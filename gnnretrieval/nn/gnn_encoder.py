@@ -1,0 +1,129 @@
+"""The GNN-encoder (eq. 6-10)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gnnretrieval.nn.filter_gate import FilterGate
+from gnnretrieval.nn.gat_layer import GATLayer
+from gnnretrieval.nn.neighbors import Neighbors
+from gnnretrieval.settings import Settings
+
+
+class GNNEncoderSettings(Settings):
+    """Shape of a GNN-encoder.
+
+    Attributes:
+        heads: Attention heads of each GAT layer; they share the width.
+        dropout: On attention weights, in training.
+        gate_start: Value of every filter gate at the start.
+    """
+
+    heads: int = 1
+    dropout: float = 0.0
+    gate_start: float = 0.1
+
+
+class GraphBatch(NamedTuple):
+    """Some passages with their two-hop neighbourhood, as tensors.
+
+    Attributes:
+        passages: ``h_p`` of the target passages ``(T, d)``.
+        queries: ``h_q`` of the adjacent queries ``(S, d)``.
+        sources: Cached ``h_p`` of the passages those queries found ``(U, d)``.
+        to_queries: Edges sources → queries (layer 1).
+        to_passages: Edges queries → passages (layer 2).
+        query_edge_features: ``(E1, d_e)``, in the order of ``to_queries``.
+        passage_edge_features: ``(E2, d_e)``, in the order of ``to_passages``.
+    """
+
+    passages: Tensor
+    queries: Tensor
+    sources: Tensor
+    to_queries: Neighbors
+    to_passages: Neighbors
+    query_edge_features: Tensor | None
+    passage_edge_features: Tensor | None
+
+
+class GNNEncoder(nn.Module):
+    r"""Query-interactive passage embeddings of `"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_, eq. 6-10.
+
+    .. math::
+        \tilde h_q &= \mathrm{GAT}_1(\{h_p : p \in P_q\} \cup \{h_q\}), &
+        h'_q &= W_{pq}[\tilde h_q \,\Vert\, h_q] + b_{pq} \\
+        \tilde h_p &= \mathrm{GAT}_2(\{h'_q : q \in Q_p\} \cup \{h_p\}), &
+        h'_p &= \lambda\, f_p \odot \tilde h_p + h_p
+
+    It starts close to the identity: :math:`W_s = I`, :math:`W_{pq} = [0 \,\Vert\, I]`, uniform attention and a small
+    gate, so that training can only move away from the dual-encoder on evidence. :math:`\lambda` (``context_scale``, not
+    in the paper, where it is 1) is chosen on dev after training; 0 is the dual-encoder.
+
+    Args:
+        dimension: Width :math:`d` of the features.
+        edge_dim: Width :math:`d_e` of the edge features; 0 for a graph without.
+        settings: Shape.
+    """
+
+    context_scale: Tensor
+
+    def __init__(self, dimension: int, edge_dim: int, settings: GNNEncoderSettings | None = None) -> None:
+        super().__init__()
+        self.settings = settings or GNNEncoderSettings()
+        self.dimension, self.edge_dim = dimension, edge_dim
+        heads = self.settings.heads
+        if dimension % heads:
+            raise ValueError(f"{heads} heads cannot share a width of {dimension}")
+        shape = (dimension, dimension // heads, heads, edge_dim or None)
+        self.passages_to_queries = GATLayer(*shape, dropout=self.settings.dropout)
+        self.queries_to_passages = GATLayer(*shape, dropout=self.settings.dropout)
+        self.query_update = nn.Linear(2 * dimension, dimension)  # W_pq, b_pq
+        self.filter_gate = FilterGate(dimension, self.settings.gate_start)  # W_qp, b_qp
+        self.query_loop = nn.Parameter(torch.empty(edge_dim))
+        self.passage_loop = nn.Parameter(torch.empty(edge_dim))
+        self.register_buffer("context_scale", torch.ones(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The identity start."""
+        for layer in (self.passages_to_queries, self.queries_to_passages):
+            layer.reset_parameters()
+            layer.start_as_identity()
+        with torch.no_grad():
+            self.query_update.weight.copy_(torch.eye(self.dimension, 2 * self.dimension).roll(self.dimension, 1))
+            self.query_update.bias.zero_()
+            self.query_loop.zero_()
+            self.passage_loop.zero_()
+        self.filter_gate.reset_parameters()
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Query-interactive passage embeddings :math:`h'_p` ``(T, d)``."""
+        interactive = self.interactive_queries(
+            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features
+        )
+        return self.interactive_passages(batch.passages, interactive, batch.to_passages, batch.passage_edge_features)
+
+    def interactive_queries(
+        self, queries: Tensor, sources: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+    ) -> Tensor:
+        """Passage-interactive query embeddings :math:`h'_q` ``(S, d)`` (eq. 6, 7)."""
+        context = self.passages_to_queries(sources, queries, neighbors, edge_features, self.query_loop)
+        updated: Tensor = self.query_update(torch.cat([context, queries], dim=-1))
+        return updated
+
+    def interactive_passages(
+        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+    ) -> Tensor:
+        """:math:`h'_p` ``(T, d)`` (eq. 10) from passages ``h_p`` and interactive queries ``h'_q``."""
+        return passages + self.context_scale * self.gated_context(passages, queries, neighbors, edge_features)
+
+    def gated_context(
+        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+    ) -> Tensor:
+        """:math:`f_p \\odot \\tilde h_p` ``(T, d)`` (eq. 8, 9): what the queries add to a passage."""
+        context = self.queries_to_passages(queries, passages, neighbors, edge_features, self.passage_loop)
+        gated: Tensor = self.filter_gate(context, passages)
+        return gated

@@ -1,0 +1,76 @@
+"""Progress on standard error: a bar with rate and time left on a terminal, plain lines elsewhere (law 9)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+LINE_EVERY = 5.0  # seconds between plain lines
+
+
+def say(line: str) -> None:
+    """Print one line of progress to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class _Rate(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f} {self.unit}/s" if task.speed else f"- {self.unit}/s", style="progress.data.speed")
+
+
+class Meter:
+    """Counts units of work; :meth:`advance` after each piece."""
+
+    def __init__(self, label: str, total: int, unit: str, done: int, bar: Progress | None) -> None:
+        self.label, self.total, self.unit, self.done = label, total, unit, done
+        self._first = done
+        self._start = self._last = time.monotonic()
+        self._bar = bar
+        self._task = bar.add_task(label, total=total, completed=done) if bar else None
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        """Record ``count`` more units; ``note`` is shown beside the label."""
+        self.done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self.done, description=f"{self.label} {note}".rstrip())
+            return
+        now = time.monotonic()
+        if now - self._last >= LINE_EVERY and self.done < self.total:
+            self._last = now
+            rate = (self.done - self._first) / (now - self._start)
+            left = (self.total - self.done) / rate if rate else float("inf")
+            say(
+                f"{self.label}: {self.done:,}/{self.total:,} {self.unit}, {rate:,.0f}/s, {left:.0f} s left"
+                + (f", {note}" if note else "")
+            )
+
+
+@contextmanager
+def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Meter]:
+    """A :class:`Meter` for ``total`` units, of which ``done`` were done by an earlier run."""
+    if sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(unit),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            yield Meter(label, total, unit, done, bar)
+    else:
+        meter = Meter(label, total, unit, done, None)
+        yield meter
+        seconds = time.monotonic() - meter._start
+        if seconds >= 2:
+            say(f"{label}: {meter.done:,} {unit} in {seconds:.0f} s")

@@ -1,0 +1,58 @@
+"""The base of every configuration: typed, frozen, and an unknown key is an error that suggests the nearest one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gnnretrieval.errors import InputError, nearest
+
+
+class Settings(BaseModel):
+    """A typed, frozen group of settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], path: str | Path | None = None, lines: Mapping[str, int] | None = None) -> Self:
+        """Validate ``values``.
+
+        Args:
+            values: The settings by name.
+            path: The file they came from, named in errors.
+            lines: Line number in ``path`` by dotted key.
+
+        Raises:
+            InputError: an unknown key (with the nearest known one) or a value that does not fit.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            first = error.errors()[0]
+            keys = [str(part) for part in first["loc"]]
+            dotted = ".".join(keys)
+            line = next((lines[".".join(keys[:n])] for n in range(len(keys), 0, -1) if lines and ".".join(keys[:n]) in lines), None)
+            if first["type"] == "extra_forbidden":
+                known = cls._known(keys[:-1])
+                message = f"unknown key {dotted!r}.{nearest(keys[-1], known)} Known here: {', '.join(known)}."
+            else:
+                given = first.get("input")
+                reason = first["msg"].removeprefix("Value error, ")
+                message = f"{dotted or 'settings'}: {reason[0].lower()}{reason[1:]}" + (
+                    "." if first["type"] == "missing" or isinstance(given, Mapping) else f" (found {given!r})."
+                )
+            raise InputError(message, path, line) from None
+
+    @classmethod
+    def _known(cls, keys: list[str]) -> list[str]:
+        model: Any = cls
+        for key in keys:
+            field = model.model_fields.get(key)
+            annotation = field.annotation if field else None
+            if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+                return []
+            model = annotation
+        return list(model.model_fields)

@@ -1,0 +1,181 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnnretrieval.artifacts import open_artifact
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data import docstrings as module
+from gnnretrieval.data.beir import read_queries
+from gnnretrieval.data.docstrings import parse_docstring, plain
+from gnnretrieval.data.public_objects import PublicObject
+from gnnretrieval.data.same_text import normalised
+
+SOLVE = """solve(a, b)
+
+Solve a linear
+system.
+
+The system is :func:`~toy.square`, see ``dot``.
+
+Parameters
+----------
+a : array
+    The matrix.
+
+Returns
+-------
+None
+x : array
+    The solution.
+
+See Also
+--------
+:func:`toy.other.lstsq` : Solve it by
+    least squares.
+inv, missing : Invert a matrix
+other.pinv
+
+Notes
+-----
+.. versionadded:: 1.2
+Uses LU.
+
+Examples
+--------
+>>> 1 / 0
+"""
+
+
+def test_a_docstring_is_parted_into_summary_text_and_see_also():
+    doc = parse_docstring(SOLVE)
+    assert doc.summary == "Solve a linear system."
+    assert doc.text == "The system is toy.square, see dot.\nUses LU.\na : array The matrix.\nx : array The solution."
+    assert doc.see_also == (
+        ("toy.other.lstsq", "Solve it by least squares."),
+        ("inv", "Invert a matrix"),
+        ("missing", "Invert a matrix"),
+    )
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    ["", "x", "Notes\n---\n---", "Parameters\n----------\nReturns\n-----\n" * 2, "S.\n\nSee Also\n--------\n:::"],
+)
+def test_a_malformed_docstring_is_parsed_or_none_and_never_warns(docstring, recwarn):
+    doc = parse_docstring(docstring)
+    assert doc is None or isinstance(doc.text, str)
+    assert not recwarn.list
+
+
+def test_a_directive_is_no_summary():
+    assert parse_docstring(".. deprecated:: 1.0\n   Gone.\n\nMore.").summary == ""
+
+
+@pytest.mark.parametrize(
+    ("marked", "text"),
+    [
+        (":func:`~numpy.dot` and ``a``", "numpy.dot and a"),
+        (":py:class:`the array <numpy.ndarray>`", "the array"),
+        ("`x`\n   wide", "x wide"),
+        ("1 - 2: :math:`a_i`", "1 - 2: a_i"),
+    ],
+)
+def test_plain_takes_markup_off(marked, text):
+    assert plain(marked) == text
+
+
+def test_texts_are_the_same_whatever_case_space_and_full_stop():
+    assert normalised("Solve  IT.\n") == normalised("solve it") == "solve it"
+    assert normalised("...") == ""
+
+
+def entry(name: str, docstring: str, *aliases: str) -> PublicObject:
+    return PublicObject(name, (name, *aliases), docstring)
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path) -> Dataset:
+    objects = [
+        entry("toy.inv", "Inverse.\n\nOf a matrix.\n\nSee Also\n--------\ninv : Itself\nother.lstsq : INVERSE"),
+        entry("toy.other.lstsq", "Least squares.\n\nFits.\n\nSee Also\n--------\nsolve : Exact answer\ninv : another"),
+        entry("toy.pinv", "least  squares\n\nPseudo."),
+        entry("toy.solve", SOLVE, "toy.other.solve"),
+        entry("toy.empty", "Says nothing."),
+    ]
+    monkeypatch.setattr(module, "public_objects", lambda packages: objects)
+    make_docstring_corpus(tmp_path / "toy")
+    return Dataset.open(tmp_path / "toy")
+
+
+def test_queries_are_summaries_and_descriptions_by_others_merged_by_text(toy):
+    text_of = {query.id: query.text for query in toy.queries()}
+    judged = {text_of[query]: set(found) for split in toy.splits for query, found in toy.split(split).items()}
+    assert judged == {
+        "Inverse.": {"toy.inv", "toy.other.lstsq"},
+        "Least squares.": {"toy.other.lstsq", "toy.pinv"},
+        "Solve a linear system.": {"toy.solve"},
+        "Exact answer": {"toy.solve"},
+        "another": {"toy.inv"},
+        "Solve it by least squares.": {"toy.other.lstsq"},
+        "Invert a matrix": {"toy.inv"},
+    }
+
+
+def test_summaries_are_train_also_where_a_see_also_says_the_same(toy):
+    train = {query.text for query in toy.queries_of("train")}
+    assert {"Inverse.", "Least squares.", "Solve a linear system."} <= train
+
+
+def test_a_query_says_where_it_was_written(toy):
+    metadata = {query.text: data for query, data in read_queries(toy.path / "queries.jsonl")}
+    assert metadata["Inverse."] == {"kind": "summary", "written_in": ["toy.inv"]}
+    assert metadata["another"] == {"kind": "see-also", "written_in": ["toy.other.lstsq"]}
+
+
+def test_a_passage_has_its_name_as_id_and_title_and_not_its_summary(toy):
+    passages = {passage.id: passage for passage in toy.passages()}
+    assert set(passages) == {"toy.inv", "toy.other.lstsq", "toy.pinv", "toy.solve"}
+    assert passages["toy.inv"].title == "toy.inv"
+    assert passages["toy.inv"].text == "Of a matrix."
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """The corpus of the installed packages, made in a process of its own with warnings as errors."""
+    path = tmp_path_factory.mktemp("corpus") / "docstrings"
+    code = "import sys; from gnnretrieval.data import make_docstring_corpus as make; make(sys.argv[1], say=print)"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stderr == ""
+    return path
+
+
+def test_the_corpus_of_the_installed_packages_has_its_size(corpus):
+    dataset = Dataset.open(corpus)
+    counts = open_artifact(corpus, "dataset").meta["counts"]
+    assert counts["passages"] == len(dataset.passage_ids)
+    assert 3500 < counts["passages"] < 5500
+    assert counts["queries"] == len(dataset.query_ids)
+    assert 400 < counts["test_judgements"] < 900
+    assert dataset.splits == ["train", "dev", "test"]
+    assert {"numpy.linalg.solve", "scipy.linalg.lstsq", "sklearn.decomposition.PCA", "networkx.pagerank"} <= set(
+        dataset.passage_ids
+    )
+    assert {"numpy.add", "scipy.special.erf", "scipy.stats.norm"} <= set(dataset.passage_ids)
+
+
+def test_the_same_packages_give_the_same_bytes(corpus, tmp_path):
+    again = make_docstring_corpus(tmp_path / "again")
+    assert again.hash == open_artifact(corpus, "dataset").hash
+
+
+def test_the_corpus_is_made_once(corpus):
+    said: list[str] = []
+    make_docstring_corpus(corpus, say=said.append)
+    assert len(said) == 1
+    assert "reused" in said[0]

@@ -1,0 +1,96 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gnnretrieval.data import Dataset, Passage, Qrel, Query, format_inspection, inspect_dataset
+from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+
+
+def dataset(root: Path, passages, queries, **splits) -> Dataset:
+    write_passages(root / "corpus.jsonl", ((passage, {}) for passage in passages))
+    write_queries(root / "queries.jsonl", ((query, {}) for query in queries))
+    for name, qrels in splits.items():
+        write_qrels(root / "qrels" / f"{name}.tsv", qrels)
+    return Dataset.open(root)
+
+
+@pytest.fixture
+def flawed(tmp_path) -> Dataset:
+    return dataset(
+        tmp_path,
+        [
+            Passage("a b", "T", "one two three"),
+            Passage("p2", "", "One  two three."),
+            Passage("p3", "T", "x " * 300),
+            Passage("p4", "Only title", ""),
+        ],
+        [Query("q1", "who?"), Query("q2", "WHO"), Query("q3", "where is it"), Query("q4", "when"), Query("q5", "why")],
+        train=[Qrel("q1", "a b", 1), Qrel("q4", "p2", 0)],
+        test=[Qrel("q2", "a b", 1), Qrel("q2", "p3", 2), Qrel("q3", "p4", 1), Qrel("q3", "p2", 0)],
+    )
+
+
+def test_figures_of_a_flawed_dataset(flawed):
+    figures = inspect_dataset(flawed)
+    assert figures["words_per_passage"] == {"median": 3, "p95": 300, "max": 300}
+    assert figures["words_per_query"] == {"median": 1, "p95": 3, "max": 3}
+    assert figures["splits"]["test"] == {
+        "queries": 2,
+        "judgements": 4,
+        "judgements_per_query": 2.0,
+        "queries_without_relevant": 0,
+        "relevant_passages": 3,
+    }
+    assert figures["splits"]["train"]["queries_without_relevant"] == 1
+    names = ("passages", "queries", "unjudged_queries", "passages_without_title", "passages_without_text")
+    assert [figures[name] for name in names] == [4, 5, 1, 1, 1]
+    assert (figures["duplicate_passages"], figures["duplicate_queries"], figures["ids_with_whitespace"]) == (1, 1, 1)
+    assert figures["shared_with_train"] == {"test": 1}
+    assert figures["test_passages_in_train_share"] == pytest.approx(1 / 3)
+    assert figures["long_passages_share"] == 0.25
+
+
+def test_each_flaw_is_a_warning_that_says_what_to_do(flawed):
+    warnings = inspect_dataset(flawed)["warnings"]
+    starts = [
+        "There is no dev split",
+        "The test split is too small to tell systems apart (2 queries)",
+        "Queries of train have no relevant passage (1 of 2)",
+        "Queries of test have the text of a train query (1 of 2)",
+        "Of the passages relevant in test, 33% are relevant to a train query too",
+        "Passages repeat the text of an earlier one (1 of 4)",
+        "Queries repeat the text of an earlier one (1 of 5)",
+        "Some passages have no title (1 of 4)",
+        "Of the passages, 25% have more than 200 words",
+        "Ids contain white space (1)",
+    ]
+    assert [warning[: len(start)] for warning, start in zip(warnings, starts, strict=True)] == starts
+    assert all(": " in warning and warning.endswith(".") for warning in warnings)
+
+
+def test_a_sound_dataset_has_no_warnings(tmp_path):
+    passages = [Passage(f"p{n}", "", f"passage {n}") for n in range(300)]
+    queries = [Query(f"q{n}", f"query {n}") for n in range(300)]
+    judged = [Qrel(f"q{n}", f"p{n}", 1) for n in range(300)]
+    sound = dataset(tmp_path, passages, queries, train=judged[:100], dev=judged[100:200], test=judged[200:])
+    figures = inspect_dataset(sound)
+    assert figures["warnings"] == []
+    assert figures["test_passages_in_train_share"] == 0.0
+    assert format_inspection(figures).endswith("No warnings.")
+
+
+def test_without_train_nothing_is_shared_and_the_share_is_unknown(tmp_path):
+    figures = inspect_dataset(dataset(tmp_path, [Passage("p", "", "x")], [Query("q", "x")], test=[Qrel("q", "p", 1)]))
+    assert figures["test_passages_in_train_share"] is None
+    assert figures["shared_with_train"] == {"test": 0}
+    assert "not known" in format_inspection(figures)
+
+
+def test_figures_are_json_and_the_text_shows_counts_and_warnings(flawed):
+    figures = inspect_dataset(flawed)
+    assert json.loads(json.dumps(figures)) == figures
+    text = format_inspection(figures)
+    assert all(warning in text for warning in figures["warnings"])
+    assert "1 of test" in text
+    assert flawed.hash[:12] in text

@@ -1,0 +1,109 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import holm, paired_test
+
+
+def by_query(values):
+    return {f"q{n}": value for n, value in enumerate(values)}
+
+
+A = by_query([0.9, 0.8, 0.5, 1.0, 0.4])
+B = by_query([0.5, 0.6, 0.5, 0.7, 0.5])
+
+
+def test_t_test_by_hand():
+    # Differences 0.4, 0.2, 0, 0.3, -0.1: mean 0.16, variance 0.043, t = 0.16 / sqrt(0.043 / 5) = 1.72532 with 4
+    # degrees of freedom, whose two-sided p has the closed form 1 - s (1.5 - s² / 2), s = t / sqrt(4 + t²).
+    t = 0.16 / (0.043 / 5) ** 0.5
+    s = t / (4 + t * t) ** 0.5
+    result = paired_test(A, B)
+    assert result.p == pytest.approx(1 - s * (1.5 - s * s / 2), abs=1e-12)
+    assert result.p == pytest.approx(0.159553, abs=1e-6)
+    assert result.difference == pytest.approx(0.16)
+    assert (result.wins, result.ties, result.losses) == (3, 1, 1)
+
+
+def test_students_sleep_data():
+    # Student (1908): the two drugs' extra hours of sleep; t = -4.0621, p = 0.002833 as R's t.test prints it.
+    first = by_query([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])
+    second = by_query([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
+    result = paired_test(first, second)
+    assert result.p == pytest.approx(0.002833, abs=5e-7)
+    assert result.difference == pytest.approx(-1.58)
+    assert (result.wins, result.ties, result.losses) == (0, 1, 9)
+
+
+def test_pairs_are_made_by_query_id_and_not_by_order():
+    assert paired_test(A, dict(reversed(B.items()))) == paired_test(A, B)
+
+
+@pytest.mark.parametrize("method", ["t", "randomisation"])
+@pytest.mark.parametrize("values", [A, by_query([0.1] * 9), by_query([0.3])])
+def test_identical_values_give_one(method, values):
+    result = paired_test(values, dict(values), method)
+    assert (result.difference, result.p, result.ties) == (0.0, 1.0, len(values))
+
+
+def test_one_query_says_nothing_and_a_constant_gain_has_no_variance(recwarn):
+    assert paired_test({"q": 1.0}, {"q": 0.0}).p == 1.0
+    assert paired_test(by_query([1.0] * 8), by_query([0.5] * 8)).p == 0.0
+    assert not recwarn
+
+
+def test_randomisation_of_few_queries_counts_every_assignment():
+    differences = [A[query] - B[query] for query in A]
+    observed = abs(sum(differences))
+    flips = [abs(np.dot(signs, differences)) for signs in itertools.product([1, -1], repeat=5)]
+    expected = sum(flip >= observed - 1e-9 for flip in flips) / 32
+    assert paired_test(A, B, "randomisation").p == pytest.approx(expected)
+    assert expected == pytest.approx(0.25)  # 2 of 16 ways reach 0.8 in size on either side, twice for the tie
+
+
+def test_randomisation_of_many_queries_agrees_with_the_t_test_and_is_repeatable():
+    rng = np.random.default_rng(3)
+    a = by_query(rng.normal(0.06, 0.5, 300).tolist())
+    b = by_query(rng.normal(0.0, 0.5, 300).tolist())
+    first = paired_test(a, b, "randomisation", seed=1)
+    assert first == paired_test(a, b, "randomisation", seed=1)
+    assert first.p != paired_test(a, b, "randomisation", seed=2).p
+    assert first.p == pytest.approx(paired_test(a, b).p, abs=0.03)
+    assert first.p == pytest.approx(paired_test(b, a, "randomisation", seed=1).p, abs=0.03)
+
+
+def test_a_resampled_p_is_never_zero():
+    gain = by_query([1.0] * 40)
+    assert paired_test(gain, by_query([0.0] * 40), "randomisation").p == pytest.approx(1 / 10_001)
+
+
+def test_systems_on_different_queries_are_an_error():
+    with pytest.raises(InputError, match="'q5' is in one only"):
+        paired_test({**A, "q5": 1.0}, B)
+    with pytest.raises(InputError, match="at least one query"):
+        paired_test({}, {})
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.6, 0.9]) == [1.0, 1.0, 1.0]
+    assert holm([0.02]) == [0.02]
+    assert holm([]) == []
+
+
+def test_holm_by_hand_with_equal_ps_and_a_step_that_is_raised_to_the_one_before():
+    # Smallest first: 6 x 0.00001, 5 x 0.0004, 4 x 0.02, 3 x 0.03, 2 x 0.03 raised to 0.09, 1 x 0.2.
+    ps = [0.00001, 0.2, 0.02, 0.03, 0.03, 0.0004]
+    assert holm(ps) == pytest.approx([0.00006, 0.2, 0.08, 0.09, 0.09, 0.002])
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_keeps_the_order_and_lies_between_p_and_bonferroni(ps):
+    corrected = holm(ps)
+    for p, p_holm in zip(ps, corrected, strict=True):
+        assert p <= p_holm <= min(1.0, p * len(ps))
+    assert [p for _, p in sorted(zip(ps, corrected, strict=True))] == sorted(corrected)
