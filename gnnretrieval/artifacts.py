@@ -58,7 +58,7 @@ def write_json(path: Path, value: Any) -> None:
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def library_versions() -> dict[str, str]:
@@ -80,7 +80,9 @@ def git_revision() -> str | None:
         return None
 
     def git(*args: str) -> str:
-        return subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(root), *args], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
@@ -112,6 +114,22 @@ class Artifact:
         value: dict[str, Any] = self.meta["config"]
         return value
 
+    def made_from(self, name: str) -> Path:
+        """Where the input called ``name`` lay when this was made.
+
+        Raises:
+            ArtifactError: it is not recorded.
+        """
+        try:
+            return Path(os.path.normpath(self.path.resolve() / self.meta["made_from"][name]))
+        except KeyError:
+            raise ArtifactError(f"{self.path}: it does not say where its {name} lies; name it.") from None
+
+
+def relative_to(artifact: str | Path, other: str | Path) -> str:
+    """``other`` as seen from the directory ``artifact``, so that both can be moved together."""
+    return os.path.relpath(Path(other).resolve(), Path(artifact).resolve())
+
 
 def partial_path(path: Path) -> Path:
     """Where the artifact for ``path`` is written until it is whole."""
@@ -137,7 +155,9 @@ def open_artifact(path: str | Path, kind: str) -> Artifact:
         found, version = meta["kind"], meta["format_version"]
         meta["hash"], meta["files"], meta["config"], meta["inputs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{meta_path}: not the meta.json of an artifact ({error}). Make the {kind} again.") from error
+        raise ArtifactError(
+            f"{meta_path}: not the meta.json of an artifact ({error}). Make the {kind} again."
+        ) from error
     if found != kind:
         raise ArtifactError(f"{path}: this is a {found}, and a {kind} is wanted here.")
     if version > FORMAT_VERSION:
@@ -193,11 +213,11 @@ def _replace(partial: Path, path: Path) -> None:
     if path.exists():
         old = path.with_name(f".{path.name}.old")
         shutil.rmtree(old, ignore_errors=True)
-        os.rename(path, old)
-        os.rename(partial, path)
+        path.rename(old)
+        partial.rename(path)
         shutil.rmtree(old, ignore_errors=True)
     else:
-        os.rename(partial, path)
+        partial.rename(path)
 
 
 def make_artifact(

@@ -25,7 +25,9 @@ class _Rate(ProgressColumn):
         self.unit = unit
 
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.0f} {self.unit}/s" if task.speed else f"- {self.unit}/s", style="progress.data.speed")
+        return Text(
+            f"{task.speed:,.0f} {self.unit}/s" if task.speed else f"- {self.unit}/s", style="progress.data.speed"
+        )
 
 
 class Meter:

@@ -17,7 +17,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any], path: str | Path | None = None, lines: Mapping[str, int] | None = None) -> Self:
+    def parse(
+        cls, values: Mapping[str, Any], path: str | Path | None = None, lines: Mapping[str, int] | None = None
+    ) -> Self:
         """Validate ``values``.
 
         Args:
@@ -34,7 +36,8 @@ class Settings(BaseModel):
             first = error.errors()[0]
             keys = [str(part) for part in first["loc"]]
             dotted = ".".join(keys)
-            line = next((lines[".".join(keys[:n])] for n in range(len(keys), 0, -1) if lines and ".".join(keys[:n]) in lines), None)
+            outward = (".".join(keys[:n]) for n in range(len(keys), 0, -1))
+            line = next((lines[key] for key in outward if key in lines), None) if lines else None
             if first["type"] == "extra_forbidden":
                 known = cls._known(keys[:-1])
                 message = f"unknown key {dotted!r}.{nearest(keys[-1], known)} Known here: {', '.join(known)}."

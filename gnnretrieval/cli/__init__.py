@@ -1,0 +1,56 @@
+"""The command line: one click tree, noun then verb. Imports every room; nothing imports it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from gnnretrieval import __version__
+from gnnretrieval.cli.data import data
+from gnnretrieval.cli.encoder import encoder
+from gnnretrieval.cli.evaluate import compare, evaluate
+from gnnretrieval.cli.graph import graph
+from gnnretrieval.cli.index import index
+from gnnretrieval.cli.run import quickstart, run
+from gnnretrieval.cli.search import search
+from gnnretrieval.cli.train import embed, train
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.memory import keep_freed_memory
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="gnnretrieval")
+def cli() -> None:
+    """Graph-centric dense retrieval: train a GNN-encoder over your own dual-encoder's query-passage graph.
+
+    Start with: gnnretrieval quickstart
+    """
+
+
+for command in (quickstart, run, data, encoder, graph, train, embed, index, search, evaluate, compare):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; bad input ends in one sentence and exit code 1 (2 for a usage error)."""
+    keep_freed_memory()
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except GnnRetrievalError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("\nStopped. Run the same command again to go on.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"Error: {where}{error.strerror or error}.", err=True)
+        sys.exit(1)

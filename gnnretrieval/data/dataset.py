@@ -139,7 +139,7 @@ class Dataset:
 
     @property
     def texts_hash(self) -> str:
-        """As :attr:`hash`, of the texts alone: equal for two folders of judgements over the same passages and queries."""
+        """As :attr:`hash`, of the texts alone: equal for two folders of judgements over the same texts."""
         texts = {name: self.file_hashes[name] for name in (CORPUS, QUERIES)}
         return sha256_of_json({"files": texts, "where": self.where})
 

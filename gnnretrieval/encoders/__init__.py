@@ -1,0 +1,41 @@
+"""Text to vectors: dual-encoder checkpoints, BM25, and features: a whole dataset encoded in a stream."""
+
+from typing import TYPE_CHECKING
+
+from gnnretrieval.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.bm25 import BM25
+    from gnnretrieval.encoders.checkpoint import find_checkpoint
+    from gnnretrieval.encoders.dual_encoder import DualEncoder
+    from gnnretrieval.encoders.exact_search import exact_top_k
+    from gnnretrieval.encoders.features import Features, encode_dataset, open_features
+    from gnnretrieval.encoders.settings import EncoderSettings
+    from gnnretrieval.encoders.similarity import Similarity
+
+__all__ = [
+    "BM25",
+    "DualEncoder",
+    "EncoderSettings",
+    "Features",
+    "Similarity",
+    "encode_dataset",
+    "exact_top_k",
+    "find_checkpoint",
+    "open_features",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "BM25": "bm25",
+        "DualEncoder": "dual_encoder",
+        "EncoderSettings": "settings",
+        "Features": "features",
+        "Similarity": "similarity",
+        "encode_dataset": "features",
+        "exact_top_k": "exact_search",
+        "find_checkpoint": "checkpoint",
+        "open_features": "features",
+    },
+)

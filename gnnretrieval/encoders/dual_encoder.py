@@ -13,42 +13,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
-from gnnretrieval.settings import Settings
 
 Side = Literal["query", "passage"]
-Precision = Literal["auto", "float32", "bfloat16"]
-
-
-class EncoderSettings(Settings):
-    """How texts become vectors.
-
-    Attributes:
-        checkpoint: Name or path of the passage encoder ``E_P`` (and of ``E_Q``, where they share weights).
-        query_checkpoint: Name or path of ``E_Q`` where it has weights of its own.
-        similarity: ``cosine``, ``dot``, or ``auto``: what the checkpoint says, cosine where it says nothing.
-        scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
-        max_tokens: Longest input in tokens; None: the checkpoint's own limit.
-        precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
-        token_budget: Padded tokens in one batch.
-        window: Texts that are sorted by length together; also the rows of one shard.
-    """
-
-    checkpoint: str = "sentence-transformers/all-MiniLM-L6-v2"
-    query_checkpoint: str | None = None
-    similarity: Literal["auto", "cosine", "dot"] = "auto"
-    scale: float | None = None
-    max_tokens: int | None = None
-    precision: Precision = "auto"
-    token_budget: int = 4096
-    window: int = 1024
 
 
 def computes_in_bfloat16(device: torch.device) -> bool:
     """Whether bfloat16 products are native on ``device``; emulated ones are slower than float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return False
@@ -85,8 +60,8 @@ class DualEncoder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging as transformers_logging
 
-        transformers_logging.disable_progress_bar()
-        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         try:
             model = SentenceTransformer(
                 str(checkpoint.directory),

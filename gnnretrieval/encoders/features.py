@@ -12,11 +12,12 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, make_artifact, open_artifact, write_json
+from gnnretrieval.artifacts import Artifact, make_artifact, open_artifact, relative_to, write_json
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.dual_encoder import DualEncoder, EncoderSettings, Side, computes_in_bfloat16
+from gnnretrieval.encoders.dual_encoder import DualEncoder, Side, computes_in_bfloat16
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress
@@ -70,8 +71,9 @@ class Features(Artifact):
             raise ArtifactError(f"{self.path}: no features of query {error}. Encode this dataset again.") from None
 
 
-def _opened(path: Path) -> Any:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+def _opened(path: Path) -> NDArray[np.float16]:
+    array: NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
 
 
 def open_features(path: str | Path) -> Features:
@@ -124,13 +126,17 @@ def encode_dataset(
             "num_passages": counts["passage"],
             "num_queries": counts["query"],
             "dimension": encoder.dimension,
-            "dataset": str(dataset.path),
+            "made_from": {"dataset": relative_to(out, dataset.path)},
         }
 
     artifact = make_artifact(
         out,
         KIND,
-        inputs={"texts": dataset.texts_hash, "encoder": passage_checkpoint.hash, "query encoder": query_checkpoint.hash},
+        inputs={
+            "texts": dataset.texts_hash,
+            "encoder": passage_checkpoint.hash,
+            "query encoder": query_checkpoint.hash,
+        },
         config=config,
         write=write,
         overwrite=overwrite,

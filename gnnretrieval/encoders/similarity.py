@@ -30,4 +30,6 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+        unit: NDArray[np.float32] = rows / np.maximum(lengths, np.float32(1e-12))
+        return unit

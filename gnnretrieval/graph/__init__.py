@@ -1,0 +1,28 @@
+"""The query-passage graph (§3.2): built, stored memory-mapped, masked for training, inspected."""
+
+from typing import TYPE_CHECKING
+
+from gnnretrieval.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from gnnretrieval.graph.build import build_graph
+    from gnnretrieval.graph.inspect import inspect_graph
+    from gnnretrieval.graph.mask import mask_queries
+    from gnnretrieval.graph.settings import GraphSettings
+    from gnnretrieval.graph.store import GraphStore, open_graph
+    from gnnretrieval.graph.subgraph import Subgraph
+
+__all__ = ["GraphSettings", "GraphStore", "Subgraph", "build_graph", "inspect_graph", "mask_queries", "open_graph"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "GraphSettings": "settings",
+        "GraphStore": "store",
+        "Subgraph": "subgraph",
+        "build_graph": "build",
+        "inspect_graph": "inspect",
+        "mask_queries": "mask",
+        "open_graph": "store",
+    },
+)

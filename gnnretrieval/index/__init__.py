@@ -1,0 +1,23 @@
+"""FAISS indexes, search over them, and why a passage was found."""
+
+from typing import TYPE_CHECKING
+
+from gnnretrieval.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from gnnretrieval.index.explain import Explainer
+    from gnnretrieval.index.faiss_index import PassageIndex, build_index, open_index
+    from gnnretrieval.index.search import Searcher
+
+__all__ = ["Explainer", "PassageIndex", "Searcher", "build_index", "open_index"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Explainer": "explain",
+        "PassageIndex": "faiss_index",
+        "Searcher": "search",
+        "build_index": "faiss_index",
+        "open_index": "faiss_index",
+    },
+)

@@ -20,9 +20,9 @@ class GATLayer(nn.Module):
 
     It equals :class:`torch_geometric.nn.GATConv` with a bipartite input (``lin_src`` = :math:`W_s`, ``lin_dst`` =
     :math:`W_t`, ``lin_edge`` = :math:`W_e`; the three parts of :math:`\mathbf{a}` are ``att_src``, ``att_dst`` and
-    ``att_edge``) and carries its parameter names, so that a state dict loads in either. It differs in cost: an attention
-    vector is folded into its projection first, and the weighted sum is one fused gather and sum, projected afterwards.
-    No tensor of edges × width exists, forward or backward.
+    ``att_edge``) and carries its parameter names, so that a state dict loads in either. It differs in cost: an
+    attention vector is folded into its projection first, and the weighted sum is one fused gather and sum, projected
+    afterwards. No tensor of edges × width exists, forward or backward.
 
     Args:
         in_channels: Width of source and target features.
@@ -86,7 +86,7 @@ class GATLayer(nn.Module):
         heads = []
         for head, projection in enumerate(self._per_head(self.lin_src)):
             context = F.embedding_bag(  # (T, in_channels)
-                neighbors.index,
+                neighbors.sources,
                 source,
                 neighbors.offsets,
                 mode="sum",
@@ -105,10 +105,10 @@ class GATLayer(nn.Module):
         edge_features: Tensor | None = None,
         loop_feature: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attention weights :math:`\\alpha` (eq. 4) of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``."""
+        """Attention :math:`\\alpha` (eq. 4) of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``."""
         fold_source = self._fold(self.lin_src, self.att_src)  # (in_channels, heads)
         target_logits = target @ self._fold(self.lin_dst, self.att_dst)  # (T, heads)
-        logits = (source @ fold_source)[neighbors.index] + target_logits[neighbors.targets()]  # (E, heads)
+        logits = (source @ fold_source)[neighbors.sources] + target_logits[neighbors.targets()]  # (E, heads)
         loop_logits = target @ fold_source + target_logits  # (T, heads)
         if self.edge_dim is not None:
             if edge_features is None or loop_feature is None:

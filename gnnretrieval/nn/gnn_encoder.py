@@ -10,21 +10,7 @@ from torch import Tensor, nn
 from gnnretrieval.nn.filter_gate import FilterGate
 from gnnretrieval.nn.gat_layer import GATLayer
 from gnnretrieval.nn.neighbors import Neighbors
-from gnnretrieval.settings import Settings
-
-
-class GNNEncoderSettings(Settings):
-    """Shape of a GNN-encoder.
-
-    Attributes:
-        heads: Attention heads of each GAT layer; they share the width.
-        dropout: On attention weights, in training.
-        gate_start: Value of every filter gate at the start.
-    """
-
-    heads: int = 1
-    dropout: float = 0.0
-    gate_start: float = 0.1
+from gnnretrieval.nn.settings import GNNEncoderSettings
 
 
 class GraphBatch(NamedTuple):
@@ -60,7 +46,8 @@ class GNNEncoder(nn.Module):
 
     It starts close to the identity: :math:`W_s = I`, :math:`W_{pq} = [0 \,\Vert\, I]`, uniform attention and a small
     gate, so that training can only move away from the dual-encoder on evidence. :math:`\lambda` (``context_scale``, not
-    in the paper, where it is 1) is chosen on dev after training; 0 is the dual-encoder.
+    in the paper, where it is 1) is chosen on dev after training; 0 is the dual-encoder. Edge features are standardised
+    with the moments of the training graph (``edge_mean``, ``edge_deviation``).
 
     Args:
         dimension: Width :math:`d` of the features.
@@ -69,6 +56,8 @@ class GNNEncoder(nn.Module):
     """
 
     context_scale: Tensor
+    edge_mean: Tensor
+    edge_deviation: Tensor
 
     def __init__(self, dimension: int, edge_dim: int, settings: GNNEncoderSettings | None = None) -> None:
         super().__init__()
@@ -85,6 +74,8 @@ class GNNEncoder(nn.Module):
         self.query_loop = nn.Parameter(torch.empty(edge_dim))
         self.passage_loop = nn.Parameter(torch.empty(edge_dim))
         self.register_buffer("context_scale", torch.ones(()))
+        self.register_buffer("edge_mean", torch.zeros(edge_dim))
+        self.register_buffer("edge_deviation", torch.ones(edge_dim))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -110,7 +101,8 @@ class GNNEncoder(nn.Module):
         self, queries: Tensor, sources: Tensor, neighbors: Neighbors, edge_features: Tensor | None
     ) -> Tensor:
         """Passage-interactive query embeddings :math:`h'_q` ``(S, d)`` (eq. 6, 7)."""
-        context = self.passages_to_queries(sources, queries, neighbors, edge_features, self.query_loop)
+        edges = self._standardised(edge_features)
+        context = self.passages_to_queries(sources, queries, neighbors, edges, self.query_loop)
         updated: Tensor = self.query_update(torch.cat([context, queries], dim=-1))
         return updated
 
@@ -124,6 +116,24 @@ class GNNEncoder(nn.Module):
         self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
     ) -> Tensor:
         """:math:`f_p \\odot \\tilde h_p` ``(T, d)`` (eq. 8, 9): what the queries add to a passage."""
-        context = self.queries_to_passages(queries, passages, neighbors, edge_features, self.passage_loop)
+        context = self.passage_context(passages, queries, neighbors, edge_features)
         gated: Tensor = self.filter_gate(context, passages)
         return gated
+
+    def passage_context(
+        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+    ) -> Tensor:
+        """:math:`\\tilde h_p` ``(T, d)`` (eq. 8)."""
+        edges = self._standardised(edge_features)
+        context: Tensor = self.queries_to_passages(queries, passages, neighbors, edges, self.passage_loop)
+        return context
+
+    def passage_attention(
+        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of eq. 8: of each edge ``(E, heads)`` and of each passage's self-loop ``(T, heads)``."""
+        edges = self._standardised(edge_features)
+        return self.queries_to_passages.attention(queries, passages, neighbors, edges, self.passage_loop)
+
+    def _standardised(self, edge_features: Tensor | None) -> Tensor | None:
+        return None if edge_features is None else (edge_features - self.edge_mean) / self.edge_deviation

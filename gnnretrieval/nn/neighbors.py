@@ -12,11 +12,11 @@ class Neighbors(NamedTuple):
     """Edges sorted by target.
 
     Attributes:
-        index: ``(E,)`` int64, source row of each edge.
+        sources: ``(E,)`` int64, source row of each edge.
         offsets: ``(targets + 1,)`` int64; the edges of target ``i`` are ``offsets[i]:offsets[i + 1]``.
     """
 
-    index: Tensor
+    sources: Tensor
     offsets: Tensor
 
     @property

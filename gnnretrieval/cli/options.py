@@ -1,0 +1,72 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.graph.store import GraphStore
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=Path)
+out_option = click.option("--out", type=PATH, required=True, help="Directory to make.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what was made there from other inputs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+
+
+def _device(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    import torch
+
+    try:
+        device = torch.device(value)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise click.BadParameter(f"{value!r} cannot be used: {reason}. Without it, the CPU is used.") from None
+    return value
+
+
+device_option = click.option(
+    "--device", default="cpu", show_default=True, callback=_device, help="cpu, cuda, cuda:1, …"
+)
+
+
+def dataset_options(command: Command) -> Command:
+    """``--qrels`` and ``--where``: which part of a dataset directory."""
+    where = click.option(
+        "--where",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_where,
+        help="Keep passages and queries whose metadata has this value; may be given several times.",
+    )
+    qrels = click.option("--qrels", default="qrels", show_default=True, help="Folder of judgements in the dataset.")
+    return qrels(where(command))
+
+
+def _where(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for key, sign, _ in pairs:
+        if not key or not sign:
+            raise click.BadParameter(f"{key!r}: write KEY=VALUE, such as domain=squad.")
+    return {key: value for key, _, value in pairs}
+
+
+def dataset_of(store: GraphStore, data: Path | None) -> Dataset:
+    """The dataset that a graph was built from, at ``data`` or where it lay then."""
+    from gnnretrieval.data import Dataset
+
+    provenance = store.meta["dataset"]
+    return Dataset.open(data or store.made_from("dataset"), provenance["qrels"], provenance["where"])
+
+
+def echo_json(value: Any) -> None:
+    """Print JSON to standard output."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))

@@ -1,0 +1,97 @@
+"""``gnnretrieval run`` and ``gnnretrieval quickstart``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
+from gnnretrieval.cli.show import short
+from gnnretrieval.progress import say
+
+if TYPE_CHECKING:
+    from gnnretrieval.recipes import RecipeRun
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_RECIPE = "graphs/docstrings.toml"
+
+
+@click.command()
+@click.argument("recipe", type=PATH)
+@click.option("--data", type=PATH, help="Dataset directory, where the recipe names none or another.")
+@click.option("--out", type=PATH, help="Where everything goes (default: beside the recipe, under its name).")
+@device_option
+@json_option
+def run(recipe: Path, data: Path | None, out: Path | None, device: str, as_json: bool) -> None:
+    """Every stage of a RECIPE, from data to comparison; what is already made is reused.
+
+    Example: gnnretrieval run graphs/fairytaleqa.toml --data my-data/fairytaleqa
+    """
+    _show(_run(recipe, data, out, device), as_json)
+
+
+@click.command()
+@click.option("--out", type=PATH, help="Where everything goes (default: graphs/docstrings).")
+@device_option
+@json_option
+def quickstart(out: Path | None, device: str, as_json: bool) -> None:
+    """The whole way on the docstring corpus, offline: from nothing to a GNN-encoder beside its dual-encoder.
+
+    Example: gnnretrieval quickstart
+    """
+    checkout = _PACKAGE.parent / _RECIPE
+    recipe = checkout if checkout.is_file() else _PACKAGE / _RECIPE
+    target = out or (None if checkout.is_file() else Path("graphs/docstrings"))
+    result = _run(recipe, None, target, device)
+    _show(result, as_json)
+    if not as_json:
+        _show_next(result)
+
+
+def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> RecipeRun:
+    from gnnretrieval.recipes import run_recipe
+
+    return run_recipe(recipe, data=data, out=out, device=device, say=say)
+
+
+def _show(result: RecipeRun, as_json: bool) -> None:
+    from gnnretrieval.evaluation import format_comparison
+    from gnnretrieval.recipes.examples import most_helped
+
+    if as_json:
+        echo_json(result.comparison.as_json())
+        return
+    click.echo("\n" + format_comparison(result.comparison))
+    examples = most_helped(result)
+    if examples:
+        click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
+    for example in examples:
+        before = f"rank {example.before}" if example.before else f"below {result.recipe.compare.depth}"
+        why = example.why
+        click.echo(
+            f"\n  {short(example.question)}\n"
+            f"    {example.passage_id}: {before} → rank {example.after}   "
+            f"(mean gate {why.mean_gate:.2f} × context scale {why.context_scale:g})"
+        )
+        for neighbor in why.neighbors:
+            mark = " (its own label)" if neighbor.labelled else ""
+            click.echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")
+
+
+def _show_next(result: RecipeRun) -> None:
+    try:
+        place = result.directory.relative_to(Path.cwd())
+    except ValueError:
+        place = result.directory
+    searched = "" if place == Path("graphs/docstrings") else f" --index {place}/index"
+    click.echo(
+        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json\n"
+        "Next:\n"
+        f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
+        f"  gnnretrieval graph inspect {place}/graph\n"
+        f"  gnnretrieval graph neighbors {place}/graph scipy.linalg.solve_banded\n"
+        f"  gnnretrieval data inspect {place}/dataset\n"
+        "  your own data: the README's five commands"
+    )

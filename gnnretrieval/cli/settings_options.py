@@ -1,0 +1,91 @@
+"""Command-line options from a settings class: one place for a field, its default and its meaning."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+import click
+from pydantic_core import PydanticUndefined
+
+from gnnretrieval.settings import Settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def settings_options(model: type[Settings], *, leave_out: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Decorator: an option for each field of ``model`` (and of groups in it), named after it."""
+
+    def decorate(command: Command) -> Command:
+        for name, (_, annotation, default, meaning) in reversed(list(_fields(model).items())):
+            if name not in leave_out:
+                command = _option(name, annotation, default, meaning)(command)
+        return command
+
+    return decorate
+
+
+def settings_from(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values given on the command line, in ``model``'s shape; what was not given is left to the default."""
+    nested: dict[str, Any] = {}
+    for name, (group, annotation, _, _) in _fields(model).items():
+        value = values.get(name)
+        if value is None:
+            continue
+        if _is_tuple(annotation):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        target = nested.setdefault(group, {}) if group else nested
+        target[name] = value
+    return nested
+
+
+def _fields(model: type[Settings]) -> dict[str, tuple[str, Any, Any, str]]:
+    """Group, annotation, default and meaning of each option."""
+    meanings = _meanings(model)
+    found: dict[str, tuple[str, Any, Any, str]] = {}
+    for name, field in model.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Settings):
+            for inner, (_, kind, default, meaning) in _fields(annotation).items():
+                found[inner] = (name, kind, default, meaning)
+        else:
+            found[name] = ("", annotation, field.default, meanings[name])
+    return found
+
+
+def _meanings(model: type[Settings]) -> dict[str, str]:
+    """Text of each entry of the docstring's ``Attributes:``."""
+    text = inspect.cleandoc(model.__doc__ or "").split("Attributes:", 1)[-1]
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
+    return {name: re.sub(r"\s+", " ", meaning).replace("``", "") for name, meaning in entries}
+
+
+def _option(name: str, annotation: Any, default: Any, meaning: str) -> Callable[[Command], Command]:
+    shown = "" if default is None or default is PydanticUndefined else f"  [default: {_as_text(default)}]"
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        type=_type(annotation),
+        default=None,
+        help=meaning.rstrip(".") + "." + shown,
+    )
+
+
+def _as_text(default: Any) -> str:
+    return ",".join(f"{part}" for part in default) if isinstance(default, tuple) else f"{default}"
+
+
+def _is_tuple(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is tuple
+
+
+def _type(annotation: Any) -> Any:
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        (annotation,) = (part for part in typing.get_args(annotation) if part is not type(None))
+    if typing.get_origin(annotation) is Literal:
+        return click.Choice(typing.get_args(annotation))
+    return {int: click.INT, float: click.FLOAT}.get(annotation, click.STRING)

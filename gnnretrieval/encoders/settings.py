@@ -1,0 +1,33 @@
+"""Settings of encoding."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from gnnretrieval.settings import Settings
+
+
+class EncoderSettings(Settings):
+    """How texts become vectors.
+
+    Attributes:
+        checkpoint: Name or path of the passage encoder ``E_P`` (and of ``E_Q``, where they share weights).
+        query_checkpoint: Name or path of ``E_Q`` where it has weights of its own.
+        similarity: ``cosine``, ``dot``, or ``auto``: what the checkpoint says, cosine where it says nothing.
+        scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
+        max_tokens: Longest input in tokens; None: the checkpoint's own limit.
+        precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
+        token_budget: Padded tokens in one batch.
+        window: Texts that are sorted by length together; also the rows of one shard.
+    """
+
+    checkpoint: str = "sentence-transformers/all-MiniLM-L6-v2"
+    query_checkpoint: str | None = None
+    similarity: Literal["auto", "cosine", "dot"] = "auto"
+    scale: float | None = Field(None, gt=0)
+    max_tokens: int | None = Field(None, ge=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    token_budget: int = Field(4096, ge=1)
+    window: int = Field(1024, ge=1)

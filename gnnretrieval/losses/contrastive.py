@@ -1,0 +1,29 @@
+"""The contrastive loss over a batch's candidates (eq. 2, 12)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def contrastive_loss(scores: Tensor, positives: Tensor, relevant: Tensor) -> Tensor:
+    r"""Negative log-likelihood of each query's positive among all candidates (eq. 2; eq. 12 over graph embeddings).
+
+    .. math::
+        L = -\log \frac{\exp s(q, p^+)}{\exp s(q, p^+) + \sum_{p^-} \exp s(q, p^-)}
+
+    A query's other relevant passages are no negatives of it: they are left out of the sum. The similarity arrives
+    scaled by its temperature.
+
+    Args:
+        scores: ``(B, C)`` similarity of each query to each candidate.
+        positives: ``(B,)`` int64, column of each query's positive.
+        relevant: ``(B, C)`` bool, True wherever the candidate is relevant to the query.
+
+    Returns:
+        The mean over the batch, float32.
+    """
+    others = relevant.clone()
+    others[torch.arange(len(positives), device=others.device), positives] = False
+    return F.cross_entropy(scores.float().masked_fill(others, float("-inf")), positives)

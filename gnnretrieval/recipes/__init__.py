@@ -1,0 +1,16 @@
+"""Recipes: one TOML file holds the settings of every stage; running it makes the stages' artifacts in order."""
+
+from typing import TYPE_CHECKING
+
+from gnnretrieval.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from gnnretrieval.recipes.recipe import Recipe, read_recipe
+    from gnnretrieval.recipes.run import RecipeRun, run_recipe
+
+__all__ = ["Recipe", "RecipeRun", "read_recipe", "run_recipe"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {"Recipe": "recipe", "RecipeRun": "run", "read_recipe": "recipe", "run_recipe": "run"},
+)

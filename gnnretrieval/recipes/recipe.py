@@ -1,0 +1,92 @@
+"""A recipe: one TOML file with the settings of every stage."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import InputError
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.settings import Settings
+from gnnretrieval.training.settings import TrainSettings
+
+DOCSTRINGS = "docstrings"
+
+
+class DataSettings(Settings):
+    """Where passages, queries and judgements come from.
+
+    Attributes:
+        source: A dataset directory, relative to the recipe; ``docstrings``: the corpus made from installed packages;
+            None: given on the command line.
+        qrels: Folder of judgements in it.
+        where: Metadata values that passages and queries are kept for.
+    """
+
+    source: str | None = None
+    qrels: str = "qrels"
+    where: Mapping[str, str] = Field({})
+
+
+class CompareSettings(Settings):
+    """What is reported.
+
+    Attributes:
+        split: Split that is reported.
+        measures: By ir-measures' names; the first one is the main one.
+        depth: Passages a query in the runs.
+    """
+
+    split: str = "test"
+    measures: tuple[str, ...] = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
+    depth: int = Field(100, ge=1)
+
+
+class Recipe(Settings):
+    """All stages of a run, from data to comparison."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    data: DataSettings = DataSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    graph: GraphSettings = GraphSettings()
+    train: TrainSettings = TrainSettings()
+    compare: CompareSettings = CompareSettings()
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read the recipe at ``path``.
+
+    Raises:
+        InputError: it is no TOML, or has an unknown key or a value that does not fit; the line is named.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("no such recipe; a TOML file was expected, such as graphs/docstrings.toml.", path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        values: dict[str, Any] = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 ({error.reason} at byte {error.start}).", path) from None
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise InputError(f"not TOML: {error}.", path, int(line[1]) if line else None) from None
+    return Recipe.parse(values, path, _lines_of_keys(text))
+
+
+def _lines_of_keys(text: str) -> dict[str, int]:
+    """Line of each ``key =`` and ``[table]`` by dotted name, for error messages."""
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
+            table = header[1]
+            lines.setdefault(table, number)
+        elif key := re.match(r"\s*([\w.-]+)\s*=", line):
+            lines.setdefault(f"{table}.{key[1]}" if table else key[1], number)
+    return lines

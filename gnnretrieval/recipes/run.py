@@ -1,0 +1,179 @@
+"""Run a recipe: every stage in order, reusing what is already made from the same inputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.artifacts import Artifact, git_revision, library_versions, make_artifact, write_json
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.trec import Run, read_run, write_run
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.index.faiss_index import PassageIndex, build_index
+from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
+from gnnretrieval.training.embeddings import embed_passages
+from gnnretrieval.training.gnn import train_gnn
+from gnnretrieval.training.model import GNNEncoderModel
+
+BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
+
+
+@dataclass(frozen=True)
+class RecipeRun:
+    """What a recipe run made."""
+
+    directory: Path
+    recipe: Recipe
+    dataset: Dataset
+    features: Features
+    graph: GraphStore
+    model: GNNEncoderModel
+    index: PassageIndex
+    runs: dict[str, Run]
+    comparison: Comparison
+
+
+def run_recipe(
+    path: str | Path,
+    *,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda line: None,
+) -> RecipeRun:
+    """Run every stage of the recipe at ``path`` into the directory ``out``.
+
+    Args:
+        path: The TOML file.
+        data: Dataset directory, instead of the recipe's.
+        out: Where everything goes; None: beside the recipe, in a directory of the recipe's name.
+        device: Where to compute.
+        say: Receives a line a stage.
+
+    Raises:
+        GnnRetrievalError: bad input to any stage.
+    """
+    path = Path(path)
+    recipe = read_recipe(path)
+    directory = Path(out) if out is not None else path.parent / recipe.name
+    stage = _Stages(say)
+    with stage("data"):
+        dataset = _dataset(recipe, path, data, directory, stage.say)
+        train, held_out = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
+        stage.say(
+            f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(held_out):,} "
+            f"{recipe.compare.split} queries"
+        )
+    common: dict[str, Any] = {"overwrite": True, "say": stage.say}
+    with stage("features"):
+        features = encode_dataset(dataset, recipe.encoder, directory / "features", device=device, **common)
+    with stage("graph"):
+        graph = build_graph(dataset, features, recipe.graph, directory / "graph", device=device, **common)
+    with stage("training"):
+        model = train_gnn(graph, dataset, features, recipe.train, directory / "model", device=device, **common)
+    with stage("embeddings"):
+        embeddings = embed_passages(model, graph, directory / "embeddings", device=device, **common)
+    with stage("index"):
+        index = build_index(embeddings, directory / "index", **common)
+        baseline = build_index(features, directory / "index-dual-encoder", **common)
+    with stage("rankings"):
+        rankings = _rank(recipe, dataset, features, {DUAL_ENCODER: baseline, GNN_ENCODER: index}, directory, common)
+    with stage("comparison"):
+        runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
+        comparison = compare(
+            held_out,
+            runs,
+            DUAL_ENCODER,
+            recipe.compare.measures,
+            recipe.compare.split,
+            {
+                "recipe": recipe.model_dump(mode="json"),
+                "dataset": dataset.provenance(),
+                "encoder_source": features.meta["source"],
+                "chosen_on_dev": model.meta["dev"],
+                "seed": recipe.train.seed,
+                "artifacts": {item.meta["kind"]: item.hash for item in (features, graph, model, embeddings, rankings)},
+                "versions": library_versions(),
+                "git_revision": git_revision(),
+            },
+        )
+        write_json(directory / "comparison.json", comparison.as_json())
+        (directory / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
+    return RecipeRun(directory, recipe, dataset, features, graph, model, index, runs, comparison)
+
+
+def _dataset(
+    recipe: Recipe, path: Path, data: str | Path | None, directory: Path, say: Callable[[str], None]
+) -> Dataset:
+    settings = recipe.data
+    if data is not None:
+        place = Path(data)
+    elif settings.source == DOCSTRINGS:
+        place = make_docstring_corpus(directory / "dataset", overwrite=True, say=say).path
+    elif settings.source is not None:
+        place = path.parent / settings.source
+    else:
+        raise InputError("this recipe names no data: give a dataset directory with --data.", path)
+    return Dataset.open(place, settings.qrels, settings.where)
+
+
+def _rank(
+    recipe: Recipe,
+    dataset: Dataset,
+    features: Features,
+    indexes: dict[str, PassageIndex],
+    directory: Path,
+    common: dict[str, Any],
+) -> Artifact:
+    """Rankings of the reported split by every system, as TREC runs."""
+    split, depth = recipe.compare.split, recipe.compare.depth
+    queries = {query.id: query.text for query in dataset.queries_of(split)}
+
+    def write(target: Path) -> dict[str, Any]:
+        bm25 = BM25(passage.full_text for passage in dataset.passages())
+        write_run(target / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
+        vectors = features.queries[features.rows_of(queries)]
+        for name, index in indexes.items():
+            write_run(target / f"{name}.run", index_run(index, list(queries), vectors, depth), name)
+        return {"split": split, "queries": len(queries)}
+
+    return make_artifact(
+        directory / "rankings",
+        "rankings",
+        inputs={"dataset": dataset.hash, "features": features.hash} | {k: index.hash for k, index in indexes.items()},
+        config={"split": split, "depth": depth},
+        write=write,
+        **common,
+    )
+
+
+class _Stages:
+    """Says which stage runs, and how long it took."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._name, self._start = "", 0.0
+
+    def say(self, line: str) -> None:
+        self._say(f"  {line}")
+
+    def __call__(self, name: str) -> _Stages:
+        self._name = name
+        return self
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+        self._say(f"[{self._name}]")
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.say(f"{time.monotonic() - self._start:.1f} s")

@@ -1,0 +1,45 @@
+"""The candidates of a step, ``P_b`` (Algorithm 1, line 7), and which of them are relevant to whom."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.graph.subgraph import Rows
+
+
+class Step(NamedTuple):
+    """One step's pairs and candidates.
+
+    Attributes:
+        queries: ``(B,)`` query row of each (query, positive) pair.
+        candidates: ``(C,)`` passage rows, sorted.
+        positives: ``(B,)`` column of each pair's positive.
+        relevant: ``(B, C)`` True where a candidate is relevant to the query.
+    """
+
+    queries: Rows
+    candidates: Rows
+    positives: Rows
+    relevant: NDArray[np.bool_]
+
+
+def step_of(queries: Rows, labels: Rows, candidates: Rows | None, negatives: Rows) -> Step:
+    """Pairs of ``queries`` with their positives, over ``candidates`` or, where None, the batch's own passages.
+
+    Args:
+        queries: ``(b,)`` rows of the batch's queries.
+        labels: ``(L, 2)`` relevant pairs (query row, passage row), sorted.
+        candidates: Passage rows, sorted, that hold every positive; None: positives and ``negatives``.
+        negatives: Further passage rows.
+    """
+    pairs = labels[np.isin(labels[:, 0], queries)]
+    if candidates is None:
+        candidates = np.union1d(pairs[:, 1], negatives)
+    columns = np.searchsorted(candidates, pairs[:, 1])
+    number = np.searchsorted(np.unique(pairs[:, 0]), pairs[:, 0])
+    of_query = np.zeros((int(number.max(initial=-1)) + 1, len(candidates)), dtype=bool)
+    of_query[number, columns] = True
+    return Step(pairs[:, 0], candidates, columns, of_query[number])

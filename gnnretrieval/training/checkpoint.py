@@ -1,0 +1,79 @@
+"""Checkpoints that resume bit for bit: weights, average, optimizer and history in one safetensors file (law 8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from gnnretrieval.errors import InputError
+
+
+class Progress(NamedTuple):
+    """How far training came.
+
+    Attributes:
+        epoch: Epochs done.
+        step: Steps done.
+        history: One record an epoch, as in the log.
+    """
+
+    epoch: int
+    step: int
+    history: list[dict[str, Any]]
+
+
+def save_checkpoint(
+    path: Path,
+    modules: Mapping[str, nn.Module],
+    optimizer: torch.optim.Optimizer,
+    best: Mapping[str, Tensor],
+    progress: Progress,
+) -> None:
+    """Write a checkpoint in one step: killed while writing, the one before stays."""
+    tensors = {f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()}
+    tensors |= {f"best.{key}": value for key, value in best.items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{key}": value for key, value in state.items()}
+    partial = path.with_name(f".{path.name}.partial")
+    save_file(
+        {key: value.detach().contiguous() for key, value in tensors.items()},
+        partial,
+        {"progress": json.dumps(progress)},
+    )
+    partial.replace(path)
+
+
+def load_checkpoint(
+    path: Path, modules: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer, device: torch.device
+) -> tuple[dict[str, Tensor], Progress]:
+    """Restore ``modules`` and ``optimizer``; returns the best weights so far and the progress.
+
+    Raises:
+        InputError: the file is no checkpoint of these modules.
+    """
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (the file is no mapping)
+            progress = Progress(*json.loads(file.metadata()["progress"]))
+        for name, module in modules.items():
+            module.load_state_dict(_of(tensors, name))
+    except (SafetensorError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"this checkpoint cannot be resumed ({error}). Delete it to train anew.", path) from None
+    state = optimizer.state_dict()
+    state["state"] = {}
+    for key, value in _of(tensors, "optimizer").items():
+        number, name = key.split(".", 1)
+        state["state"].setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict(state)
+    return _of(tensors, "best"), progress
+
+
+def _of(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(f"{prefix}.")}

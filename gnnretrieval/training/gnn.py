@@ -1,0 +1,280 @@
+"""Masked graph training of a GNN-encoder over a frozen dual-encoder (§3.4, Algorithm 1)."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from gnnretrieval.artifacts import make_artifact, relative_to
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.graph.mask import mask_queries
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.losses import contrastive_loss
+from gnnretrieval.mining import sample_hard_negatives
+from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
+from gnnretrieval.progress import progress
+from gnnretrieval.training.candidates import step_of
+from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from gnnretrieval.training.dev import DevSet, choose_scale
+from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
+from gnnretrieval.training.settings import CORPUS_CANDIDATES, TrainSettings
+
+LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
+
+
+class GNNTraining:
+    """One training run; :meth:`run` goes on from ``directory``'s checkpoint where there is one.
+
+    Args:
+        store: The graph.
+        dev: Questions to choose the epoch and the context scale by.
+        settings: How to train.
+        directory: Where the checkpoint and the log go.
+        device: Where to compute.
+        hidden: ``(n,)`` True for queries kept out of the graph and of training throughout; None: none.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        dev: DevSet,
+        settings: TrainSettings,
+        directory: Path,
+        device: str | torch.device = "cpu",
+        hidden: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.store, self.dev, self.settings, self.directory = store, dev, settings, directory
+        self.device = torch.device(device)
+        self.similarity = store.similarity
+        self.scale = settings.scale if settings.scale is not None else self.similarity.scale
+        self.shown = np.ones(store.num_queries, dtype=bool) if hidden is None else ~hidden
+        self.labels = store.labels[self.shown[store.labels[:, 0]]]
+        self.tensors = GraphTensors(store, device)
+        self.whole_corpus = settings.candidates == "corpus" or (
+            settings.candidates == "auto" and store.num_passages <= CORPUS_CANDIDATES
+        )
+        torch.manual_seed(settings.seed)
+        self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)
+        mean, deviation = edge_moments(store.edge_features)
+        self.model.edge_mean.copy_(torch.from_numpy(mean))
+        self.model.edge_deviation.copy_(torch.from_numpy(deviation))
+        self.model.to(self.device)
+        self.average = copy.deepcopy(self.model)
+        self.start = {name: value.detach().clone() for name, value in self._matrices()}
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
+        self.steps_per_epoch = -(-round(settings.mask_ratio * int(self.shown.sum())) // settings.batch_size) or 1
+        self.progress = Progress(0, 0, [])
+        self.best = self._weights()
+        scales = sorted({0.0, *settings.context_scales})
+        self.scales = tuple(scales)
+
+    def run(self) -> dict[str, Tensor]:
+        """Train to the end; returns the weights that did best on dev, their context scale among them."""
+        checkpoint = self.directory / CHECKPOINT
+        modules = {"model": self.model, "average": self.average}
+        if checkpoint.exists():
+            self.best, self.progress = load_checkpoint(checkpoint, modules, self.optimizer, self.device)
+        with progress("training", self.settings.epochs, "epochs", self.progress.epoch) as meter:
+            while self.progress.epoch < self.settings.epochs and not self._out_of_patience():
+                record = self._epoch(self.progress.epoch)
+                self.progress = Progress(self.progress.epoch + 1, self.progress.step, [*self.progress.history, record])
+                if self._best_epoch() == record["epoch"]:
+                    self.best = self._weights()
+                    self.best["context_scale"] = torch.tensor(record["context_scale"], device=self.device)
+                save_checkpoint(checkpoint, modules, self.optimizer, self.best, self.progress)
+                self._write_log()
+                meter.advance(note=f"loss {record['loss']:.3f}, dev RR@10 {100 * record['dev']:.1f}")
+        self._write_log()
+        checkpoint.unlink(missing_ok=True)
+        return self.best
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        """Algorithm 1, lines 4-12."""
+        settings = self.settings
+        rng = np.random.default_rng([settings.seed, epoch])
+        torch.manual_seed(int(rng.integers(2**62)))
+        masked = np.zeros(self.store.num_queries, dtype=bool)  # Q_t
+        learnable = np.flatnonzero(self.shown)
+        row_of = np.cumsum(self.shown) - 1
+        labels = np.stack([row_of[self.labels[:, 0]], self.labels[:, 1]], axis=1)
+        masked[learnable[mask_queries(len(learnable), labels, settings.mask_ratio, settings.mask_unit, rng)]] = True
+        visible = self.shown & ~masked  # Q_g
+        everything = np.arange(self.store.num_passages) if self.whole_corpus else None
+        graph = self.tensors.batch(everything, visible) if everything is not None else None
+        losses = []
+        queries = rng.permutation(np.flatnonzero(masked))
+        for start in range(0, len(queries), settings.batch_size):
+            batch = np.sort(queries[start : start + settings.batch_size])
+            losses.append(self._step(batch, everything, graph, visible, rng))
+        measured = self.dev.measure(self.average, self.store, self.scales, self.shown)
+        scale, value = choose_scale(measured)
+        return {
+            "epoch": epoch + 1,
+            "step": self.progress.step,
+            "loss": sum(losses) / len(losses),
+            "dev": value,
+            "context_scale": scale,
+            "dev_by_scale": {str(key): found for key, found in measured.items()},
+        }
+
+    def _step(
+        self,
+        queries: Rows,
+        everything: Rows | None,
+        graph: GraphBatch | None,
+        visible: NDArray[np.bool_],
+        rng: np.random.Generator,
+    ) -> float:
+        """One update on a batch of masked queries; returns its loss."""
+        settings, store = self.settings, self.store
+        negatives = np.empty(0, dtype=np.int64)
+        if everything is None and settings.hard_negatives:
+            negatives = sample_hard_negatives(store.neighbors, queries, self.labels, settings.hard_negatives, rng)
+        step = step_of(queries, self.labels, everything, negatives)
+        if graph is None:
+            graph = self.tensors.batch(step.candidates, visible)
+        self._set_learning_rate()
+        self.model.train()
+        embeddings = self.similarity.prepare(self.model(graph))  # (C, d)
+        asked = self.similarity.prepare(self.tensors.gather(store.query_features, step.queries))  # (B, d)
+        scores = self.scale * asked @ embeddings.T  # (B, C)
+        positives = torch.from_numpy(step.positives).to(self.device)
+        relevant = torch.from_numpy(step.relevant).to(self.device)
+        loss = contrastive_loss(scores, positives, relevant)
+        penalty = self._distance_from_start() if settings.identity_decay else 0.0
+        self.optimizer.zero_grad()
+        (loss + settings.identity_decay * penalty).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
+        self.optimizer.step()
+        self.progress = self.progress._replace(step=self.progress.step + 1)
+        self._average_weights()
+        return float(loss.detach())
+
+    def _set_learning_rate(self) -> None:
+        """Linear warm-up, then linear to zero."""
+        total = self.settings.epochs * self.steps_per_epoch
+        warm = max(1, round(self.settings.warmup * total))
+        step = self.progress.step
+        factor = min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate * factor
+
+    def _matrices(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.dim() == 2]
+
+    def _distance_from_start(self) -> Tensor:
+        return torch.stack([((value - self.start[name]) ** 2).sum() for name, value in self._matrices()]).sum()
+
+    @torch.no_grad()
+    def _average_weights(self) -> None:
+        """Exponential average, with the usual shorter memory over the first steps."""
+        step = self.progress.step
+        decay = min(self.settings.weight_averaging, step / (step + 9))
+        for average, value in zip(self.average.parameters(), self.model.parameters(), strict=True):
+            average.lerp_(value, 1 - decay)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.average.state_dict().items()}
+
+    def _best_epoch(self) -> int:
+        """Number of the first epoch with the best dev measure."""
+        best: int = max(self.progress.history, key=lambda record: record["dev"])["epoch"]
+        return best
+
+    def _out_of_patience(self) -> bool:
+        history, patience = self.progress.history, self.settings.patience
+        return bool(history) and patience is not None and history[-1]["epoch"] - self._best_epoch() >= patience
+
+    def _write_log(self) -> None:
+        lines = [json.dumps(record) for record in self.progress.history]
+        (self.directory / LOG).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def train_gnn(
+    store: GraphStore,
+    dataset: Dataset,
+    features: Features,
+    settings: TrainSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> GNNEncoderModel:
+    """Train a GNN-encoder over ``store`` into the artifact ``out``, choosing epoch and context scale on dev.
+
+    Args:
+        store: The graph.
+        dataset: Its ``dev`` split is what is chosen by.
+        features: Features of the dataset's queries: the ones that the store was made from.
+        settings: How to train.
+        out: Where the model goes.
+        device: Where to compute.
+        overwrite: Replace a model made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: the store was made from other features than the ones given.
+        InputError: the dataset has no dev split.
+    """
+    if store.meta["inputs"]["features"] != features.hash:
+        raise ArtifactError(
+            f"{store.path}: made from other features than {features.path}. "
+            "Give the features it was built from, or build the graph again."
+        )
+    rows = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    judged = {
+        query: [rows[passage] for passage, relevance in passages.items() if relevance > 0]
+        for query, passages in dataset.split("dev").items()
+    }
+    judged = {query: passages for query, passages in judged.items() if passages}
+    if not judged:
+        raise GnnRetrievalError(f"{dataset.path}: no query of split 'dev' has a relevant passage to choose by.")
+    queries = features.queries[features.rows_of(judged)]
+
+    def write(directory: Path) -> dict[str, Any]:
+        dev = DevSet(queries, list(judged.values()), store.similarity, device)
+        training = GNNTraining(store, dev, settings, directory, device)
+        weights = training.run()
+        save_file({name: value.cpu().contiguous() for name, value in weights.items()}, directory / WEIGHTS)
+        history = training.progress.history
+        best = max(history, key=lambda record: record["dev"])
+        chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
+        say(
+            f"kept epoch {best['epoch']} of {len(history)} with context scale {best['context_scale']:g}: dev RR@10 "
+            f"{100 * best['dev']:.1f}, dual-encoder {100 * best['dev_by_scale']['0.0']:.1f}"
+        )
+        return {
+            "dimension": store.dimension,
+            "edge_dim": store.edge_dim,
+            "encoder": store.meta["encoder"],
+            "similarity": store.similarity.model_dump(),
+            "dev": {"queries": len(dev), "dual_encoder": {"RR@10": best["dev_by_scale"]["0.0"]}, "chosen": chosen},
+            "dataset": dataset.provenance(),
+            "made_from": {"graph": relative_to(out, store.path)},
+        }
+
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={"graph": store.hash, "dataset": dataset.hash},
+        config=settings.model_dump(mode="json"),
+        write=write,
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+    return GNNEncoderModel(artifact.path, artifact.meta)

@@ -1,0 +1,69 @@
+"""The trained GNN-encoder as an artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from gnnretrieval.artifacts import Artifact, open_artifact
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.nn.gnn_encoder import GNNEncoder
+from gnnretrieval.training.settings import TrainSettings
+
+KIND = "gnn-encoder"
+WEIGHTS = "model.safetensors"
+
+
+class GNNEncoderModel(Artifact):
+    """A trained GNN-encoder on disk."""
+
+    @property
+    def settings(self) -> TrainSettings:
+        """Settings it was trained with."""
+        return TrainSettings.parse(self.config, self.path / "meta.json")
+
+    @property
+    def similarity(self) -> Similarity:
+        """How its embeddings are compared."""
+        return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
+
+    def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
+        """The module with its weights, in evaluation mode.
+
+        Raises:
+            InputError: the weights are damaged.
+        """
+        model = GNNEncoder(self.meta["dimension"], self.meta["edge_dim"], self.settings.encoder)
+        try:
+            model.load_state_dict(load_file(self.path / WEIGHTS))
+        except (SafetensorError, RuntimeError) as error:
+            raise InputError(f"these weights cannot be loaded ({error}). Train again.", self.path / WEIGHTS) from None
+        return model.to(device).eval()
+
+    def require_fits(self, store: GraphStore) -> None:
+        """Refuse a store of other widths, or of another dual-encoder's features.
+
+        Raises:
+            ArtifactError: it does not fit.
+        """
+        if (store.dimension, store.edge_dim) != (self.meta["dimension"], self.meta["edge_dim"]):
+            raise ArtifactError(
+                f"{self.path}: trained for features of {self.meta['dimension']} and edges of {self.meta['edge_dim']} "
+                f"dimensions, and {store.path} has {store.dimension} and {store.edge_dim}. Train over this store."
+            )
+        if store.meta["encoder"] != self.meta["encoder"]:
+            raise ArtifactError(
+                f"{self.path}: trained over another dual-encoder's features than {store.path} holds. "
+                "Train over this store, or give the one it was trained over."
+            )
+
+
+def open_model(path: str | Path) -> GNNEncoderModel:
+    """Open the GNN-encoder at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    artifact = open_artifact(path, KIND)
+    return GNNEncoderModel(artifact.path, artifact.meta)
