@@ -1,0 +1,38 @@
+# Two commands: `make quickstart` and `make test`. Both work on a fresh clone with Python 3.11+, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: quickstart test lint install clean
+
+quickstart: $(VENV)/installed
+	$(BIN)/gnnretrieval quickstart
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+install: $(VENV)/installed
+
+# A stamp is written last, so an interrupted install is started again.
+$(VENV)/installed: pyproject.toml constraints.txt
+	@echo "installing into $(VENV) (PyTorch is the large part)"
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[cpu,offline]'
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(INSTALL) --editable '.[test]'
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed-test
+	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV)
