@@ -19,6 +19,10 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
+
+
 class _Rate(ProgressColumn):
     def __init__(self, unit: str) -> None:
         super().__init__()
@@ -26,7 +30,7 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(
-            f"{task.speed:,.0f} {self.unit}/s" if task.speed else f"- {self.unit}/s", style="progress.data.speed"
+            f"{_rate(task.speed)} {self.unit}/s" if task.speed else f"- {self.unit}/s", style="progress.data.speed"
         )
 
 
@@ -52,7 +56,7 @@ class Meter:
             rate = (self.done - self._first) / (now - self._start)
             left = (self.total - self.done) / rate if rate else float("inf")
             say(
-                f"{self.label}: {self.done:,}/{self.total:,} {self.unit}, {rate:,.0f}/s, {left:.0f} s left"
+                f"{self.label}: {self.done:,}/{self.total:,} {self.unit}, {_rate(rate)}/s, {left:.0f} s left"
                 + (f", {note}" if note else "")
             )
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gnnretrieval.artifacts import make_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows
@@ -29,6 +29,7 @@ from gnnretrieval.training.candidates import step_of
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.dev import DevSet, choose_scale
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training.held_out import held_out_queries
 from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
 from gnnretrieval.training.settings import CORPUS_CANDIDATES, TrainSettings
 
@@ -218,7 +219,7 @@ def train_gnn(
 
     Args:
         store: The graph.
-        dataset: Its ``dev`` split is what is chosen by.
+        dataset: Its dev split is what is chosen by; without one, training queries are held out.
         features: Features of the dataset's queries: the ones that the store was made from.
         settings: How to train.
         out: Where the model goes.
@@ -228,26 +229,20 @@ def train_gnn(
 
     Raises:
         ArtifactError: the store was made from other features than the ones given.
-        InputError: the dataset has no dev split.
+        GnnRetrievalError: there are no questions to choose by.
     """
     if store.meta["inputs"]["features"] != features.hash:
         raise ArtifactError(
             f"{store.path}: made from other features than {features.path}. "
             "Give the features it was built from, or build the graph again."
         )
-    rows = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
-    judged = {
-        query: [rows[passage] for passage, relevance in passages.items() if relevance > 0]
-        for query, passages in dataset.split("dev").items()
-    }
-    judged = {query: passages for query, passages in judged.items() if passages}
-    if not judged:
-        raise GnnRetrievalError(f"{dataset.path}: no query of split 'dev' has a relevant passage to choose by.")
-    queries = features.queries[features.rows_of(judged)]
+    held_out = held_out_queries(store, dataset, features, settings.seed)
 
     def write(directory: Path) -> dict[str, Any]:
-        dev = DevSet(queries, list(judged.values()), store.similarity, device)
-        training = GNNTraining(store, dev, settings, directory, device)
+        if held_out.hidden is not None:
+            say(f"no dev split: {len(held_out.queries):,} training queries are held out to choose by")
+        dev = DevSet(held_out.queries, held_out.relevant, store.similarity, device)
+        training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
         weights = training.run()
         save_file({name: value.cpu().contiguous() for name, value in weights.items()}, directory / WEIGHTS)
         history = training.progress.history
@@ -262,7 +257,12 @@ def train_gnn(
             "edge_dim": store.edge_dim,
             "encoder": store.meta["encoder"],
             "similarity": store.similarity.model_dump(),
-            "dev": {"queries": len(dev), "dual_encoder": {"RR@10": best["dev_by_scale"]["0.0"]}, "chosen": chosen},
+            "dev": {
+                "split": held_out.name,
+                "queries": len(dev),
+                "dual_encoder": {"RR@10": best["dev_by_scale"]["0.0"]},
+                "chosen": chosen,
+            },
             "dataset": dataset.provenance(),
             "made_from": {"graph": relative_to(out, store.path)},
         }

@@ -1,0 +1,104 @@
+"""GNN-encoder against its dual-encoder and BM25 on each recipe's test split, over several training seeds.
+
+    python benchmarks/recipes.py --data ../shared/data
+
+Writes results/recipes.json and results/recipes.md. Epoch and context scale are chosen on each set's dev split; nothing is
+chosen on test. Data sets that are not under --data are skipped and said so.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnnretrieval.artifacts import git_revision, library_versions, write_json
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.evaluation import markdown_comparison, mean, paired_test, per_query
+from gnnretrieval.index import build_index
+from gnnretrieval.index.search import index_run
+from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.progress import say
+from gnnretrieval.recipes import RecipeRun, run_recipe
+from gnnretrieval.training import embed_passages, train_gnn
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+SETS = {"docstrings": None, "fairytaleqa": "fairytaleqa", "squad-open": "squad-open"}
+
+
+def measure_seed(run: RecipeRun, seed: int) -> dict[str, Any]:
+    """Train with another seed, everything else as the recipe has it, and measure on test."""
+    settings = run.recipe.train.model_copy(update={"seed": seed})
+    place = run.directory / "seeds" / str(seed)
+    common: dict[str, Any] = {"overwrite": True, "say": say}
+    model = train_gnn(run.graph, run.dataset, run.features, settings, place / "model", **common)
+    embeddings = embed_passages(model, run.graph, place / "embeddings", **common)
+    index = build_index(embeddings, place / "index", **common)
+    compared = run.recipe.compare
+    queries = list(run.dataset.split(compared.split))
+    found = index_run(index, queries, run.features.queries[run.features.rows_of(queries)], compared.depth)
+    judgements = run.dataset.split(compared.split)
+    (after,) = per_query(judgements, found, ["RR@10"]).values()
+    (before,) = per_query(judgements, run.runs["dual-encoder"], ["RR@10"]).values()
+    test = paired_test(after, before)
+    return {
+        "seed": seed,
+        "RR@10": mean({"RR@10": after})["RR@10"],
+        "difference": test.difference,
+        "p": test.p,
+        "chosen_on_dev": model.meta["dev"]["chosen"],
+    }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """All tables as a page."""
+    lines = ["# GNN-encoder on the recipes", "", "Regenerate: `python benchmarks/recipes.py --data DIRECTORY`", ""]
+    for name, result in results["recipes"].items():
+        lines += [f"## {name}", "", result["table"].strip(), ""]
+        seeds = result["seeds"]
+        values = [100 * row["difference"] for row in seeds]
+        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        lines += [
+            f"Over {len(seeds)} seeds: GNN-encoder {statistics.mean(100 * row['RR@10'] for row in seeds):.1f} RR@10, "
+            f"{statistics.mean(values):+.1f}{spread} over the dual-encoder (worst {min(values):+.1f}, best "
+            f"{max(values):+.1f}; largest p {max(row['p'] for row in seeds):.2g}).",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder with fairytaleqa and squad-open.")
+@click.option("--work", type=click.Path(path_type=Path), default=ROOT / "graphs", help="Where artifacts go.")
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+def main(data: Path, work: Path, seeds: int) -> None:
+    """Run every recipe and write the result files."""
+    keep_freed_memory()
+    recipes: dict[str, Any] = {}
+    for name, folder in SETS.items():
+        if folder is not None and not (data / folder).is_dir():
+            say(f"{name}: skipped, {data / folder} is not there")
+            continue
+        try:
+            run = run_recipe(
+                ROOT / "graphs" / f"{name}.toml", data=data / folder if folder else None, out=work / name, say=say
+            )
+        except GnnRetrievalError as error:
+            raise click.ClickException(str(error)) from None
+        measured = [measure_seed(run, seed) for seed in range(seeds)]
+        recipes[name] = {
+            "comparison": run.comparison.as_json(),
+            "table": markdown_comparison(run.comparison),
+            "seeds": measured,
+        }
+    results = {"recipes": recipes, "versions": library_versions(), "git_revision": git_revision()}
+    write_json(RESULTS / "recipes.json", results)
+    (RESULTS / "recipes.md").write_text(markdown(results), encoding="utf-8")
+    click.echo(markdown(results))
+
+
+if __name__ == "__main__":
+    main()
