@@ -2,8 +2,8 @@
 
     python benchmarks/recipes.py --data ../shared/data
 
-Writes results/recipes.json and results/recipes.md. Epoch and context scale are chosen on each set's dev split; nothing is
-chosen on test. Data sets that are not under --data are skipped and said so.
+Writes results/recipes.json and results/recipes.md. Epoch and context scale are chosen on each set's dev split; nothing
+is chosen on test. Data sets that are not under --data are skipped and said so.
 """
 
 from __future__ import annotations

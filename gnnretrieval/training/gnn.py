@@ -197,7 +197,7 @@ class GNNTraining:
 
     def _out_of_patience(self) -> bool:
         history, patience = self.progress.history, self.settings.patience
-        return bool(history) and patience is not None and history[-1]["epoch"] - self._best_epoch() >= patience
+        return bool(history) and history[-1]["epoch"] - self._best_epoch() >= patience
 
     def _write_log(self) -> None:
         lines = [json.dumps(record) for record in self.progress.history]

@@ -32,16 +32,16 @@ class TrainSettings(Settings):
         hard_negatives: Of each query, with ``candidates = batch``: neighbours that are not relevant.
         scale: Factor on the similarity in the softmax; None: the encoder's own.
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
-        patience: Measurements without a better one before training stops early; None: never.
+        patience: Epochs without a better one on dev before training stops early.
         seed: Of every random choice.
         encoder: Shape of the GNN-encoder.
     """
 
-    epochs: int = Field(20, ge=1)
-    mask_ratio: float = Field(0.1, gt=0, le=0.9)
-    mask_unit: MaskUnit = "passage"
+    epochs: int = Field(40, ge=1)
+    mask_ratio: float = Field(0.2, gt=0, le=0.9)
+    mask_unit: MaskUnit = "mixed"
     batch_size: int = Field(128, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(2e-3, gt=0)
     warmup: float = Field(0.1, ge=0, lt=1)
     identity_decay: float = Field(0.0, ge=0)
     weight_averaging: float = Field(0.98, ge=0, lt=1)
@@ -49,7 +49,7 @@ class TrainSettings(Settings):
     candidates: Candidates = "auto"
     hard_negatives: int = Field(4, ge=0)
     scale: float | None = Field(None, gt=0)
-    context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
-    patience: int | None = Field(None, ge=1)
+    context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+    patience: int = Field(12, ge=1)
     seed: int = 0
     encoder: GNNEncoderSettings = GNNEncoderSettings()
