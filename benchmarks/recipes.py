@@ -31,13 +31,14 @@ SETS = {"docstrings": None, "fairytaleqa": "fairytaleqa", "squad-open": "squad-o
 
 def measure_seed(run: RecipeRun, seed: int) -> dict[str, Any]:
     """Train with another seed, everything else as the recipe has it, and measure on test."""
-    settings = run.recipe.train.model_copy(update={"seed": seed})
-    place = run.directory / "seeds" / str(seed)
-    common: dict[str, Any] = {"overwrite": True, "say": say}
-    model = train_gnn(run.graph, run.dataset, run.features, settings, place / "model", **common)
-    embeddings = embed_passages(model, run.graph, place / "embeddings", **common)
-    index = build_index(embeddings, place / "index", **common)
-    compared = run.recipe.compare
+    compared, index, model = run.recipe.compare, run.index, run.model
+    if seed != run.recipe.train.seed:
+        settings = run.recipe.train.model_copy(update={"seed": seed})
+        place = run.directory / "seeds" / str(seed)
+        common: dict[str, Any] = {"overwrite": True, "say": say}
+        model = train_gnn(run.graph, run.dataset, run.features, settings, place / "model", **common)
+        embeddings = embed_passages(model, run.graph, place / "embeddings", **common)
+        index = build_index(embeddings, place / "index", **common)
     queries = list(run.dataset.split(compared.split))
     found = index_run(index, queries, run.features.queries[run.features.rows_of(queries)], compared.depth)
     judgements = run.dataset.split(compared.split)

@@ -74,13 +74,11 @@ class GNNTraining:
         self.model.edge_deviation.copy_(torch.from_numpy(deviation))
         self.model.to(self.device)
         self.average = copy.deepcopy(self.model)
-        self.start = {name: value.detach().clone() for name, value in self._matrices()}
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
         self.steps_per_epoch = -(-round(settings.mask_ratio * int(self.shown.sum())) // settings.batch_size) or 1
         self.progress = Progress(0, 0, [])
         self.best = self._weights()
-        scales = sorted({0.0, *settings.context_scales})
-        self.scales = tuple(scales)
+        self.scales = tuple(sorted({0.0, *settings.context_scales}))
 
     def run(self) -> dict[str, Tensor]:
         """Train to the end; returns the weights that did best on dev, their context scale among them."""
@@ -99,7 +97,6 @@ class GNNTraining:
                 self._write_log()
                 meter.advance(note=f"loss {record['loss']:.3f}, dev RR@10 {100 * record['dev']:.1f}")
         self._write_log()
-        checkpoint.unlink(missing_ok=True)
         return self.best
 
     def _epoch(self, epoch: int) -> dict[str, Any]:
@@ -155,9 +152,8 @@ class GNNTraining:
         positives = torch.from_numpy(step.positives).to(self.device)
         relevant = torch.from_numpy(step.relevant).to(self.device)
         loss = contrastive_loss(scores, positives, relevant)
-        penalty = self._distance_from_start() if settings.identity_decay else 0.0
         self.optimizer.zero_grad()
-        (loss + settings.identity_decay * penalty).backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
         self.optimizer.step()
         self.progress = self.progress._replace(step=self.progress.step + 1)
@@ -172,12 +168,6 @@ class GNNTraining:
         factor = min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * factor
-
-    def _matrices(self) -> list[tuple[str, nn.Parameter]]:
-        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.dim() == 2]
-
-    def _distance_from_start(self) -> Tensor:
-        return torch.stack([((value - self.start[name]) ** 2).sum() for name, value in self._matrices()]).sum()
 
     @torch.no_grad()
     def _average_weights(self) -> None:
@@ -245,6 +235,7 @@ def train_gnn(
         training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
         weights = training.run()
         save_file({name: value.cpu().contiguous() for name, value in weights.items()}, directory / WEIGHTS)
+        (directory / CHECKPOINT).unlink(missing_ok=True)
         history = training.progress.history
         best = max(history, key=lambda record: record["dev"])
         chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}

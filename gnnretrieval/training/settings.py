@@ -24,7 +24,6 @@ class TrainSettings(Settings):
         batch_size: Masked queries a step.
         learning_rate: Peak of the schedule: linear warm-up, then linear to zero.
         warmup: Share of the steps that warm up.
-        identity_decay: Weight of the squared distance of the matrices from their identity start.
         weight_averaging: Decay of the exponential average of the weights, which is what is measured and kept; 0: none.
         gradient_clip: Largest norm of a gradient.
         candidates: What a query's positive is told from: ``corpus``: every passage; ``batch``: the batch's positives
@@ -43,7 +42,6 @@ class TrainSettings(Settings):
     batch_size: int = Field(128, ge=1)
     learning_rate: float = Field(2e-3, gt=0)
     warmup: float = Field(0.1, ge=0, lt=1)
-    identity_decay: float = Field(0.0, ge=0)
     weight_averaging: float = Field(0.98, ge=0, lt=1)
     gradient_clip: float = Field(1.0, gt=0)
     candidates: Candidates = "auto"

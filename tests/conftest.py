@@ -1,0 +1,135 @@
+"""Small shared inputs, made here: nothing is downloaded, and every byte follows from a seed.
+
+``tiny_checkpoint`` is a random BERT whose word embeddings dominate, so that texts that share words have similar
+vectors; the words are made up. In ``tiny_dataset`` the questions of a passage also share *nicknames* that the passage
+itself lacks: what a graph can learn and a dual-encoder cannot know.
+"""
+
+import json
+import os
+from pathlib import Path
+from random import Random
+
+import hypothesis
+import pytest
+import torch
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import GraphStore
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client is imported after this, when a checkpoint is looked for
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+torch.set_num_threads(1)  # tensors are tiny here: threads would only wait for one another
+# A shared machine is slow at times, and a failure must be found again by the next run.
+hypothesis.settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
+)
+hypothesis.settings.load_profile("repeatable")
+
+SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
+WORDS = [a + b for a, b in Random(0).sample([(a, b) for a in SYLLABLES for b in SYLLABLES], 400)]
+COMMON, NICKNAMES, TOPICAL = WORDS[:20], WORDS[20:100], WORDS[100:]
+PASSAGES, ASKED = 40, 20  # passages 0…19 have questions, the others only fill the corpus
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a sentence-transformers checkpoint: a random BERT (width 32, 2 layers), mean pooling, cosine."""
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "tiny-bert")
+
+
+def write_checkpoint(directory: Path, seed: int = 0, hidden_size: int = 32) -> Path:
+    """Write such a checkpoint; another seed gives other weights of the same shape."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,?!"
+    pieces = [*letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces, *WORDS]
+    bert = directory.with_name(f"{directory.name}-bert")
+    bert.mkdir(parents=True)
+    (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    tokenizer = BertTokenizerFast(
+        vocab={piece: row for row, piece in enumerate(vocabulary)}, do_lower_case=True, model_max_length=64
+    )
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=hidden_size,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden_size,
+        max_position_embeddings=64,
+    )
+    model = BertModel(config).eval()
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight.mul_(50)
+    model.save_pretrained(bert)
+    tokenizer.save_pretrained(bert)
+    transformer = Transformer(str(bert), max_seq_length=64)
+    pooling = Pooling(hidden_size, pooling_mode="mean")
+    SentenceTransformer(modules=[transformer, pooling, Normalize()], device="cpu").save(str(directory))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset directory (BEIR layout): 40 passages and 60 train, 10 dev and 10 test questions on half of them."""
+    directory = tmp_path_factory.mktemp("dataset") / "tiny"
+    directory.mkdir()
+    random = Random(1)
+    own = [[TOPICAL[(7 * row + offset) % len(TOPICAL)] for offset in range(8)] for row in range(PASSAGES)]
+    passages = [
+        {
+            "_id": f"p{row:02d}",
+            "title": " ".join(words[:2]) if row % 3 else "",
+            "text": " ".join(random.sample([*words, *random.sample(COMMON, 2)], 10)) + ".",
+        }
+        for row, words in enumerate(own)
+    ]
+    queries, judgements = [], {"train": [], "dev": [], "test": []}
+    for split, count in (("train", 60), ("dev", 10), ("test", 10)):
+        for number in range(count):
+            row = number % ASKED if split == "train" else (2 * number + (split == "test")) % ASKED
+            nicknames = NICKNAMES[4 * row : 4 * row + 4]
+            words = [*random.sample(nicknames, 3), *random.sample(own[row], 2), random.choice(COMMON)]
+            queries.append({"_id": f"{split}-{number:02d}", "text": " ".join(words) + "?"})
+            judgements[split].append((f"{split}-{number:02d}", f"p{row:02d}", 1))
+    # One query with two relevant passages, one with a passage that is judged irrelevant.
+    judgements["train"] += [("train-03", "p30", 1), ("train-04", "p31", 0)]
+    for name, records in (("corpus", passages), ("queries", queries)):
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (directory / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    (directory / "qrels").mkdir()
+    for split, rows in judgements.items():
+        lines = "".join(f"{query}\t{passage}\t{score}\n" for query, passage, score in rows)
+        (directory / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_settings(tiny_checkpoint: Path) -> EncoderSettings:
+    """Settings of encoding with ``tiny_checkpoint``, in float32 on every machine."""
+    return EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32")
+
+
+@pytest.fixture(scope="session")
+def tiny_features(tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path_factory) -> Features:
+    """Features of ``tiny_dataset`` by ``tiny_checkpoint``. Shared: do not change its files."""
+    return encode_dataset(Dataset.open(tiny_dataset), tiny_settings, tmp_path_factory.mktemp("features") / "features")
+
+
+@pytest.fixture(scope="session")
+def tiny_graph(tiny_dataset: Path, tiny_features: Features, tmp_path_factory) -> GraphStore:
+    """The graph of the 60 training queries of ``tiny_dataset``, k = 5. Shared: do not change its files."""
+    out = tmp_path_factory.mktemp("graph") / "graph"
+    return build_graph(Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=5), out)

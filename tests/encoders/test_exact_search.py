@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnretrieval.encoders import Similarity, exact_search, exact_top_k
+from gnnretrieval.errors import GnnRetrievalError
+
+DOT = Similarity(normalize=False, scale=1.0)
+COSINE = Similarity(normalize=True, scale=20.0)
+
+
+def brute_force(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores), axis=1)[:, :k]
+    return rows, np.take_along_axis(scores, rows, 1)
+
+
+@given(n=st.integers(0, 6), m=st.integers(1, 30), d=st.integers(1, 5), seed=st.integers(0, 999), data=st.data())
+def test_it_equals_numpy_for_either_similarity(n, m, d, seed, data):
+    k = data.draw(st.integers(1, m))
+    rng = np.random.default_rng(seed)
+    queries, passages = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+    for similarity in (DOT, COSINE):
+        rows, scores = exact_top_k(queries, passages, k, similarity)
+        assert (rows.dtype, scores.dtype, rows.shape) == (np.int64, np.float32, (n, k))
+        products = similarity.prepare_array(queries) @ similarity.prepare_array(passages).T
+        _, expected = brute_force(products, k)
+        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.take_along_axis(products, rows, 1), scores, rtol=1e-4, atol=1e-6)
+        assert all(len(set(row)) == k for row in rows.tolist())
+
+
+@given(n=st.integers(1, 3), m=st.integers(1, 40), seed=st.integers(0, 999), data=st.data())
+def test_equal_scores_are_ranked_by_row_at_the_cut_too(n, m, seed, data):
+    """Whole numbers below 3 tie often, and their products are exact."""
+    k = data.draw(st.integers(1, m))
+    rng = np.random.default_rng(seed)
+    queries, passages = rng.integers(0, 3, (n, 2)), rng.integers(0, 3, (m, 2))
+    rows, scores = exact_top_k(queries.astype(np.float32), passages.astype(np.float32), k, DOT)
+    expected_rows, expected_scores = brute_force((queries @ passages.T).astype(np.float32), k)
+    assert scores.tolist() == expected_scores.tolist()
+    assert rows.tolist() == expected_rows.tolist()
+
+
+def test_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    queries, passages = rng.normal(size=(50, 8)), rng.normal(size=(200, 8))
+    whole_rows, whole_scores = exact_top_k(queries, passages, 10, COSINE)
+    done = []
+    monkeypatch.setattr(exact_search, "_BLOCK_SCORES", 200 * 7)
+    rows, scores = exact_top_k(queries, passages, 10, COSINE, advance=done.append)
+    assert done == [7] * 7 + [1]
+    assert rows.tolist() == whole_rows.tolist()
+    np.testing.assert_allclose(scores, whole_scores, rtol=1e-6)
+
+
+def test_more_passages_than_a_block_are_searched_whole():
+    rng = np.random.default_rng(0)
+    passages = rng.normal(size=(65536 * 2 + 100, 2)).astype(np.float16)
+    queries = rng.normal(size=(3, 2)).astype(np.float16)
+    passages[[5, 70_000, 131_100]] = 50 * queries
+    rows, scores = exact_top_k(queries, passages, 5, DOT)
+    expected_rows, expected_scores = brute_force(queries.astype(np.float32) @ passages.astype(np.float32).T, 5)
+    assert rows[:, 0].tolist() == expected_rows[:, 0].tolist()
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
+
+
+def test_memory_mapped_float16_is_searched_in_float32(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "passages.npy", rng.normal(size=(30, 4)).astype(np.float16))
+    passages = np.load(tmp_path / "passages.npy", mmap_mode="r")
+    rows, scores = exact_top_k(passages[:3], passages, 1, COSINE)
+    assert rows.ravel().tolist() == [0, 1, 2]
+    np.testing.assert_allclose(scores.ravel(), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [-1, 0, 6])
+def test_a_k_that_is_not_there_is_an_error_that_says_which_are(k):
+    with pytest.raises(GnnRetrievalError, match=f"k is {k}, and there are 5 passages: give a k from 1 to 5"):
+        exact_top_k(np.ones((1, 2)), np.ones((5, 2)), k, DOT)

@@ -1,0 +1,96 @@
+"""``gnnretrieval run``: every stage, reused the second time."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def first_run(recipe_text, succeeds, tmp_path_factory):
+    """Directory of a recipe that was run once, and what the command printed."""
+    directory = tmp_path_factory.mktemp("recipe")
+    (directory / "tiny.toml").write_text(recipe_text, encoding="utf-8")
+    return directory, succeeds("run", directory / "tiny.toml")
+
+
+def test_comparison_json_has_the_documented_form(first_run):
+    directory, _ = first_run
+    comparison = json.loads((directory / "tiny" / "comparison.json").read_text(encoding="utf-8"))
+    documented = {"split", "baseline", "systems", "tests", "provenance"}
+    assert documented <= comparison.keys()
+    assert comparison["split"] == "test"
+    assert comparison["baseline"] == "dual-encoder"
+    assert [system["name"] for system in comparison["systems"]] == ["bm25", "dual-encoder", "gnn-encoder"]
+    measures = {"RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100"}
+    for system in comparison["systems"]:
+        assert system.keys() == {"name", "measures"}
+        assert system["measures"].keys() == measures
+        assert all(0 <= value <= 1 for value in system["measures"].values())
+    tested = {(test["system"], test["measure"]) for test in comparison["tests"]}
+    assert tested == {(system, measure) for system in ("bm25", "gnn-encoder") for measure in measures}
+    means = {system["name"]: system["measures"] for system in comparison["systems"]}
+    for test in comparison["tests"]:
+        assert {"system", "measure", "difference", "p", "p_holm"} <= test.keys()
+        assert 0 <= test["p"] <= test["p_holm"] <= 1
+        of_system, of_baseline = means[test["system"]][test["measure"]], means["dual-encoder"][test["measure"]]
+        assert test["difference"] == pytest.approx(of_system - of_baseline)
+
+
+def test_what_is_beyond_the_documented_form_is_counts_only(first_run):
+    directory, _ = first_run
+    comparison = json.loads((directory / "tiny" / "comparison.json").read_text(encoding="utf-8"))
+    assert comparison.keys() - {"split", "baseline", "systems", "tests", "provenance"} <= {"queries"}
+    for test in comparison["tests"]:
+        assert test.keys() - {"system", "measure", "difference", "p", "p_holm"} <= {"wins", "ties", "losses"}
+
+
+def test_provenance_names_data_seed_versions_and_every_setting(first_run):
+    directory, _ = first_run
+    provenance = json.loads((directory / "tiny" / "comparison.json").read_text(encoding="utf-8"))["provenance"]
+    assert provenance["dataset"]["splits"] == {"train": 60, "dev": 10, "test": 10}
+    assert len(provenance["dataset"]["hash"]) == 64
+    assert provenance["seed"] == 0
+    assert provenance["recipe"]["train"]["epochs"] == 30
+    assert {"torch", "numpy", "gnnretrieval"} <= provenance["versions"].keys()
+
+
+def test_everything_lies_under_the_recipe_s_name_and_nothing_half_made(first_run):
+    directory, outcome = first_run
+    names = {path.name for path in (directory / "tiny").iterdir()}
+    assert {"features", "graph", "model", "embeddings", "index", "rankings", "comparison.json"} <= names
+    assert not [name for name in names if name.startswith(".")]
+    assert "gnn-encoder" in outcome.out
+    assert "[comparison]" in outcome.err
+
+
+def test_the_second_run_reuses_everything_and_changes_no_byte(first_run, succeeds):
+    directory, outcome = first_run
+    before = {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()}
+    again = succeeds("run", directory / "tiny.toml")
+    assert again.err.count("already made from these inputs, reused") == 7
+    assert again.out == outcome.out
+    assert {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()} == before
+
+
+def test_a_changed_setting_makes_its_stage_again_and_says_which(first_run, succeeds, recipe_text):
+    directory, _ = first_run
+    changed = recipe_text.replace("epochs = 30", "epochs = 2").replace('"tiny"', '"changed"')
+    (directory / "changed.toml").write_text(changed, encoding="utf-8")
+    succeeds("run", directory / "changed.toml")
+    (directory / "changed.toml").write_text(changed.replace("epochs = 2", "epochs = 3"), encoding="utf-8")
+    again = succeeds("run", directory / "changed.toml").err
+    assert f"{directory / 'changed' / 'model'}: made again, since epochs was 2 and is now 3" in again
+    assert f"{directory / 'changed' / 'features'}: already made from these inputs, reused" in again
+
+
+def test_json_is_the_comparison_on_disk(first_run, succeeds):
+    directory, _ = first_run
+    printed = succeeds("run", directory / "tiny.toml", "--json").json
+    assert printed == json.loads((directory / "tiny" / "comparison.json").read_text(encoding="utf-8"))
+
+
+def test_data_and_out_on_the_command_line_replace_the_recipe_s(recipe_text, tiny_dataset, succeeds, tmp_path):
+    without = "\n".join(line for line in recipe_text.splitlines() if not line.startswith("source"))
+    (tmp_path / "r.toml").write_text(without.replace("epochs = 30", "epochs = 1"), encoding="utf-8")
+    succeeds("run", tmp_path / "r.toml", "--data", tiny_dataset, "--out", tmp_path / "elsewhere")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "r.toml"]

@@ -1,0 +1,103 @@
+from pathlib import Path
+
+import pytest
+
+from gnnretrieval.errors import InputError
+from gnnretrieval.recipes import Recipe, read_recipe
+
+GRAPHS = sorted((Path(__file__).resolve().parents[2] / "graphs").glob("*.toml"))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "mine.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
+def test_every_recipe_of_the_repository_is_one_named_after_its_file(path):
+    assert read_recipe(path).name == path.stem
+
+
+def test_there_are_recipes():
+    assert "docstrings" in {path.stem for path in GRAPHS}
+
+
+def test_a_recipe_holds_the_settings_of_every_stage(write):
+    recipe = read_recipe(
+        write(
+            """
+            name = "mine"
+            [data]
+            source = "corpus"
+            where = { domain = "news" }
+            [encoder]
+            checkpoint = "a/b"
+            [graph]
+            k = 7
+            edge_features = ["score"]
+            [train]
+            epochs = 2
+            [train.encoder]
+            heads = 2
+            [compare]
+            depth = 10
+            """
+        )
+    )
+    assert recipe.data.source == "corpus"
+    assert recipe.data.where == {"domain": "news"}
+    assert recipe.encoder.checkpoint == "a/b"
+    assert (recipe.graph.k, recipe.graph.edge_features) == (7, ("score",))
+    assert (recipe.train.epochs, recipe.train.encoder.heads) == (2, 2)
+    assert recipe.compare.depth == 10
+
+
+def test_what_a_recipe_leaves_out_has_its_default(write):
+    assert read_recipe(write('name = "mine"')) == Recipe(name="mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "a"\n\n[train]\nepocs = 3\n', r"mine\.toml:4: unknown key 'train\.epocs'\. Did you mean 'epochs'\?"),
+        ('name = "a"\ntrian.epochs = 3\n', r"mine\.toml:2: unknown key 'trian'\. Did you mean 'train'\?"),
+        ('name = "a"\n[grahp]\nk = 3\n', r"mine\.toml:2: unknown key 'grahp'\. Did you mean 'graph'\?"),
+        ('name = "a"\n[train]\nepochs = 2\n[train.encoder]\nhead = 3\n', r"mine\.toml:5: .*'train\.encoder\.head'"),
+        ('name = "a"\n[train.encoder]\nheads = 0\n', r"mine\.toml:3: train\.encoder\.heads: .*found 0"),
+        ('name = "a"\n[train]\n# epochs = 1\nepochs = "x"\n', r"mine\.toml:4: train\.epochs: .*found 'x'"),
+        (
+            'name = "a"\n[graph]\nedge_features = [\n  "score",\n  "bm52",\n]\n',
+            r"mine\.toml:3: graph\.edge_features\.1: ",
+        ),
+        ('name = "../a"\n', r"mine\.toml:1: name: .*found '\.\./a'"),
+        ("[train]\nepochs = 1\n", r"mine\.toml: name: field required"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_its_line(write, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read_recipe(write(text))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [('name = "a"\nk = \n', 2), ('name = "a"\n[train\n', 2), ('name = "a"\nname = "b"\n', 2)]
+)
+def test_a_line_that_is_no_toml_is_named(write, text, line):
+    with pytest.raises(InputError, match=rf"mine\.toml:{line}: not TOML: ") as caught:
+        read_recipe(write(text))
+    assert caught.value.line == line
+
+
+def test_a_recipe_that_is_not_there_or_not_utf8_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: no such recipe; a TOML file was expected"):
+        read_recipe(tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes('name = "é"'.encode("latin-1"))
+    with pytest.raises(InputError, match=r"latin\.toml: not UTF-8"):
+        read_recipe(tmp_path / "latin.toml")
+    with pytest.raises(InputError, match="no such recipe"):
+        read_recipe(tmp_path)

@@ -1,0 +1,85 @@
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "gnnretrieval"
+FOUNDATIONS = ("errors", "artifacts", "progress", "settings", "memory", "lazy")
+ROOMS = (
+    "data",
+    "encoders",
+    "mining",
+    "losses",
+    "graph",
+    "nn",
+    "training",
+    "index",
+    "evaluation",
+    "recipes",
+    "cli",
+)
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Modules of this package that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "gnnretrieval")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "gnnretrieval":
+                yield from (f"gnnretrieval.{alias.name}" for alias in node.names if alias.name != "__version__")
+            elif node.module and node.module.startswith("gnnretrieval."):
+                yield node.module
+
+
+def test_every_module_lies_in_a_known_room():
+    places = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in modules()}
+    assert places - {"__init__", "__main__"} == {*FOUNDATIONS, *ROOMS}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_from_rooms_above_it(room):
+    allowed = {*FOUNDATIONS, *ROOMS[: ROOMS.index(room) + 1]}
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in modules()
+        if path.relative_to(PACKAGE).parts[0] == room
+        for name in imported(path)
+        if name.split(".")[1] not in allowed
+    ]
+    assert wrong == []
+
+
+def test_foundations_import_only_foundations():
+    wrong = [
+        f"{name}.py imports {other}"
+        for name in FOUNDATIONS
+        for other in imported(PACKAGE / f"{name}.py")
+        if other.split(".")[1] not in FOUNDATIONS
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_is_short_and_says_what_it_is_for(path):
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), "no module docstring"
+    assert len(text.splitlines()) <= 330
+
+
+def test_the_command_line_answers_without_loading_torch():
+    code = (
+        "import sys, gnnretrieval.cli; "
+        "print([name for name in ('torch', 'transformers', 'sentence_transformers', 'faiss', 'torch_geometric') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,61 @@
+import sys
+import time
+
+import pytest
+
+from gnnretrieval.progress import progress, say
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 100.0
+
+    monkeypatch.setattr(time, "monotonic", lambda: Clock.now)
+    return Clock
+
+
+def test_lines_go_to_standard_error(capsys):
+    say("a line")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "a line\n")
+
+
+def test_off_a_terminal_there_is_a_line_now_and_then_with_rate_and_time_left(capsys, clock):
+    with progress("encoding", 1000, "passages") as meter:
+        for _ in range(3):
+            clock.now += 4
+            meter.advance(100)
+        assert capsys.readouterr().err == "encoding: 200/1,000 passages, 25/s, 32 s left\n"
+        clock.now += 6
+        meter.advance(100, note="loss 0.5")
+        assert capsys.readouterr().err == "encoding: 400/1,000 passages, 22/s, 27 s left, loss 0.5\n"
+
+
+def test_the_rate_leaves_out_what_an_earlier_run_did(capsys, clock):
+    with progress("encoding", 1000, "passages", done=600) as meter:
+        clock.now += 10
+        meter.advance(200)
+    assert capsys.readouterr().err.splitlines()[0] == "encoding: 800/1,000 passages, 20/s, 10 s left"
+
+
+def test_long_work_ends_with_a_line_and_short_work_is_silent(capsys, clock):
+    with progress("encoding", 10, "passages") as meter:
+        clock.now += 3
+        meter.advance(10)
+    assert capsys.readouterr().err == "encoding: 10 passages in 3 s\n"
+    with progress("encoding", 10, "passages") as meter:
+        clock.now += 1
+        meter.advance(10)
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_there_is_a_bar_that_ends_full(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress("encoding", 10, "passages", done=4) as meter:
+        meter.advance(6, note="almost")
+    text = capsys.readouterr().err
+    assert "encoding almost" in text
+    assert "10/10" in text

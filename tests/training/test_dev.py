@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+
+from gnnretrieval.data import ScoredPassage
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.evaluation import mean, per_query
+from gnnretrieval.nn import GNNEncoder
+from gnnretrieval.training import embedding
+from gnnretrieval.training.dev import DevSet, choose_scale
+from gnnretrieval.training.embedding import gated_contexts
+
+SCALES = (0.0, 0.25, 1.0, 1.5)
+
+
+@pytest.fixture
+def model(tiny_graph) -> GNNEncoder:
+    encoder = GNNEncoder(tiny_graph.dimension, tiny_graph.edge_dim)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.4 * torch.randn(parameter.shape, generator=generator))
+    return encoder
+
+
+def questions(store, count=24, seed=0) -> tuple[np.ndarray, list[list[int]]]:
+    """Query features near some passages, each with one to three relevant passages."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(store.num_passages, size=count)
+    queries = store.passage_features[rows].astype(np.float32) + rng.normal(0, 0.6, (count, store.dimension))
+    relevant = [
+        sorted({int(row), *rng.integers(store.num_passages, size=number % 3).tolist()})
+        for number, row in enumerate(rows)
+    ]
+    return queries, relevant
+
+
+def by_full_ranking(model, store, similarity, queries, relevant, scale, visible) -> float:
+    """RR@10 as it is reported: every passage ranked, measured by ir-measures."""
+    blocks = [passages + scale * context for _, passages, context in gated_contexts(model, store, "cpu", visible)]
+    vectors = similarity.prepare(torch.cat(blocks)).numpy()
+    scores = similarity.prepare_array(queries) @ vectors.T
+    run = {
+        f"q{number}": [ScoredPassage(f"p{row}", float(score)) for row, score in enumerate(of_query)]
+        for number, of_query in enumerate(scores)
+    }
+    qrels = {f"q{number}": {f"p{row}": 1 for row in rows} for number, rows in enumerate(relevant)}
+    return mean(per_query(qrels, run, ["RR@10"]))["RR@10"]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("block", [7, 8192])
+def test_measure_equals_rr_at_10_of_the_full_ranking_for_every_scale(
+    tiny_graph, model, monkeypatch, normalize, mask, block
+):
+    monkeypatch.setattr(embedding, "BLOCK", block)
+    similarity = Similarity(normalize=normalize, scale=20.0)
+    visible = np.arange(tiny_graph.num_queries) % 3 > 0 if mask else None
+    queries, relevant = questions(tiny_graph)
+    measured = DevSet(queries, relevant, similarity).measure(model, tiny_graph, SCALES, visible)
+    expected = {
+        scale: by_full_ranking(model, tiny_graph, similarity, queries, relevant, scale, visible) for scale in SCALES
+    }
+    assert measured == pytest.approx(expected)
+    assert len({round(value, 6) for value in measured.values()}) > 1
+
+
+def test_scale_zero_measures_the_dual_encoder(tiny_graph, model):
+    queries, relevant = questions(tiny_graph)
+    similarity = tiny_graph.similarity
+    measured = DevSet(queries, relevant, similarity).measure(model, tiny_graph, [0.0])
+    scores = similarity.prepare_array(queries) @ similarity.prepare_array(tiny_graph.passage_features).T
+    reciprocal = []
+    for of_query, rows in zip(scores, relevant, strict=True):
+        rank = 1 + int((of_query > of_query[rows].max()).sum())
+        reciprocal.append(1 / rank if rank <= 10 else 0)
+    assert measured[0.0] == pytest.approx(np.mean(reciprocal))
+
+
+def test_measuring_leaves_the_model_in_its_mode_and_does_not_depend_on_it(tiny_graph, model):
+    queries, relevant = questions(tiny_graph)
+    dev = DevSet(queries, relevant, tiny_graph.similarity)
+    model.queries_to_passages.dropout = 0.5
+    model.train()
+    in_training = dev.measure(model, tiny_graph, SCALES)
+    assert model.training
+    model.eval()
+    assert dev.measure(model, tiny_graph, SCALES) == in_training
+    assert not model.training
+
+
+def test_a_scorer_that_gives_every_passage_the_same_score_measures_zero(tiny_graph, model):
+    queries = np.zeros((3, tiny_graph.dimension))
+    dev = DevSet(queries, [[0], [1, 2], [39]], tiny_graph.similarity)
+    assert dev.measure(model, tiny_graph, SCALES) == dict.fromkeys(SCALES, 0.0)
+
+
+def test_a_model_that_diverged_to_nan_measures_zero(tiny_graph, model):
+    with torch.no_grad():
+        model.filter_gate.lin.bias.fill_(float("nan"))
+    queries, relevant = questions(tiny_graph)
+    measured = DevSet(queries, relevant, tiny_graph.similarity).measure(model, tiny_graph, [0.5, 1.0])
+    assert measured == {0.5: 0.0, 1.0: 0.0}
+
+
+def test_of_equal_measures_the_scale_nearest_to_the_dual_encoder_is_chosen():
+    assert choose_scale({1.0: 0.5, 0.5: 0.5, 0.25: 0.4}) == (0.5, 0.5)
+    assert choose_scale({1.5: 0.6, 0.0: 0.5}) == (1.5, 0.6)
+    assert choose_scale({0.0: 0.5, 0.5: 0.5}) == (0.0, 0.5)

@@ -1,0 +1,83 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.training.gnn import train_gnn
+from gnnretrieval.training.held_out import held_out_queries
+from gnnretrieval.training.settings import TrainSettings
+
+
+def without_dev(directory: Path, target: Path) -> Path:
+    shutil.copytree(directory, target)
+    (target / "qrels" / "dev.tsv").unlink()
+    return target
+
+
+@pytest.fixture
+def no_dev(tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path) -> tuple[Dataset, Features, GraphStore]:
+    dataset = Dataset.open(without_dev(tiny_dataset, tmp_path / "data"))
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    return dataset, features, build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+
+
+def test_the_dev_split_is_what_is_chosen_by(
+    tiny_dataset: Path, tiny_features: Features, tiny_graph: GraphStore
+) -> None:
+    dataset = Dataset.open(tiny_dataset)
+    held_out = held_out_queries(tiny_graph, dataset, tiny_features, seed=0)
+    judged = dataset.split("dev")
+    assert held_out.name == "dev"
+    assert held_out.hidden is None
+    assert [[dataset.passage_ids[row] for row in rows] for rows in held_out.relevant] == [
+        list(j) for j in judged.values()
+    ]
+    np.testing.assert_array_equal(held_out.queries, tiny_features.queries[tiny_features.rows_of(judged)])
+
+
+def test_without_a_dev_split_all_questions_of_some_passages_are_held_out(
+    no_dev: tuple[Dataset, Features, GraphStore],
+) -> None:
+    dataset, features, store = no_dev
+    held_out = held_out_queries(store, dataset, features, seed=0)
+    assert held_out.hidden is not None
+    rows = np.flatnonzero(held_out.hidden)
+    assert 0 < len(rows) < 0.3 * store.num_queries
+    np.testing.assert_array_equal(held_out.queries, store.query_features[rows])
+    for query, relevant in zip(rows.tolist(), held_out.relevant, strict=True):
+        assert relevant == store.labels[store.labels[:, 0] == query, 1].tolist()
+    passages = {passage for relevant in held_out.relevant for passage in relevant}
+    whole = [p for p in passages if held_out.hidden[store.labels[store.labels[:, 1] == p, 0]].all()]
+    assert whole  # a passage whose questions are all held out is one that only strangers' questions point to
+
+
+def test_training_without_a_dev_split_says_what_it_chose_by_and_is_repeatable(
+    no_dev: tuple[Dataset, Features, GraphStore], tmp_path: Path
+) -> None:
+    dataset, features, store = no_dev
+    settings = TrainSettings(epochs=2, batch_size=8)
+    model = train_gnn(store, dataset, features, settings, tmp_path / "model")
+    assert model.meta["dev"]["split"] == "held-out training queries"
+    again = train_gnn(store, dataset, features, settings, tmp_path / "again")
+    assert model.hash == again.hash
+
+
+def test_too_few_questions_to_hold_out_are_said(
+    tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path
+) -> None:
+    place = without_dev(tiny_dataset, tmp_path / "data")
+    lines = (place / "qrels" / "train.tsv").read_text().splitlines()
+    (place / "qrels" / "train.tsv").write_text("\n".join(lines[:2]) + "\n")
+    dataset = Dataset.open(place)
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+    with pytest.raises(GnnRetrievalError, match="no dev split, and too few training queries"):
+        held_out_queries(store, dataset, features, seed=0)
