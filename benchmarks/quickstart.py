@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from gnnretrieval.artifacts import git_revision, library_versions, write_json
+from gnnretrieval.provenance import git_revision, library_versions, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from gnnretrieval.artifacts import git_revision, library_versions, write_json
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.evaluation import markdown_comparison, mean, paired_test, per_query
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import index_run
 from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.progress import say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes import RecipeRun, run_recipe
 from gnnretrieval.training import embed_passages, train_gnn
 

@@ -14,7 +14,7 @@ from gnnretrieval.errors import InputError, nearest
 class Settings(BaseModel):
     """A typed, frozen group of settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     @classmethod
     def parse(

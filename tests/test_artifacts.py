@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gnnretrieval import artifacts
-from gnnretrieval.artifacts import make_artifact, open_artifact, partial_path, sha256_of_json, write_json
+from gnnretrieval import artifacts, making
+from gnnretrieval.artifacts import open_artifact, partial_path
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.making import make_artifact
+from gnnretrieval.provenance import sha256_of_json, write_json
 
 
 class Killed(BaseException):
@@ -83,7 +85,9 @@ def test_a_half_made_artifact_cannot_be_opened_and_is_resumed(tmp_path):
     with pytest.raises(Killed):
         Maker(tmp_path / "a", stop_before=2).make()
     assert not (tmp_path / "a").exists()
-    with pytest.raises(ArtifactError, match=r"half made\. Run the command that makes it again"):
+    with pytest.raises(
+        ArtifactError, match=r"half made, and numbers is wanted here\. Run the command that makes it again"
+    ):
         open_artifact(tmp_path / "a", "numbers")
     again = Maker(tmp_path / "a")
     made = again.make()
@@ -111,7 +115,7 @@ def test_what_was_written_is_not_lost_when_killed_before_the_meta_json_is_there(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(artifacts, "sha256_of_file", killed)
+        patch.setattr(making, "sha256_of_file", killed)
         with pytest.raises(Killed):
             Maker(tmp_path / "a").make()
     again = Maker(tmp_path / "a")
@@ -173,7 +177,7 @@ def test_killed_between_the_two_renames_the_next_run_puts_the_new_one_in_place(t
 def test_an_artifact_of_another_kind_is_never_touched(tmp_path):
     Maker(tmp_path / "a").make()
     before = content(tmp_path / "a")
-    with pytest.raises(ArtifactError, match="this is a numbers, and a graph is wanted here"):
+    with pytest.raises(ArtifactError, match="this is numbers, and a graph is wanted here"):
         Maker(tmp_path / "a", "two").make(kind="graph", overwrite=True)
     assert content(tmp_path / "a") == before
 
@@ -192,7 +196,7 @@ def test_a_users_directory_is_never_touched(tmp_path, name, overwrite):
 
 def test_a_users_file_is_never_touched(tmp_path):
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(ArtifactError, match="no numbers"):
+    with pytest.raises(ArtifactError, match="this is a file, and numbers would be made here"):
         Maker(tmp_path / "mine").make(overwrite=True)
     assert (tmp_path / "mine").read_text() == "mine"
 
@@ -211,9 +215,9 @@ def test_parent_directories_are_made(tmp_path):
 def test_the_current_directory_as_a_place_is_an_error_in_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ArtifactError, match="no numbers"):
+    with pytest.raises(ArtifactError, match="holds other files and is left as it is"):
         Maker(Path()).make()
-    with pytest.raises(ArtifactError, match="no numbers"):
+    with pytest.raises(ArtifactError, match=r"numbers is wanted here, and this directory has no meta\.json"):
         open_artifact(".", "numbers")
 
 
@@ -253,7 +257,7 @@ def test_a_lock_that_a_killed_process_left_does_not_hold(tmp_path):
     [
         ({"format_version": 99}, "format version 99; this gnnretrieval reads up to 1. Upgrade it"),
         ({"files": {"gone.npy": "0"}}, "lacks its file gone.npy"),
-        ({"kind": "index"}, "this is a index, and a numbers is wanted"),
+        ({"kind": "index"}, "this is an index, and numbers is wanted"),
     ],
 )
 def test_an_artifact_that_does_not_fit_is_refused(tmp_path, change, reason):
@@ -267,12 +271,12 @@ def test_an_artifact_that_does_not_fit_is_refused(tmp_path, change, reason):
 def test_a_damaged_meta_json_is_refused_in_a_sentence(tmp_path, text):
     Maker(tmp_path / "a").make()
     (tmp_path / "a" / "meta.json").write_text(text)
-    with pytest.raises(ArtifactError, match=r"meta\.json: not the meta\.json of an artifact"):
+    with pytest.raises(ArtifactError, match=r"meta\.json: not the meta\.json of numbers"):
         open_artifact(tmp_path / "a", "numbers")
 
 
 def test_a_directory_that_is_not_there_is_refused_in_a_sentence(tmp_path):
-    with pytest.raises(ArtifactError, match="no such directory; a numbers was expected there"):
+    with pytest.raises(ArtifactError, match="no such directory; numbers was expected there"):
         open_artifact(tmp_path / "none", "numbers")
 
 

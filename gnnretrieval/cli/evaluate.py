@@ -72,11 +72,11 @@ def compare(
 
     Example: gnnretrieval compare work/dual-encoder.run work/gnn-encoder.run --data my-data
     """
-    from gnnretrieval.artifacts import library_versions, sha256_of_file
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import read_run
     from gnnretrieval.evaluation import compare as compare_runs
     from gnnretrieval.evaluation import format_comparison
+    from gnnretrieval.provenance import library_versions, sha256_of_file
 
     names = [run.name.removesuffix(".gz").rsplit(".", 1)[0] for run in runs]
     if len(set(names)) < len(names):

@@ -15,11 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from gnnretrieval.artifacts import Artifact, make_artifact
+from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.public_objects import PublicObject, public_objects
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.data.same_text import normalised
+from gnnretrieval.making import make_artifact
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "networkx": "networkx"}  # module: project
 SPLIT_PERCENT = {"train": 50, "dev": 10, "test": 40}  # of the See Also descriptions that are no function's summary

@@ -35,11 +35,15 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     dependency is missing) is passed over.
     """
     names_of: dict[str, list[str]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # All are imported before one is read: scipy.special, when imported, adds to the docstring of numpy.sinc.
+        modules = {package: list(_public_modules(importlib.import_module(package))) for package in packages}
     for package in packages:
         names_here: dict[str, set[str]] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for module in _public_modules(importlib.import_module(package)):
+            for module in modules[package]:
                 for name, docstring in _documented(module, package):
                     names_here.setdefault(docstring, set()).add(f"{module.__name__}.{name}")
         for docstring, names in names_here.items():

@@ -54,7 +54,7 @@ class TextStore:
         if not self.path.is_file():
             raise InputError("no such file of ids and texts.", self.path)
         try:
-            self._db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, check_same_thread=False)
+            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             self._db.execute("SELECT row FROM passages LIMIT 1")
         except sqlite3.Error as error:
             raise InputError(f"not a file of ids and texts ({error}).", self.path) from None

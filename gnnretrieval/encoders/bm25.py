@@ -22,6 +22,7 @@ class BM25:
         self._stemmer = Stemmer.Stemmer("english")
         self._index = bm25s.BM25()
         tokens = self._tokens(list(texts))
+        self._count = len(tokens)
         self._index.index(tokens, show_progress=False)
 
     def _tokens(self, texts: list[str]) -> Any:
@@ -30,6 +31,8 @@ class BM25:
     def scores(self, query: str) -> NDArray[np.float32]:
         """BM25 score of every passage ``(m,)``; zero where the query and a passage share no word."""
         (tokens,) = self._tokens([query])
+        if not tokens:
+            return np.zeros(self._count, dtype=np.float32)
         scores: NDArray[np.float32] = self._index.get_scores(tokens)
         return scores
 
@@ -37,9 +40,9 @@ class BM25:
         """Rows and scores of at most ``k`` passages that share a word with the query, best first."""
         scores = self.scores(query)
         k = min(k, len(scores))
-        rows = np.argpartition(-scores, k - 1)[:k]
-        rows = rows[np.lexsort((rows, -scores[rows]))]
-        rows = rows[scores[rows] > 0]
+        last = np.partition(scores, len(scores) - k)[len(scores) - k]
+        rows = np.flatnonzero((scores >= last) & (scores > 0))  # with all that tie at the cut
+        rows = rows[np.lexsort((rows, -scores[rows]))][:k]
         return rows, scores[rows]
 
     def shares_of_best(self, query: str, rows: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:

@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.artifacts import sha256_of_file, sha256_of_json
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
-_IDENTIFYING = ("*.safetensors", "config.json", "modules.json", "*/config.json", "tokenizer.json", "vocab.txt")
+_IDENTIFYING = (
+    "*.safetensors",
+    "config.json",
+    "modules.json",
+    "*/config.json",
+    "*/*.safetensors",
+    "sentence_bert_config.json",  # max_seq_length
+    "config_sentence_transformers.json",  # prompts, similarity
+    "tokenizer.json",
+    "vocab.txt",
+)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,13 @@ class DualEncoder:
         shared = self.query_checkpoint == self.passage_checkpoint
         self._query_model = self._passage_model if shared else self._load(self.query_checkpoint)
         self.similarity = self._similarity()
+        widths = [self._width(model) for model in (self._query_model, self._passage_model)]
+        if widths[0] != widths[1]:
+            raise InputError(
+                f"vectors of {widths[0]} dimensions, and {settings.checkpoint}'s have {widths[1]}: "
+                "give two encoders of one width.",
+                self.query_checkpoint.directory,
+            )
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # "creating a new one with mean pooling"
@@ -72,6 +79,15 @@ class DualEncoder:
         except Exception as error:  # whatever the libraries raise over a damaged checkpoint
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"this checkpoint cannot be loaded: {reason}", checkpoint.directory) from error
+        for module in list(model)[1:]:  # after the transformer: in float32
+            module.float()
+        positions = getattr(getattr(model[0], "auto_model", None), "config", None)
+        most = getattr(positions, "max_position_embeddings", None)
+        if self.settings.max_tokens is not None and most is not None and self.settings.max_tokens > most:
+            raise InputError(
+                f"this checkpoint has positions for {most} tokens, and max_tokens is {self.settings.max_tokens}.",
+                checkpoint.directory,
+            )
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()
@@ -86,10 +102,13 @@ class DualEncoder:
     @property
     def dimension(self) -> int:
         """Width ``d`` of a vector."""
-        model = self._passage_model
+        return self._width(self._passage_model)
+
+    def _width(self, model: Any) -> int:
         width: int | None = getattr(model, "get_embedding_dimension", model.get_sentence_embedding_dimension)()
         if width is None:
-            width = self.encode(["a"], "passage").shape[1]
+            tokens = model.tokenizer(["a"])
+            width = self._forward(model, dict(tokens)).shape[1]
         return width
 
     def _prompt(self, model: Any, side: Side) -> str:
@@ -104,6 +123,8 @@ class DualEncoder:
         Texts are batched by token count, so that little padding is computed; a vector does not depend on its batch
         beyond rounding.
         """
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
         model = self._query_model if side == "query" else self._passage_model
         prompt = self._prompt(model, side)
         tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=model.max_seq_length)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
@@ -51,14 +52,22 @@ def exact_top_k(
         found = torch.empty((len(asked), 0), dtype=torch.int64, device=device)
         for first in range(0, m, passage_block):
             block = torch.from_numpy(similarity.prepare_array(passages[first : first + passage_block])).to(device)
-            block_scores, block_rows = (asked @ block.T).topk(min(k, len(block)), dim=1)
-            best = torch.cat([best, block_scores], dim=1)
-            found = torch.cat([found, block_rows + first], dim=1)
-            best, order = best.topk(min(k, best.shape[1]), dim=1)
-            found = found.gather(1, order)
-        block_found, block_best = found.cpu().numpy(), best.cpu().numpy()
-        order_of_ties = np.lexsort((block_found, -block_best), axis=1)
-        rows[start : start + len(asked)] = np.take_along_axis(block_found, order_of_ties, axis=1)
-        scores[start : start + len(asked)] = np.take_along_axis(block_best, order_of_ties, axis=1)
+            block_scores, block_rows = _stable_top_k(asked @ block.T, k)
+            best, order = _stable_top_k(torch.cat([best, block_scores], dim=1), k)
+            found = torch.cat([found, block_rows + first], dim=1).gather(1, order)
+        rows[start : start + len(asked)] = found.cpu().numpy()
+        scores[start : start + len(asked)] = best.cpu().numpy()
         advance(len(asked))
     return rows, scores
+
+
+def _stable_top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """As ``scores.topk(k)``, but equal scores by column, at the cut too: topk itself promises no order of them."""
+    k = min(k, scores.shape[1])
+    best, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    tied = (best[:, :-1] == best[:, 1:]).any(1)  # also with the first one left out
+    if tied.any():
+        best, columns = best.clone(), columns.clone()
+        ordered, order = scores[tied].sort(dim=1, descending=True, stable=True)
+        best[tied], columns[tied] = ordered[:, : best.shape[1]], order[:, : best.shape[1]]
+    return best[:, :k], columns[:, :k]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, make_artifact, open_artifact, relative_to, write_json
+from gnnretrieval.artifacts import Artifact, load_array, open_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.encoders.checkpoint import find_checkpoint
@@ -20,9 +20,12 @@ from gnnretrieval.encoders.dual_encoder import DualEncoder, Side, computes_in_bf
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
+from gnnretrieval.provenance import write_json
 
 KIND = "features"
+TEXTS = "texts.sqlite"
 
 
 class Features(Artifact):
@@ -40,12 +43,12 @@ class Features(Artifact):
 
     def passage_ids(self) -> list[str]:
         """Passage ids by row."""
-        with TextStore(self.path / "ids.sqlite") as ids:
+        with TextStore(self.path / TEXTS) as ids:
             return ids.passage_ids()
 
     def query_rows(self) -> dict[str, int]:
         """Row by query id."""
-        with TextStore(self.path / "ids.sqlite") as ids:
+        with TextStore(self.path / TEXTS) as ids:
             return {id_: row for row, id_ in enumerate(ids.query_ids())}
 
     @property
@@ -72,13 +75,13 @@ class Features(Artifact):
 
 
 def _opened(path: Path) -> NDArray[np.float16]:
-    array: NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
+    array: NDArray[np.float16] = load_array(path)
     return array
 
 
 def open_features(path: str | Path) -> Features:
     """Open the features at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND)
+    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
     return Features(artifact.path, artifact.meta)
 
 
@@ -114,10 +117,9 @@ def encode_dataset(
             "passage": lambda: (passage.full_text for passage in dataset.passages()),
             "query": lambda: (query.text for query in dataset.queries()),
         }
-        counts = _write_ids(directory / "ids.sqlite", dataset)
+        counts = _write_texts(directory / TEXTS, dataset)
         for side, stream in texts.items():
             _encode_stream(encoder, side, stream(), counts[side], directory)
-        (directory / "manifest.json").unlink()
         return {
             "encoder": settings.model_dump(),
             "similarity": encoder.similarity.model_dump(),
@@ -145,18 +147,19 @@ def encode_dataset(
     return Features(artifact.path, artifact.meta)
 
 
-def _write_ids(path: Path, dataset: Dataset) -> dict[Side, int]:
-    """Write the ids without their texts; return the number of passages and queries."""
-    with TextStore(path, create=True) as ids:
-        ids.add_passages(PassageRow(row, id_, "", "") for row, id_ in enumerate(dataset.passage_ids))
-        query_ids = [query.id for query in dataset.queries()]
-        ids.add_queries(QueryRow(row, id_, "", "") for row, id_ in enumerate(query_ids))
-    return {"passage": len(dataset.passage_ids), "query": len(query_ids)}
+def _write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
+    """Write ids and passages' texts; return the number of passages and queries."""
+    with TextStore(path, create=True) as texts:
+        texts.add_passages(
+            PassageRow(row, passage.id, passage.title, passage.text) for row, passage in enumerate(dataset.passages())
+        )
+        texts.add_queries(QueryRow(row, query.id, query.text, "") for row, query in enumerate(dataset.queries()))
+    return {"passage": len(dataset.passage_ids), "query": len(dataset.query_ids)}
 
 
 def _encode_stream(encoder: DualEncoder, side: Side, texts: Iterator[str], total: int, directory: Path) -> None:
     name = {"passage": "passages", "query": "queries"}[side]
-    manifest_path, array_path = directory / "manifest.json", directory / f"{name}.npy"
+    manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
     done = manifest.get(name)
     if done is None:

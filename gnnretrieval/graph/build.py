@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import make_artifact, relative_to
+from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.encoders.bm25 import BM25
@@ -19,6 +19,7 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, passage_side
+from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress
 
 
@@ -70,6 +71,7 @@ def build_graph(
             "encoder": features.meta["encoder"],
             "similarity": features.meta["similarity"],
             "source": features.meta["source"],
+            "checkpoint_hash": features.meta["checkpoint_hash"],
             "dataset": dataset.provenance(),
             "made_from": {
                 "dataset": relative_to(out, dataset.path),

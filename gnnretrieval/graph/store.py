@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, open_artifact
+from gnnretrieval.artifacts import Artifact, load_array, open_artifact
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
@@ -29,7 +29,7 @@ class GraphStore(Artifact):
     """
 
     def _array(self, name: str) -> Any:
-        return np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return load_array(self.path / f"{name}.npy")
 
     @cached_property
     def neighbors(self) -> NDArray[np.uint32]:
@@ -137,7 +137,9 @@ class GraphStore(Artifact):
         data["passage"].x = torch.from_numpy(self.passage_features.astype(np.float32))
         found = torch.from_numpy(self.neighbors.astype(np.int64).ravel())
         queries = torch.arange(self.num_queries).repeat_interleave(self.k)
-        features = torch.from_numpy(self.edge_features.astype(np.float32).reshape(-1, self.edge_dim))
+        features = torch.from_numpy(
+            self.edge_features.astype(np.float32).reshape(self.num_queries * self.k, self.edge_dim)
+        )
         data["query", "found", "passage"].edge_index = torch.stack([queries, found])
         data["query", "found", "passage"].edge_attr = features
         data["passage", "found_by", "query"].edge_index = torch.stack([found, queries])
@@ -147,7 +149,7 @@ class GraphStore(Artifact):
 
 def open_graph(path: str | Path) -> GraphStore:
     """Open the graph store at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND)
+    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "dataset", "made_from"))
     return GraphStore(artifact.path, artifact.meta)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, make_artifact, open_artifact, relative_to
+from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress
 from gnnretrieval.training.embeddings import Embeddings
 
@@ -57,8 +58,9 @@ class PassageIndex(Artifact):
         try:
             return import_faiss().read_index(str(self.path / FILE))
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"this index cannot be read ({reason}). Build it again.", self.path / FILE) from None
+            raise InputError(
+                "this is no FAISS index, or a damaged one. Build the index again.", self.path / FILE
+            ) from error
 
     @cached_property
     def texts(self) -> TextStore:
@@ -84,7 +86,7 @@ class PassageIndex(Artifact):
 
 def open_index(path: str | Path) -> PassageIndex:
     """Open the index at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND)
+    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "system", "made_from"))
     return PassageIndex(artifact.path, artifact.meta)
 
 
@@ -111,10 +113,11 @@ def build_index(
                 index.add(np.ascontiguousarray(block))
                 meter.advance(len(block))
         faiss.write_index(index, str(directory / FILE))
-        shutil.copyfile(source.path / ("ids.sqlite" if isinstance(source, Features) else TEXTS), directory / TEXTS)
+        shutil.copyfile(source.path / (TEXTS), directory / TEXTS)
         return {
             "encoder": source.meta["encoder"],
             "similarity": source.similarity.model_dump(),
+            "checkpoint_hash": source.meta["checkpoint_hash"],
             "system": "dual-encoder" if isinstance(source, Features) else "gnn-encoder",
             "num_passages": len(vectors),
             "dimension": int(vectors.shape[1]),

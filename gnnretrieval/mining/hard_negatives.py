@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.graph.subgraph import Rows
+Rows = NDArray[np.int64]
 
 
 def sample_hard_negatives(

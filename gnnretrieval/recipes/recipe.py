@@ -88,5 +88,8 @@ def _lines_of_keys(text: str) -> dict[str, int]:
             table = header[1]
             lines.setdefault(table, number)
         elif key := re.match(r"\s*([\w.-]+)\s*=", line):
-            lines.setdefault(f"{table}.{key[1]}" if table else key[1], number)
+            dotted = f"{table}.{key[1]}" if table else key[1]
+            parts = dotted.split(".")
+            for count in range(1, len(parts) + 1):
+                lines.setdefault(".".join(parts[:count]), number)
     return lines

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.artifacts import Artifact, git_revision, library_versions, make_artifact, write_json
+from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.trec import Run, read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
@@ -19,6 +19,8 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index.faiss_index import PassageIndex, build_index
 from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.making import make_artifact
+from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.gnn import train_gnn

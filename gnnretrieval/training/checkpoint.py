@@ -65,7 +65,8 @@ def load_checkpoint(
         for name, module in modules.items():
             module.load_state_dict(_of(tensors, name))
     except (SafetensorError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"this checkpoint cannot be resumed ({error}). Delete it to train anew.", path) from None
+        reason = " ".join(str(error).split())
+        raise InputError(f"this checkpoint cannot be resumed ({reason}). Delete it to train anew.", path) from None
     state = optimizer.state_dict()
     state["state"] = {}
     for key, value in _of(tensors, "optimizer").items():

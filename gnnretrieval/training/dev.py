@@ -65,7 +65,7 @@ class DevSet:
             for number, scale in enumerate(scales):
                 scores = self.queries @ self.similarity.prepare(passages + scale * context).T  # (q, block)
                 scores[self._query[here], self._passage[here] - rows.start] = float("-inf")
-                above[number] += (scores >= best[number, :, None]).sum(1)
+                above[number] += (~(scores < best[number, :, None])).sum(1)  # NaN is above: a diverged model measures 0
         ranks = above + 1
         reciprocal = torch.where(ranks <= CUTOFF, 1 / ranks.double(), 0.0).mean(1)
         return dict(zip(scales, reciprocal.tolist(), strict=True))

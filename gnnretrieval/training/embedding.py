@@ -40,7 +40,7 @@ def gated_contexts(
     tensors = GraphTensors(store, device)
     n, k = store.num_queries, store.k
     interactive = torch.empty((n, store.dimension), device=device)
-    edge_features = store.edge_features.reshape(-1, store.edge_dim)
+    edge_features = store.edge_features.reshape(n * k, store.edge_dim)
     for start in range(0, n, BLOCK):
         rows = np.arange(start, min(n, start + BLOCK))
         sources, index = np.unique(store.neighbors[rows].astype(np.int64).ravel(), return_inverse=True)

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, make_artifact, open_artifact, relative_to
+from gnnretrieval.artifacts import Artifact, load_array, open_artifact, relative_to
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import TEXTS, GraphStore
+from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress
 from gnnretrieval.training.embedding import gated_contexts
 from gnnretrieval.training.model import GNNEncoderModel
@@ -27,7 +28,7 @@ class Embeddings(Artifact):
     @property
     def passages(self) -> NDArray[np.float16]:
         """``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
-        array: NDArray[np.float16] = np.load(self.path / "passages.npy", mmap_mode="r", allow_pickle=False)
+        array: NDArray[np.float16] = load_array(self.path / "passages.npy")
         return array
 
     @property
@@ -38,7 +39,7 @@ class Embeddings(Artifact):
 
 def open_embeddings(path: str | Path) -> Embeddings:
     """Open the embeddings at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND)
+    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
     return Embeddings(artifact.path, artifact.meta)
 
 
@@ -72,6 +73,7 @@ def embed_passages(
             "similarity": store.similarity.model_dump(),
             "encoder": store.meta["encoder"],
             "source": store.meta["source"],
+            "checkpoint_hash": store.meta["checkpoint_hash"],
             "num_passages": store.num_passages,
             "dimension": store.dimension,
             "made_from": {"gnn-encoder": relative_to(out, model.path), "graph": relative_to(out, store.path)},

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from gnnretrieval.artifacts import make_artifact, relative_to
+from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.losses import contrastive_loss
+from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.mining import sample_hard_negatives
 from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
 from gnnretrieval.progress import progress
@@ -69,7 +71,7 @@ class GNNTraining:
         )
         torch.manual_seed(settings.seed)
         self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)
-        mean, deviation = edge_moments(store.edge_features)
+        mean, deviation = edge_moments(store.edge_features, self.shown)
         self.model.edge_mean.copy_(torch.from_numpy(mean))
         self.model.edge_deviation.copy_(torch.from_numpy(deviation))
         self.model.to(self.device)
@@ -82,7 +84,8 @@ class GNNTraining:
 
     def run(self) -> dict[str, Tensor]:
         """Train to the end; returns the weights that did best on dev, their context scale among them."""
-        checkpoint = self.directory / CHECKPOINT
+        checkpoint = scratch(self.directory) / CHECKPOINT
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
         modules = {"model": self.model, "average": self.average}
         if checkpoint.exists():
             self.best, self.progress = load_checkpoint(checkpoint, modules, self.optimizer, self.device)
@@ -226,6 +229,12 @@ def train_gnn(
             f"{store.path}: made from other features than {features.path}. "
             "Give the features it was built from, or build the graph again."
         )
+    if store.dimension % settings.encoder.heads:
+        raise GnnRetrievalError(
+            f"{settings.encoder.heads} heads cannot share the {store.dimension} dimensions of {store.path}: "
+            "give a number that divides them."
+        )
+    require_features_of(dataset, features)
     held_out = held_out_queries(store, dataset, features, settings.seed)
 
     def write(directory: Path) -> dict[str, Any]:
@@ -235,18 +244,15 @@ def train_gnn(
         training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
         weights = training.run()
         save_file({name: value.cpu().contiguous() for name, value in weights.items()}, directory / WEIGHTS)
-        (directory / CHECKPOINT).unlink(missing_ok=True)
         history = training.progress.history
         best = max(history, key=lambda record: record["dev"])
         chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
-        say(
-            f"kept epoch {best['epoch']} of {len(history)} with context scale {best['context_scale']:g}: dev RR@10 "
-            f"{100 * best['dev']:.1f}, dual-encoder {100 * best['dev_by_scale']['0.0']:.1f}"
-        )
+        _say_what_was_chosen(best, history, settings, say)
         return {
             "dimension": store.dimension,
             "edge_dim": store.edge_dim,
             "encoder": store.meta["encoder"],
+            "checkpoint_hash": store.meta["checkpoint_hash"],
             "similarity": store.similarity.model_dump(),
             "dev": {
                 "split": held_out.name,
@@ -269,3 +275,18 @@ def train_gnn(
         say=say,
     )
     return GNNEncoderModel(artifact.path, artifact.meta)
+
+
+def _say_what_was_chosen(
+    best: dict[str, Any], history: list[dict[str, Any]], settings: TrainSettings, say: Callable[[str], None]
+) -> None:
+    if len(history) < settings.epochs:
+        say(f"stopped after {len(history)} of {settings.epochs} epochs: none was better than epoch {best['epoch']}")
+    say(
+        f"kept epoch {best['epoch']} with context scale {best['context_scale']:g}: dev RR@10 {100 * best['dev']:.1f}, "
+        f"dual-encoder {100 * best['dev_by_scale']['0.0']:.1f}"
+    )
+    if best["context_scale"] == 0:
+        say("the graph did not help on dev: with context scale 0 the embeddings are the dual-encoder's own")
+    elif best["context_scale"] == max(settings.context_scales):
+        say("the largest context scale offered did best: larger ones may do better (--context-scales)")

@@ -24,7 +24,7 @@ class GraphTensors:
     def __init__(self, store: GraphStore, device: str | torch.device = "cpu") -> None:
         self.store = store
         self.device = torch.device(device)
-        self._edge_features = store.edge_features.reshape(-1, store.edge_dim)
+        self._edge_features = store.edge_features.reshape(store.num_queries * store.k, store.edge_dim)
 
     def batch(self, passages: Rows, visible: NDArray[np.bool_] | None = None) -> GraphBatch:
         """``passages`` and their two-hop neighbourhood among the ``visible`` queries (all: None)."""
@@ -52,12 +52,17 @@ class GraphTensors:
         return Neighbors(torch.from_numpy(index).to(self.device), torch.from_numpy(offsets).to(self.device))
 
 
-def edge_moments(edge_features: NDArray[np.float16]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each edge feature ``(d_e,)``, in one pass over ``(n, k, d_e)``."""
+def edge_moments(
+    edge_features: NDArray[np.float16], shown: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and deviation of each edge feature ``(d_e,)`` over the ``shown`` queries (None: all), in one pass."""
     width = edge_features.shape[2]
     total, squares, count = np.zeros(width), np.zeros(width), 0
     for start in range(0, len(edge_features), 65536):
-        block = edge_features[start : start + 65536].reshape(-1, width).astype(np.float64)
+        block = edge_features[start : start + 65536]
+        if shown is not None:
+            block = block[shown[start : start + 65536]]
+        block = block.reshape(len(block) * block.shape[1], width).astype(np.float64)
         total, squares, count = total + block.sum(0), squares + (block**2).sum(0), count + len(block)
     mean = total / max(count, 1)
     deviation = np.sqrt(np.maximum(squares / max(count, 1) - mean**2, 0))

@@ -13,7 +13,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
-from gnnretrieval.training.settings import TrainSettings
+from gnnretrieval.nn.settings import GNNEncoderSettings
 
 KIND = "gnn-encoder"
 WEIGHTS = "model.safetensors"
@@ -21,11 +21,6 @@ WEIGHTS = "model.safetensors"
 
 class GNNEncoderModel(Artifact):
     """A trained GNN-encoder on disk."""
-
-    @property
-    def settings(self) -> TrainSettings:
-        """Settings it was trained with."""
-        return TrainSettings.parse(self.config, self.path / "meta.json")
 
     @property
     def similarity(self) -> Similarity:
@@ -38,7 +33,8 @@ class GNNEncoderModel(Artifact):
         Raises:
             InputError: the weights are damaged.
         """
-        model = GNNEncoder(self.meta["dimension"], self.meta["edge_dim"], self.settings.encoder)
+        settings = GNNEncoderSettings.parse(self.config.get("encoder", {}), self.path / "meta.json")
+        model = GNNEncoder(self.meta["dimension"], self.meta["edge_dim"], settings)
         try:
             model.load_state_dict(load_file(self.path / WEIGHTS))
         except (SafetensorError, RuntimeError) as error:
@@ -56,7 +52,7 @@ class GNNEncoderModel(Artifact):
                 f"{self.path}: trained for features of {self.meta['dimension']} and edges of {self.meta['edge_dim']} "
                 f"dimensions, and {store.path} has {store.dimension} and {store.edge_dim}. Train over this store."
             )
-        if store.meta["encoder"] != self.meta["encoder"]:
+        if store.meta["checkpoint_hash"] != self.meta["checkpoint_hash"]:
             raise ArtifactError(
                 f"{self.path}: trained over another dual-encoder's features than {store.path} holds. "
                 "Train over this store, or give the one it was trained over."
@@ -65,5 +61,5 @@ class GNNEncoderModel(Artifact):
 
 def open_model(path: str | Path) -> GNNEncoderModel:
     """Open the GNN-encoder at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND)
+    artifact = open_artifact(path, KIND, ("dimension", "edge_dim", "similarity", "checkpoint_hash", "made_from"))
     return GNNEncoderModel(artifact.path, artifact.meta)

@@ -49,5 +49,5 @@ class TrainSettings(Settings):
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     patience: int = Field(12, ge=1)
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**63)
     encoder: GNNEncoderSettings = GNNEncoderSettings()

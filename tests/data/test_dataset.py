@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gnnretrieval.artifacts import make_artifact, sha256_of_file
 from gnnretrieval.data import Dataset, Passage, Query
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.making import make_artifact
+from gnnretrieval.provenance import sha256_of_file
 
 SQUAD = Path("/work/shared/data/squad-open")
 

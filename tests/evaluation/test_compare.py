@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from gnnretrieval.artifacts import write_json
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import (
@@ -14,6 +13,7 @@ from gnnretrieval.evaluation import (
     paired_test,
     per_query,
 )
+from gnnretrieval.provenance import write_json
 
 QUERIES = [f"q{n}" for n in range(20)]
 QRELS = {query: {"gold": 1} for query in QUERIES}

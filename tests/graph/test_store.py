@@ -79,5 +79,5 @@ def test_a_store_opens_whatever_its_directory_is_called(tiny_graph, tmp_path, na
 
 
 def test_features_are_no_graph(tiny_features):
-    with pytest.raises(ArtifactError, match="this is a features, and a graph is wanted here"):
+    with pytest.raises(ArtifactError, match="this is features, and a graph is wanted here"):
         open_graph(tiny_features.path)

@@ -93,7 +93,7 @@ def test_a_store_of_other_widths_is_refused(trained, tiny_dataset, tiny_features
 def features_by_another_encoder(features: Features, out) -> Features:
     shutil.copytree(features.path, out)
     meta = json.loads((out / "meta.json").read_text())
-    meta["encoder"]["checkpoint"] = "another/encoder"
+    meta["checkpoint_hash"]["passage"] = "of another encoder"
     (out / "meta.json").write_text(json.dumps(meta))
     return open_features(out)
 

@@ -201,7 +201,7 @@ def test_training_interrupted_in_the_middle_of_an_epoch_resumes_to_the_bit(
         with pytest.raises(KeyboardInterrupt):
             train(*inputs, tmp_path / "broken", **settings)
     assert not (tmp_path / "broken").exists()
-    assert (tmp_path / ".broken.partial" / "checkpoint.safetensors").is_file()
+    assert (tmp_path / ".broken.partial" / "scratch" / "checkpoint.safetensors").is_file()
     again = Interrupting(gnn.contrastive_loss, 0)
     monkeypatch.setattr(gnn, "contrastive_loss", again)
     resumed = train(*inputs, tmp_path / "broken", **settings)
@@ -225,7 +225,7 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it(tiny_graph, tiny_dataset
         patch.setattr(gnn, "contrastive_loss", Interrupting(gnn.contrastive_loss, 8))
         with pytest.raises(KeyboardInterrupt):
             train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model")
-    checkpoint = tmp_path / ".model.partial" / "checkpoint.safetensors"
+    checkpoint = tmp_path / ".model.partial" / "scratch" / "checkpoint.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-50])
     with pytest.raises(InputError, match=r"checkpoint.safetensors: .*cannot be resumed.*Delete it"):
         train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model")

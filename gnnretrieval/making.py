@@ -1,0 +1,211 @@
+"""Making an artifact: written beside its place, renamed when whole, resumed when interrupted, reused when unchanged."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.artifacts import FORMAT_VERSION, Artifact, beside, open_artifact, partial_path, with_article
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
+
+
+def is_made(path: Path, kind: str, fingerprint: str) -> bool:
+    """Whether ``path`` holds a finished artifact of this kind made from these very inputs and settings."""
+    if not (path / "meta.json").is_file():
+        return False
+    return bool(open_artifact(path, kind).meta.get("fingerprint") == fingerprint)
+
+
+def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Say in words how the artifact at ``path`` differs from what these inputs and settings would make."""
+    meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    changed = [f"its {name} changed" for name, value in inputs.items() if meta["inputs"].get(name) != value]
+    old = meta["config"]
+    changed += [
+        f"{key} was {old.get(key)!r} and is now {config.get(key)!r}"
+        for key in sorted({*old, *config})
+        if old.get(key) != config.get(key)
+    ]
+    return "; ".join(changed) or "its format changed"
+
+
+def fingerprint(kind: str, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Hash of everything that decides an artifact's content."""
+    return sha256_of_json({"kind": kind, "version": FORMAT_VERSION, "inputs": dict(inputs), "config": dict(config)})
+
+
+@contextmanager
+def _locked(path: Path, kind: str) -> Iterator[None]:
+    """Hold the lock of ``path`` so that two processes do not write one artifact."""
+    lock = beside(path, "lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ArtifactError(f"{path}: another process is making this {kind}. Wait for it, or stop it.") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _replace(partial: Path, path: Path) -> None:
+    """Put a whole ``partial`` in place of ``path``. Killed in between, the next run finds the whole partial."""
+    old = beside(path, "old")
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+    partial.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def make_artifact(
+    path: str | Path,
+    kind: str,
+    *,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    write: Callable[[Path], Mapping[str, Any] | None],
+    seed: int | None = None,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Make the artifact at ``path``, or reuse the one there, or go on with a half-made one.
+
+    Args:
+        path: Where it goes.
+        kind: ``"features"``, ``"graph"``, …
+        inputs: Content hash by name of what it is made from.
+        config: Every setting that decides its content (JSON values).
+        write: Called with the partial directory; writes the files, and returns entries to add to ``meta.json``
+            (figures; they do not enter the fingerprint). When the directory already holds files they are of an
+            interrupted run with this same fingerprint: go on from them. What it keeps only to go on from belongs into
+            :func:`scratch`.
+        seed: Recorded where randomness took part.
+        overwrite: Replace an artifact of this kind that was made from other inputs; without it that is an error.
+        say: Receives one line when the artifact is reused, resumed or replaced.
+
+    Raises:
+        ArtifactError: ``path`` holds something else, or files of the user's, or is being written by another process.
+    """
+    path = Path(path)
+    if path.is_symlink():
+        path = path.resolve()
+    if not path.absolute().name:
+        raise ArtifactError(f"{path}: this is no place for {with_article(kind)}. Name a new directory.")
+    print_of_inputs = fingerprint(kind, inputs, config)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite, say)
+        if made is not None:
+            shutil.rmtree(beside(path, "old"), ignore_errors=True)
+            return made
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ArtifactError(f"{path}: a part of this path is a file. Name another place.") from None
+    with _locked(path, kind):
+        partial = partial_path(path)
+        claim, written = scratch(partial) / "fingerprint", scratch(partial) / "figures"
+        if partial.exists():
+            if claim.is_file() and claim.read_text() == print_of_inputs:
+                say(f"{path}: half made before, going on")
+            elif not (partial / "meta.json").is_file() or not is_made(partial, kind, print_of_inputs):
+                shutil.rmtree(partial)
+        if not (partial / "meta.json").is_file():
+            scratch(partial).mkdir(parents=True, exist_ok=True)
+            claim.write_text(print_of_inputs)
+            if not written.is_file():  # else killed while its files were hashed
+                try:
+                    figures = dict(write(partial) or {})
+                except GnnRetrievalError:
+                    if [file for file in partial.rglob("*") if file.is_file()] == [claim]:
+                        shutil.rmtree(partial)  # refused before anything was written
+                    raise
+                write_json(written, figures)
+            _write_meta(partial, kind, inputs, config, print_of_inputs, seed, json.loads(written.read_text("utf-8")))
+        shutil.rmtree(scratch(partial), ignore_errors=True)
+        for left in partial.glob(".*"):  # a library's unfinished file from a run that was killed
+            left.unlink()
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        _replace(partial, path)
+    return open_artifact(path, kind)
+
+
+def scratch(directory: Path) -> Path:
+    """Where a half-made artifact keeps what it needs only to go on; gone when the artifact is whole."""
+    return directory / "scratch"
+
+
+def _already_there(
+    path: Path,
+    kind: str,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    print_of_inputs: str,
+    overwrite: bool,
+    say: Callable[[str], None],
+) -> Artifact | None:
+    """The artifact at ``path`` if it is the one wanted, None if it may be replaced; else an error."""
+    wanted = with_article(kind)
+    if not path.is_dir():
+        raise ArtifactError(f"{path}: this is a file, and {wanted} would be made here. Name a new directory.")
+    if not (path / "meta.json").is_file():
+        raise ArtifactError(f"{path}: it holds other files and is left as it is. Name a new directory.")
+    found = open_artifact(path, kind)  # refuses to touch another kind
+    if found.meta.get("fingerprint") == print_of_inputs:
+        say(f"{path}: already made from these inputs, reused")
+        return found
+    change = what_changed(path, inputs, config)
+    if not overwrite:
+        raise ArtifactError(f"{path}: {wanted} is there already, and {change}. Pass --overwrite or another path.")
+    ours = {"meta.json", *found.meta["files"]}
+    others = [
+        file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).as_posix() not in ours
+    ]
+    if others:
+        raise ArtifactError(
+            f"{path}: it would be made again, and {others[0].name} in it is not its own. Move that first."
+        )
+    say(f"{path}: made again, since {change}")
+    return None
+
+
+def _write_meta(
+    directory: Path,
+    kind: str,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    print_of_inputs: str,
+    seed: int | None,
+    figures: Mapping[str, Any],
+) -> None:
+    files = {
+        file.relative_to(directory).as_posix(): sha256_of_file(file)
+        for file in sorted(directory.rglob("*"))
+        if file.is_file() and not file.is_relative_to(scratch(directory)) and not file.name.startswith(".")
+    }
+    write_json(
+        directory / "meta.json",
+        {
+            "kind": kind,
+            "format_version": FORMAT_VERSION,
+            "fingerprint": print_of_inputs,
+            "hash": sha256_of_json(files),
+            "inputs": dict(inputs),
+            "config": dict(config),
+            **figures,
+            "seed": seed,
+            "made": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": library_versions(),
+            "git_revision": git_revision(),
+            "files": files,
+        },
+    )
