@@ -112,20 +112,18 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = ()) ->
             )
         if not path.exists():
             raise ArtifactError(f"{path}: no such directory; {with_article(kind)} was expected there.")
-        raise ArtifactError(
-            f"{path}: {with_article(kind)} is wanted here, and this directory has no meta.json: it is none of ours."
-        )
-    remedy = f"Delete {path} and make the {kind} again."
+        raise ArtifactError(f"{path}: {with_article(kind)} is wanted here, and it has no meta.json: it is no artifact.")
+    remedy = f"Delete the directory and make the {kind} again."
     try:
         meta = json.loads(meta_path.read_text(encoding="utf-8"))
-        found, version = meta["kind"], int(meta["format_version"])
+        found, version = meta["kind"], meta["format_version"] + 0
         meta["hash"], meta["config"].items(), meta["inputs"].items(), meta["files"].items()
         if found == kind:
             for name in records:
                 meta[name]
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ArtifactError(f"{meta_path}: not the meta.json of {with_article(kind)}: {lacks}. {remedy}") from error
+        raise ArtifactError(f"{meta_path}: not the meta.json of an artifact: {lacks}. {remedy}") from error
     if found != kind:
         raise ArtifactError(f"{path}: this is {with_article(found)}, and {with_article(kind)} is wanted here.")
     if version > FORMAT_VERSION:

@@ -217,7 +217,7 @@ def test_the_current_directory_as_a_place_is_an_error_in_a_sentence(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ArtifactError, match="holds other files and is left as it is"):
         Maker(Path()).make()
-    with pytest.raises(ArtifactError, match=r"numbers is wanted here, and this directory has no meta\.json"):
+    with pytest.raises(ArtifactError, match=r"numbers is wanted here, and it has no meta\.json"):
         open_artifact(".", "numbers")
 
 
@@ -271,7 +271,7 @@ def test_an_artifact_that_does_not_fit_is_refused(tmp_path, change, reason):
 def test_a_damaged_meta_json_is_refused_in_a_sentence(tmp_path, text):
     Maker(tmp_path / "a").make()
     (tmp_path / "a" / "meta.json").write_text(text)
-    with pytest.raises(ArtifactError, match=r"meta\.json: not the meta\.json of numbers"):
+    with pytest.raises(ArtifactError, match=r"meta\.json: not the meta\.json of an artifact"):
         open_artifact(tmp_path / "a", "numbers")
 
 

@@ -47,6 +47,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("\nStopped. Run the same command again to go on.", err=True)
         sys.exit(130)
+    except MemoryError:
+        click.echo("Error: there is not enough memory for this.", err=True)
+        sys.exit(1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

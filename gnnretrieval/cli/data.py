@@ -24,6 +24,7 @@ def docstrings(out: Path, overwrite: bool) -> None:
     Find the function by what someone else says it does: passages are functions and classes without their one-line
     summaries, queries are those summaries (train) and descriptions in other functions' "See Also" (train, dev, test).
 
+    \b
     Example: gnnretrieval data docstrings --out work/docstrings
     """
     from gnnretrieval.data import make_docstring_corpus
@@ -40,6 +41,7 @@ def docstrings(out: Path, overwrite: bool) -> None:
 def inspect(dataset: Path, qrels: str, where: dict[str, str], as_json: bool) -> None:
     """Counts, lengths, duplicates and leakage of the DATASET directory (BEIR layout), and what to change.
 
+    \b
     Example: gnnretrieval data inspect my-data --where domain=squad
     """
     from gnnretrieval.data import Dataset, format_inspection, inspect_dataset

@@ -30,6 +30,7 @@ def encode(
 ) -> None:
     """Encode every passage and query of the DATASET directory. Interrupted, the same command goes on.
 
+    \b
     Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2 --out work/features
     """
     from gnnretrieval.data import Dataset

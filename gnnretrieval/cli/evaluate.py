@@ -29,6 +29,7 @@ def evaluate(
 ) -> None:
     """Measures of a TREC RUN; a query without results counts zero.
 
+    \b
     Example: gnnretrieval evaluate work/gnn-encoder.run --data my-data --split test
     """
     from gnnretrieval.data import Dataset
@@ -70,6 +71,7 @@ def compare(
 ) -> None:
     """TREC RUNS side by side, each tested against the baseline. A system's name is its file's, without the ending.
 
+    \b
     Example: gnnretrieval compare work/dual-encoder.run work/gnn-encoder.run --data my-data
     """
     from gnnretrieval.data import Dataset

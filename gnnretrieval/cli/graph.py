@@ -47,6 +47,7 @@ def build(
 ) -> None:
     """Join each training query of DATASET to its top-k passages by FEATURES.
 
+    \b
     Example: gnnretrieval graph build my-data work/features --k 10 --out work/graph
     """
     from gnnretrieval.data import Dataset
@@ -67,6 +68,7 @@ def build(
 def inspect(store: Path, as_json: bool) -> None:
     """Degrees, recall ceiling, scores, sizes of GRAPH, and what to change.
 
+    \b
     Example: gnnretrieval graph inspect work/graph
     """
     from gnnretrieval.graph.inspect import format_graph, inspect_graph
@@ -88,12 +90,16 @@ def inspect(store: Path, as_json: bool) -> None:
 def neighbors(store: Path, node: str, is_query: bool, most: int, as_json: bool) -> None:
     """Who is joined to the passage (or query) called NODE, with scores; * marks a labelled pair.
 
+    \b
     Example: gnnretrieval graph neighbors graphs/docstrings/graph scipy.linalg.solve
     """
     from gnnretrieval.graph.neighborhood import passages_of_query, queries_of_passage
     from gnnretrieval.graph.store import open_graph
 
     opened = open_graph(store)
+    with opened.texts() as texts:
+        if not is_query and not texts.rows_of_passages([node]) and node in texts.query_ids():
+            raise click.UsageError(f"{node!r} is a query: add --query.")
     center, found = (passages_of_query if is_query else queries_of_passage)(opened, node)
     if as_json:
         echo_json({"node": center._asdict(), "neighbors": [neighbor._asdict() for neighbor in found[:most]]})

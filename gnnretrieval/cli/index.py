@@ -22,6 +22,7 @@ def index() -> None:
 def build(vectors: Path, out: Path, overwrite: bool) -> None:
     """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline). Search is exact.
 
+    \b
     Example: gnnretrieval index build work/embeddings --out work/index
     """
     from gnnretrieval.encoders.features import KIND as FEATURES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the fi
 def _device(context: click.Context, parameter: click.Parameter, value: str) -> str:
     import torch
 
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", value):
+        raise click.BadParameter(f"{value!r} cannot be used: give cpu, cuda, cuda:NUMBER or mps.")
     try:
         device = torch.device(value)
         torch.empty(0, device=device)

@@ -27,6 +27,7 @@ _RECIPE = "graphs/docstrings.toml"
 def run(recipe: Path, data: Path | None, out: Path | None, device: str, as_json: bool) -> None:
     """Every stage of a RECIPE, from data to comparison; what is already made is reused.
 
+    \b
     Example: gnnretrieval run graphs/fairytaleqa.toml --data my-data/fairytaleqa
     """
     _show(_run(recipe, data, out, device), as_json)
@@ -39,6 +40,7 @@ def run(recipe: Path, data: Path | None, out: Path | None, device: str, as_json:
 def quickstart(out: Path | None, device: str, as_json: bool) -> None:
     """The whole way on the docstring corpus, offline: from nothing to a GNN-encoder beside its dual-encoder.
 
+    \b
     Example: gnnretrieval quickstart
     """
     checkout = _PACKAGE.parent / _RECIPE
@@ -75,6 +77,8 @@ def _show(result: RecipeRun, as_json: bool) -> None:
             f"    {example.passage_id}: {before} → rank {example.after}   "
             f"(mean gate {why.mean_gate:.2f} × context scale {why.context_scale:g})"
         )
+        if not why.neighbors:
+            click.echo("      no training question found it: it rose as others moved down")
         for neighbor in why.neighbors:
             mark = " (its own label)" if neighbor.labelled else ""
             click.echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")

@@ -28,6 +28,7 @@ def train(
 
     Interrupted, the same command goes on and ends as if it had not been.
 
+    \b
     Example: gnnretrieval train work/graph --out work/model
     """
     from gnnretrieval.encoders.features import open_features
@@ -55,6 +56,7 @@ def train(
 def embed(model: Path, out: Path, graph: Path | None, device: str, overwrite: bool) -> None:
     """Compute the query-interactive embedding of every passage with MODEL, over the full graph.
 
+    \b
     Example: gnnretrieval embed work/model --out work/embeddings
     """
     from gnnretrieval.graph.store import open_graph

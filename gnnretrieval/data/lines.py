@@ -44,6 +44,7 @@ def read_lines(path: Path, wanted: str) -> Iterator[tuple[int, str]]:
                 meter.advance(size - meter.done)
     except FileNotFoundError:
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        beside = [name for name in beside if name not in ("corpus.jsonl", "queries.jsonl")]  # they have their own place
         raise InputError(f"no such file; wanted {wanted}.{nearest(path.name, beside)}", path) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror}); wanted {wanted}.", path) from None

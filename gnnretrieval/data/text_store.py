@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from gnnretrieval.errors import InputError
 
@@ -85,17 +85,26 @@ class TextStore:
         """Insert judgements ``(query row, passage row, relevance)``."""
         self._db.executemany("INSERT INTO qrels VALUES (?, ?, ?)", rows)
 
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._db.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"this file of ids and texts is damaged ({error}). Delete the directory it is in and make it again.",
+                self.path,
+            ) from None
+
     def passage_ids(self) -> list[str]:
         """Ids of all passages, by row."""
-        return [id_ for (id_,) in self._db.execute("SELECT id FROM passages ORDER BY row")]
+        return [id_ for (id_,) in self._rows("SELECT id FROM passages ORDER BY row")]
 
     def query_ids(self) -> list[str]:
         """Ids of all queries, by row."""
-        return [id_ for (id_,) in self._db.execute("SELECT id FROM queries ORDER BY row")]
+        return [id_ for (id_,) in self._rows("SELECT id FROM queries ORDER BY row")]
 
     def query_splits(self) -> list[str]:
         """Splits of all queries, by row."""
-        return [split for (split,) in self._db.execute("SELECT split FROM queries ORDER BY row")]
+        return [split for (split,) in self._rows("SELECT split FROM queries ORDER BY row")]
 
     def passage(self, row: int) -> PassageRow:
         """The passage at ``row``."""
@@ -106,7 +115,7 @@ class TextStore:
         return self._passage("id", id_)
 
     def _passage(self, column: str, value: int | str) -> PassageRow:
-        found = self._db.execute(f"SELECT row, id, title, text FROM passages WHERE {column} = ?", (value,)).fetchone()
+        found = next(self._rows(f"SELECT row, id, title, text FROM passages WHERE {column} = ?", (value,)), None)
         if found is None:
             raise InputError(f"there is no passage with {column} {value!r}.", self.path.parent)
         return PassageRow(*found)
@@ -120,22 +129,22 @@ class TextStore:
         return self._query("id", id_)
 
     def _query(self, column: str, value: int | str) -> QueryRow:
-        found = self._db.execute(f"SELECT row, id, text, split FROM queries WHERE {column} = ?", (value,)).fetchone()
+        found = next(self._rows(f"SELECT row, id, text, split FROM queries WHERE {column} = ?", (value,)), None)
         if found is None:
             raise InputError(f"there is no query with {column} {value!r}.", self.path.parent)
         return QueryRow(*found)
 
     def passages(self) -> Iterator[PassageRow]:
         """All passages, by row."""
-        return (PassageRow(*row) for row in self._db.execute("SELECT row, id, title, text FROM passages ORDER BY row"))
+        return (PassageRow(*row) for row in self._rows("SELECT row, id, title, text FROM passages ORDER BY row"))
 
     def queries(self) -> Iterator[QueryRow]:
         """All queries, by row."""
-        return (QueryRow(*row) for row in self._db.execute("SELECT row, id, text, split FROM queries ORDER BY row"))
+        return (QueryRow(*row) for row in self._rows("SELECT row, id, text, split FROM queries ORDER BY row"))
 
     def qrels(self) -> list[tuple[int, int, int]]:
         """Judgements ``(query row, passage row, relevance)``, sorted."""
-        return list(self._db.execute("SELECT query, passage, relevance FROM qrels ORDER BY query, passage"))
+        return list(self._rows("SELECT query, passage, relevance FROM qrels ORDER BY query, passage"))
 
     def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
@@ -143,5 +152,5 @@ class TextStore:
         for start in range(0, len(ids), 500):
             part = list(ids[start : start + 500])
             marks = ",".join("?" * len(part))
-            found.update(dict(self._db.execute(f"SELECT id, row FROM passages WHERE id IN ({marks})", part)))
+            found.update(dict(self._rows(f"SELECT id, row FROM passages WHERE id IN ({marks})", part)))
         return found

@@ -134,6 +134,16 @@ def _blocks(path: Path, run: Mapping[str, Iterable[ScoredPassage]], tag: str) ->
                 meter.advance()
 
 
+def require_writable_ids(ids: Iterable[str], path: Path) -> None:
+    """Refuse the ids of ``path`` that no TREC file can hold, before any work is done on them.
+
+    Raises:
+        InputError: one is empty, or has white space or characters without a UTF-8 form.
+    """
+    for id_ in ids:
+        _check_writable("id", id_, path)
+
+
 def _check_writable(what: str, value: str, path: Path) -> None:
     if not value or UNWRITABLE.search(value):
         raise InputError(

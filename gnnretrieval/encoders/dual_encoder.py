@@ -77,8 +77,10 @@ class DualEncoder:
                 model_kwargs={"dtype": self.dtype, "use_safetensors": True},
             )
         except Exception as error:  # whatever the libraries raise over a damaged checkpoint
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"this checkpoint cannot be loaded: {reason}", checkpoint.directory) from error
+            reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+            raise InputError(
+                f"this checkpoint cannot be loaded: {reason}. Save or download it again.", checkpoint.directory
+            ) from error
         for module in list(model)[1:]:  # after the transformer: in float32
             module.float()
         positions = getattr(getattr(model[0], "auto_model", None), "config", None)
@@ -105,7 +107,9 @@ class DualEncoder:
         return self._width(self._passage_model)
 
     def _width(self, model: Any) -> int:
-        width: int | None = getattr(model, "get_embedding_dimension", model.get_sentence_embedding_dimension)()
+        """Width of a model's vectors; some do not know it before they have made one."""
+        newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
+        width: int | None = getattr(model, newer if hasattr(model, newer) else older)()
         if width is None:
             tokens = model.tokenizer(["a"])
             width = self._forward(model, dict(tokens)).shape[1]
@@ -127,6 +131,9 @@ class DualEncoder:
             return np.empty((0, self.dimension), dtype=np.float32)
         model = self._query_model if side == "query" else self._passage_model
         prompt = self._prompt(model, side)
+        if not hasattr(model.tokenizer, "pad"):  # static embeddings: no transformer, so nothing to batch by length
+            rows = model.encode([prompt + text for text in texts], show_progress_bar=False, convert_to_tensor=True)
+            return self.similarity.prepare(rows).cpu().numpy()
         tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=model.max_seq_length)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
         vectors: NDArray[np.float32] | None = None

@@ -121,7 +121,7 @@ def encode_dataset(
         for side, stream in texts.items():
             _encode_stream(encoder, side, stream(), counts[side], directory)
         return {
-            "encoder": settings.model_dump(),
+            "encoder": _found_from_anywhere(settings).model_dump(),
             "similarity": encoder.similarity.model_dump(),
             "source": passage_checkpoint.source,
             "checkpoint_hash": {"query": query_checkpoint.hash, "passage": passage_checkpoint.hash},
@@ -145,6 +145,13 @@ def encode_dataset(
         say=say,
     )
     return Features(artifact.path, artifact.meta)
+
+
+def _found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
+    """Checkpoints that are directories, by their absolute path."""
+    names = {"checkpoint": settings.checkpoint, "query_checkpoint": settings.query_checkpoint}
+    places = {key: str(Path(name).resolve()) for key, name in names.items() if name and Path(name).is_dir()}
+    return settings.model_copy(update=places)
 
 
 def _write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:

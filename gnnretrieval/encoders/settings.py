@@ -16,8 +16,8 @@ class EncoderSettings(Settings):
         checkpoint: Name or path of the passage encoder ``E_P`` (and of ``E_Q``, where they share weights).
         query_checkpoint: Name or path of ``E_Q`` where it has weights of its own.
         similarity: ``cosine``, ``dot``, or ``auto``: what the checkpoint says, cosine where it says nothing.
-        scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
-        max_tokens: Longest input in tokens; None: the checkpoint's own limit.
+        scale: Factor on the similarity in the softmax (1 / temperature); not given: 20 for cosine, 1 for dot product.
+        max_tokens: Longest input in tokens; not given: the checkpoint's own limit.
         precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
         token_budget: Padded tokens in one batch.
         window: Texts that are sorted by length together; also the rows of one shard.

@@ -40,10 +40,7 @@ def build_graph(
         GnnRetrievalError: ``k`` is above the number of passages.
     """
     require_features_of(dataset, features)
-    if settings.k > len(dataset.passage_ids):
-        raise GnnRetrievalError(
-            f"k is {settings.k}, and {dataset.path} has {len(dataset.passage_ids)} passages: give a k of at most that."
-        )
+    require_k(settings.k, dataset)
     qrels = dataset.split(settings.split)
     query_ids = [query for query, judged in qrels.items() if any(relevance > 0 for relevance in judged.values())]
     if not query_ids:
@@ -89,6 +86,14 @@ def build_graph(
         say=say,
     )
     return GraphStore(artifact.path, artifact.meta)
+
+
+def require_k(k: int, dataset: Dataset) -> None:
+    """Refuse a ``k`` above the number of passages."""
+    if k > len(dataset.passage_ids):
+        raise GnnRetrievalError(
+            f"k is {k}, and {dataset.path} has {len(dataset.passage_ids)} passages: give a k of at most that."
+        )
 
 
 def require_features_of(dataset: Dataset, features: Features) -> None:

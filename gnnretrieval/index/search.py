@@ -49,10 +49,10 @@ class Searcher:
     def __init__(self, index: PassageIndex, device: str = "cpu") -> None:
         self.index = index
         self.encoder = DualEncoder(index.encoder_settings, device)
-        if self.encoder.dimension != index.meta["dimension"]:
+        if self.encoder.query_checkpoint.hash != index.meta["checkpoint_hash"]["query"]:
             raise GnnRetrievalError(
-                f"{index.path}: vectors of {index.meta['dimension']} dimensions, and its encoder "
-                f"{index.encoder_settings.checkpoint} now gives {self.encoder.dimension}. Build the index again."
+                f"{index.path}: encoded by {self.encoder.query_checkpoint.name}, which has other weights now. "
+                "Encode and index again, or give back the weights it had."
             )
 
     def encode(self, question: str) -> NDArray[np.float32]:

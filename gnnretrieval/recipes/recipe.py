@@ -6,12 +6,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import parse_measures
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.settings import Settings
 from gnnretrieval.training.settings import TrainSettings
@@ -57,6 +58,13 @@ class Recipe(Settings):
     graph: GraphSettings = GraphSettings()
     train: TrainSettings = TrainSettings()
     compare: CompareSettings = CompareSettings()
+
+    @model_validator(mode="after")
+    def _reports_on_what_it_has_not_seen(self) -> Self:
+        if self.compare.split == self.graph.split:
+            raise ValueError(f"the graph is built from split {self.graph.split!r}, which is also the one reported on")
+        parse_measures(self.compare.measures)
+        return self
 
 
 def read_recipe(path: str | Path) -> Recipe:

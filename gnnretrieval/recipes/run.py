@@ -10,12 +10,13 @@ from typing import Any
 
 from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.trec import Run, read_run, write_run
+from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
-from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index.faiss_index import PassageIndex, build_index
 from gnnretrieval.index.search import bm25_run, index_run
@@ -70,6 +71,7 @@ def run_recipe(
     stage = _Stages(say)
     with stage("data"):
         dataset = _dataset(recipe, path, data, directory, stage.say)
+        _refuse_early(recipe, dataset, directory)
         train, held_out = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
         stage.say(
             f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(held_out):,} "
@@ -111,6 +113,16 @@ def run_recipe(
         write_json(directory / "comparison.json", comparison.as_json())
         (directory / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
     return RecipeRun(directory, recipe, dataset, features, graph, model, index, runs, comparison)
+
+
+def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
+    """Say before any work what a later stage would refuse."""
+    if directory.resolve() == dataset.path.resolve():
+        raise InputError("the dataset lies where the results would go: name another place with --out.", directory)
+    require_writable_ids([*dataset.passage_ids, *dataset.split(recipe.compare.split)], dataset.path)
+    require_k(recipe.graph.k, dataset)
+    for name in {recipe.encoder.checkpoint, recipe.encoder.query_checkpoint} - {None}:
+        find_checkpoint(str(name))
 
 
 def _dataset(

@@ -29,7 +29,7 @@ class TrainSettings(Settings):
         candidates: What a query's positive is told from: ``corpus``: every passage; ``batch``: the batch's positives
             and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages.
         hard_negatives: Of each query, with ``candidates = batch``: neighbours that are not relevant.
-        scale: Factor on the similarity in the softmax; None: the encoder's own.
+        scale: Factor on the similarity in the softmax; not given: the encoder's own.
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
         patience: Epochs without a better one on dev before training stops early.
         seed: Of every random choice.

@@ -81,7 +81,7 @@ def epochs(count: int) -> Callable[[Path], bool]:
 
 def encoding(run: Path) -> bool:
     """The moment at which some windows are encoded."""
-    return (run / ".features.partial" / "manifest.json").exists()
+    return (run / ".features.partial" / "scratch" / "manifest.json").exists()
 
 
 if __name__ == "__main__":

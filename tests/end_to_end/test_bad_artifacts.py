@@ -50,7 +50,11 @@ def test_an_artifact_of_another_kind_is_named(reader, made, refuses, tmp_path):
     wrong = made.graph if reader != "graph" else made.features
     kind = "graph" if reader != "graph" else "features"
     out = tmp_path / "out"
-    refuses(*_words(reader, wrong, out), says=(wrong, f"this is a {kind}", "wanted here"), out=out)
+    refuses(
+        *_words(reader, wrong, out),
+        says=(wrong, f"this is {'a graph' if kind == 'graph' else kind}", "wanted here"),
+        out=out,
+    )
 
 
 @pytest.mark.parametrize("reader", READERS)
