@@ -44,7 +44,7 @@ def quickstart(out: Path | None, device: str, as_json: bool) -> None:
     Example: gnnretrieval quickstart
     """
     checkout = _PACKAGE.parent / _RECIPE
-    recipe = checkout if checkout.is_file() else _PACKAGE / _RECIPE
+    recipe = _as_seen_from_here(checkout) if checkout.is_file() else _PACKAGE / _RECIPE
     target = out or (None if checkout.is_file() else Path("graphs/docstrings"))
     result = _run(recipe, None, target, device)
     _show(result, as_json)
@@ -85,10 +85,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
 
 
 def _show_next(result: RecipeRun) -> None:
-    try:
-        place = result.directory.relative_to(Path.cwd())
-    except ValueError:
-        place = result.directory
+    place = _as_seen_from_here(result.directory)
     searched = "" if place == Path("graphs/docstrings") else f" --index {place}/index"
     click.echo(
         f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json\n"
@@ -99,3 +96,9 @@ def _show_next(result: RecipeRun) -> None:
         f"  gnnretrieval data inspect {place}/dataset\n"
         "  your own data: the README's five commands"
     )
+
+
+def _as_seen_from_here(path: Path) -> Path:
+    """Relative to the working directory, where it lies below it."""
+    absolute = path.resolve()
+    return absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else path
