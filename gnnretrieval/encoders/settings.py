@@ -17,6 +17,8 @@ class EncoderSettings(Settings):
         query_checkpoint: Name or path of ``E_Q`` where it has weights of its own.
         similarity: ``cosine``, ``dot``, or ``auto``: what the checkpoint says, cosine where it says nothing.
         scale: Factor on the similarity in the softmax (1 / temperature); not given: 20 for cosine, 1 for dot product.
+        query_prompt: Put before every query; not given: the checkpoint's own, if it has one.
+        passage_prompt: Put before every passage; not given: the checkpoint's own, if it has one.
         max_tokens: Longest input in tokens; not given: the checkpoint's own limit.
         precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
         token_budget: Padded tokens in one batch.
@@ -27,6 +29,8 @@ class EncoderSettings(Settings):
     query_checkpoint: str | None = None
     similarity: Literal["auto", "cosine", "dot"] = "auto"
     scale: float | None = Field(None, gt=0)
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
     max_tokens: int | None = Field(None, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)

@@ -239,7 +239,7 @@ def train_gnn(
 
     def write(directory: Path) -> dict[str, Any]:
         if held_out.hidden is not None:
-            say(f"no dev split: {len(held_out.queries):,} training queries are held out to choose by")
+            say(f"{int(held_out.hidden.sum()):,} queries are kept out of training: {held_out.name} chooses by them")
         dev = DevSet(held_out.queries, held_out.relevant, store.similarity, device)
         training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
         weights = training.run()

@@ -41,7 +41,7 @@ def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, se
     """
     split = next((name for name in DEV_NAMES if name in dataset.splits), None)
     if split is None:
-        rng = np.random.default_rng([seed, 1])
+        rng = np.random.default_rng([seed, 0, 1])  # none of the epochs' own
         hidden = mask_queries(store.num_queries, store.labels, HELD_OUT, "passage", rng)
         rows = np.flatnonzero(hidden)
         if len(rows) == store.num_queries:
@@ -58,7 +58,14 @@ def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, se
     judged = {query: passages for query, passages in judged.items() if passages}
     if not judged:
         raise GnnRetrievalError(f"{dataset.path}: no query of split {split!r} has a relevant passage to choose by.")
-    return HeldOut(split, features.queries[features.rows_of(judged)], list(judged.values()), None)
+    with store.texts() as texts:
+        shared = np.array([query in judged for query in texts.query_ids()])
+    if shared.all():
+        raise GnnRetrievalError(
+            f"{store.path}: it is built from the queries of split {split!r}, which are to choose by."
+        )
+    hidden = shared if shared.any() else None  # a query of both splits must not be seen while choosing
+    return HeldOut(split, features.queries[features.rows_of(judged)], list(judged.values()), hidden)
 
 
 def _relevant(store: GraphStore, queries: NDArray[np.bool_]) -> dict[int, list[int]]:

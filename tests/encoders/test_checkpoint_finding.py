@@ -126,3 +126,13 @@ def test_a_checkpoint_without_weights_is_refused(copy):
     (copy / "model.safetensors").unlink()
     with pytest.raises(InputError, match="this checkpoint has no weights"):
         find_checkpoint(str(copy))
+
+
+def test_a_checkpoint_that_wants_code_of_its_own_is_refused(tiny_checkpoint, tmp_path):
+    own = tmp_path / "own"
+    shutil.copytree(tiny_checkpoint, own)
+    modules = json.loads((own / "modules.json").read_text())
+    modules[0]["type"] = "custom_transformer.Transformer"
+    (own / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InputError, match=r"modules\.json: .*code of its own \(custom_transformer\.Transformer\)"):
+        find_checkpoint(str(own))

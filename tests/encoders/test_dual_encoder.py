@@ -202,3 +202,13 @@ def test_batches_hold_every_text_once_within_the_budget_of_padded_tokens(lengths
         assert len(batch) == 1 or len(batch) * longest <= budget
     in_order = [lengths[row] for batch in batches for row in batch]
     assert in_order == sorted(lengths, reverse=True)
+
+
+def test_a_given_prompt_is_put_before_the_text(tiny_settings):
+    prompted = DualEncoder(tiny_settings.model_copy(update={"query_prompt": "query: ", "passage_prompt": "passage: "}))
+    plain = DualEncoder(tiny_settings)
+    text = "bada kilo mona pire tuzo"
+    np.testing.assert_allclose(prompted.encode([text], "query"), plain.encode([f"query: {text}"], "query"), atol=1e-6)
+    np.testing.assert_allclose(
+        prompted.encode([text], "passage"), plain.encode([f"passage: {text}"], "passage"), atol=1e-6
+    )

@@ -81,3 +81,28 @@ def test_too_few_questions_to_hold_out_are_said(
     store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
     with pytest.raises(GnnRetrievalError, match="no dev split, and too few training queries"):
         held_out_queries(store, dataset, features, seed=0)
+
+
+def test_a_query_of_both_train_and_dev_is_kept_out_of_training(
+    tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path
+) -> None:
+    place = tmp_path / "data"
+    shutil.copytree(tiny_dataset, place)
+    dev = place / "qrels" / "dev.tsv"
+    dev.write_text(dev.read_text() + "train-07\tp07\t1\n")
+    dataset = Dataset.open(place)
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+    held_out = held_out_queries(store, dataset, features, seed=0)
+    assert held_out.hidden is not None
+    with store.texts() as texts:
+        assert [texts.query(int(row)).id for row in np.flatnonzero(held_out.hidden)] == ["train-07"]
+
+
+def test_a_graph_built_from_the_dev_split_is_refused(
+    tiny_dataset: Path, tiny_features: Features, tmp_path: Path
+) -> None:
+    dataset = Dataset.open(tiny_dataset)
+    store = build_graph(dataset, tiny_features, GraphSettings(k=3, split="dev"), tmp_path / "graph")
+    with pytest.raises(GnnRetrievalError, match="built from the queries of split 'dev'"):
+        held_out_queries(store, dataset, tiny_features, seed=0)
