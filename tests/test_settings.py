@@ -53,7 +53,7 @@ def test_a_key_that_is_like_no_other_gets_no_suggestion():
         ({"name": "a", "epochs": "many"}, r"epochs: .*integer.* \(found 'many'\)"),
         ({"name": "a", "encoder": {"heads": 0}}, r"encoder\.heads: .*greater than or equal to 1 \(found 0\)"),
         ({"name": "a", "encoder": 7}, r"encoder: .* \(found 7\)"),
-        ({"epochs": 1}, r"name: field required\."),
+        ({"epochs": 1}, r"name is missing: add it\."),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_what_was_found(values, message):

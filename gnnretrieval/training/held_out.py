@@ -61,11 +61,10 @@ def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, se
     with store.texts() as texts:
         shared = np.array([query in judged for query in texts.query_ids()])
     if shared.all():
-        raise GnnRetrievalError(
-            f"{store.path}: it is built from the queries of split {split!r}, which are to choose by."
-        )
-    hidden = shared if shared.any() else None  # a query of both splits must not be seen while choosing
-    return HeldOut(split, features.queries[features.rows_of(judged)], list(judged.values()), hidden)
+        raise GnnRetrievalError(f"{store.path}: built from the queries of split {split!r}, which are to choose by.")
+    vectors = features.queries[features.rows_of(judged)]
+    # A query of both splits must not be seen while choosing.
+    return HeldOut(split, vectors, list(judged.values()), shared if shared.any() else None)
 
 
 def _relevant(store: GraphStore, queries: NDArray[np.bool_]) -> dict[int, list[int]]:

@@ -75,7 +75,7 @@ def test_what_a_recipe_leaves_out_has_its_default(write):
             r"mine\.toml:3: graph\.edge_features\.1: ",
         ),
         ('name = "../a"\n', r"mine\.toml:1: name: .*found '\.\./a'"),
-        ("[train]\nepochs = 1\n", r"mine\.toml: name: field required"),
+        ("[train]\nepochs = 1\n", r"mine\.toml: name is missing: add it"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_its_line(write, text, message):
