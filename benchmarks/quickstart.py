@@ -1,6 +1,6 @@
 """How long the quickstart takes from a fresh clone, again, and how long a search takes.
 
-    python benchmarks/quickstart.py
+    .venv/bin/python benchmarks/quickstart.py
 
 Clones the checkout's last commit, runs `make quickstart` twice in the clone, then times searches there. Writes
 results/quickstart.json and results/quickstart.md.
@@ -87,9 +87,9 @@ def main(keep: Path | None) -> None:
         [
             "# The quickstart's times",
             "",
-            "Regenerate: `python benchmarks/quickstart.py`",
+            "Regenerate: `.venv/bin/python benchmarks/quickstart.py`",
             "",
-            f"On {results['cores']} cores, from a fresh clone of the last commit:",
+            f"On {results['cores']} cores, from a fresh clone, PyTorch's CPU build ({results['versions']['torch']}):",
             "",
             "| | |",
             "|---|---|",

@@ -17,6 +17,7 @@ RECORDED_PACKAGES = (
     "transformers",
     "sentence-transformers",
     "faiss-cpu",
+    "faiss-gpu-cu12",
     "bm25s",
     "ir-measures",
     "numpy",

@@ -25,8 +25,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the fi
 def _device(context: click.Context, parameter: click.Parameter, value: str) -> str:
     import torch
 
-    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", value):
-        raise click.BadParameter(f"{value!r} cannot be used: give cpu, cuda, cuda:NUMBER or mps.")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
+        raise click.BadParameter(f"{value!r} cannot be used: give cpu, cuda or cuda:NUMBER.")
     try:
         device = torch.device(value)
         torch.empty(0, device=device)

@@ -89,7 +89,7 @@ def _show_next(result: RecipeRun) -> None:
     searched = "" if place == Path("graphs/docstrings") else f" --index {place}/index"
     click.echo(
         f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json\n"
-        "Next:\n"
+        "Next (after `source .venv/bin/activate`, in a checkout):\n"
         f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
         f"  gnnretrieval graph inspect {place}/graph\n"
         f"  gnnretrieval graph neighbors {place}/graph scipy.linalg.solve_banded\n"

@@ -144,9 +144,8 @@ def _write_run(
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import write_run
     from gnnretrieval.encoders.bm25 import BM25
-    from gnnretrieval.encoders.dual_encoder import DualEncoder
     from gnnretrieval.index.faiss_index import open_index
-    from gnnretrieval.index.search import bm25_run, index_run
+    from gnnretrieval.index.search import Searcher, bm25_run, index_run
 
     _require_file_place(run_file)
     dataset = Dataset.open(data, qrels, where)
@@ -161,7 +160,7 @@ def _write_run(
         if opened.texts.passage_ids() != dataset.passage_ids:
             raise GnnRetrievalError(f"{index}: it indexes other passages than {data} has. Index this dataset's.")
         say(f"encoding {len(queries):,} queries")
-        vectors = DualEncoder(opened.encoder_settings, device).encode(list(queries.values()), "query")
+        vectors = Searcher(opened, device).encoder.encode(list(queries.values()), "query")
         found = index_run(opened, list(queries), vectors, depth)
     write_run(run_file, found, name)
     click.echo(f"{run_file}: {len(queries):,} queries by {name}")

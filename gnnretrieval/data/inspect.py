@@ -150,7 +150,11 @@ def _warnings(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_missing_splits(splits: Mapping[str, Any]) -> Iterator[str]:
-    uses = {"train": "train a model on", "dev": "choose settings on", "test": "report results on"}
+    uses = {
+        "train": "train a model on",
+        "dev": "choose settings on (training holds out a tenth of train instead)",
+        "test": "report results on",
+    }
     for name, use in uses.items():
         if name not in splits:
             yield f"There is no {name} split, so nothing to {use}: add judgements in {name}.tsv."

@@ -116,9 +116,12 @@ def _checked(name: str, directory: Path, source: str) -> Checkpoint:
         if not isinstance(read, dict):
             raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
     _refuse_own_code(directory)
-    if not list(directory.rglob("*.safetensors")):
-        pickled = next(iter(directory.rglob("*.bin")), None)
-        why = f"only pickled weights ({pickled.name}), which are not opened" if pickled else "no weights"
+    unread = (
+        file for file in sorted(directory.rglob("pytorch_model*.bin")) if not list(file.parent.glob("*.safetensors"))
+    )
+    pickled = next(unread, None)
+    if pickled is not None or not list(directory.rglob("*.safetensors")):
+        why = f"pickled weights ({pickled.relative_to(directory)}), which are not opened" if pickled else "no weights"
         raise InputError(f"this checkpoint has {why}. Save it with safetensors.", directory)
     files = sorted({file for pattern in _IDENTIFYING for file in directory.glob(pattern) if file.is_file()})
     digest = sha256_of_json({file.relative_to(directory).as_posix(): sha256_of_file(file) for file in files})

@@ -22,7 +22,7 @@ def contrastive_loss(scores: Tensor, positives: Tensor, relevant: Tensor) -> Ten
         relevant: ``(B, C)`` bool, True wherever the candidate is relevant to the query.
 
     Returns:
-        The mean over the batch, float32.
+        The mean over the pairs of the batch, float32: a query counts once for each of its positives.
     """
     others = relevant.clone()
     others[torch.arange(len(positives), device=others.device), positives] = False

@@ -106,9 +106,12 @@ class GATLayer(nn.Module):
         loop_feature: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attention :math:`\\alpha` (eq. 4) of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``."""
+        targets = neighbors.targets()  # index_select: its gradient sums in one order, unlike indexing's
         fold_source = self._fold(self.lin_src, self.att_src)  # (in_channels, heads)
         target_logits = target @ self._fold(self.lin_dst, self.att_dst)  # (T, heads)
-        logits = (source @ fold_source)[neighbors.sources] + target_logits[neighbors.targets()]  # (E, heads)
+        logits = (source @ fold_source).index_select(0, neighbors.sources) + target_logits.index_select(
+            0, targets
+        )  # (E, heads)
         loop_logits = target @ fold_source + target_logits  # (T, heads)
         if self.edge_dim is not None:
             if edge_features is None or loop_feature is None:

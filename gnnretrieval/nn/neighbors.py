@@ -46,7 +46,7 @@ def segment_softmax(logits: Tensor, loop_logits: Tensor, neighbors: Neighbors) -
     with torch.no_grad():
         highest = torch.segment_reduce(logits, "max", offsets=neighbors.offsets, axis=0, unsafe=True)
         highest = torch.maximum(highest, loop_logits)
-    weights = (logits - highest[targets]).exp()
+    weights = (logits - highest.index_select(0, targets)).exp()
     loop_weights = (loop_logits - highest).exp()
     total = torch.segment_reduce(weights, "sum", offsets=neighbors.offsets, axis=0, unsafe=True) + loop_weights
-    return weights / total[targets], loop_weights / total
+    return weights / total.index_select(0, targets), loop_weights / total

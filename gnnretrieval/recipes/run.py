@@ -25,6 +25,7 @@ from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.gnn import train_gnn
+from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.model import GNNEncoderModel
 
 BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
@@ -72,9 +73,9 @@ def run_recipe(
     with stage("data"):
         dataset = _dataset(recipe, path, data, directory, stage.say)
         _refuse_early(recipe, dataset, directory)
-        train, held_out = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
+        train, reported = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
         stage.say(
-            f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(held_out):,} "
+            f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(reported):,} "
             f"{recipe.compare.split} queries"
         )
     common: dict[str, Any] = {"overwrite": True, "say": stage.say}
@@ -94,7 +95,7 @@ def run_recipe(
     with stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
         comparison = compare(
-            held_out,
+            reported,
             runs,
             DUAL_ENCODER,
             recipe.compare.measures,
@@ -105,7 +106,10 @@ def run_recipe(
                 "encoder_source": features.meta["source"],
                 "chosen_on_dev": model.meta["dev"],
                 "seed": recipe.train.seed,
-                "artifacts": {item.meta["kind"]: item.hash for item in (features, graph, model, embeddings, rankings)},
+                "artifacts": {
+                    made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
+                    for made in (features, graph, model, embeddings, rankings)
+                },
                 "versions": library_versions(),
                 "git_revision": git_revision(),
             },
@@ -119,7 +123,20 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
     """Say before any work what a later stage would refuse."""
     if directory.resolve() == dataset.path.resolve():
         raise InputError("the dataset lies where the results would go: name another place with --out.", directory)
-    require_writable_ids([*dataset.passage_ids, *dataset.split(recipe.compare.split)], dataset.path)
+    graph, reported = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
+    if recipe.compare.split == dev_split(dataset):
+        raise InputError(
+            f"split {recipe.compare.split!r} is reported on, and epoch and context scale are chosen by it. "
+            "Report on another split (compare.split).",
+            dataset.path,
+        )
+    if both := graph.keys() & reported.keys():
+        raise InputError(
+            f"{len(both):,} queries, such as {min(both)!r}, are both in the graph and in split "
+            f"{recipe.compare.split!r}, which is reported on. Take them out of one.",
+            dataset.path,
+        )
+    require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
     require_k(recipe.graph.k, dataset)
     for name in {recipe.encoder.checkpoint, recipe.encoder.query_checkpoint} - {None}:
         find_checkpoint(str(name))

@@ -67,7 +67,9 @@ class GNNTraining:
         self.labels = store.labels[self.shown[store.labels[:, 0]]]
         self.tensors = GraphTensors(store, device)
         self.whole_corpus = settings.candidates == "corpus" or (
-            settings.candidates == "auto" and store.num_passages <= CORPUS_CANDIDATES
+            settings.candidates == "auto"
+            and store.num_passages <= CORPUS_CANDIDATES
+            and store.num_queries <= 5 * CORPUS_CANDIDATES
         )
         torch.manual_seed(settings.seed)
         self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)
@@ -235,11 +237,20 @@ def train_gnn(
             "give a number that divides them."
         )
     require_features_of(dataset, features)
+    if store.meta["inputs"]["dataset"] != dataset.hash:
+        raise ArtifactError(
+            f"{store.path}: the judgements of {dataset.path} changed since this graph was built. Build it again."
+        )
     held_out = held_out_queries(store, dataset, features, settings.seed)
 
     def write(directory: Path) -> dict[str, Any]:
         if held_out.hidden is not None:
-            say(f"{int(held_out.hidden.sum()):,} queries are kept out of training: {held_out.name} chooses by them")
+            count = int(held_out.hidden.sum())
+            say(
+                f"{count:,} queries are in train and {held_out.name}: they are kept out of training"
+                if held_out.is_split
+                else f"no dev split: {count:,} training queries are held out to choose by"
+            )
         dev = DevSet(held_out.queries, held_out.relevant, store.similarity, device)
         training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
         weights = training.run()
@@ -251,6 +262,7 @@ def train_gnn(
         return {
             "dimension": store.dimension,
             "edge_dim": store.edge_dim,
+            "edge_features": store.config["edge_features"],
             "encoder": store.meta["encoder"],
             "checkpoint_hash": store.meta["checkpoint_hash"],
             "similarity": store.similarity.model_dump(),

@@ -32,6 +32,16 @@ class HeldOut(NamedTuple):
     relevant: list[list[int]]
     hidden: NDArray[np.bool_] | None
 
+    @property
+    def is_split(self) -> bool:
+        """Whether these are the queries of a split of the dataset."""
+        return self.name in DEV_NAMES
+
+
+def dev_split(dataset: Dataset) -> str | None:
+    """The split to choose by: the first of ``dev``, ``validation`` and ``val``; None where there is none."""
+    return next((name for name in DEV_NAMES if name in dataset.splits), None)
+
 
 def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, seed: int) -> HeldOut:
     """The dev split's questions; without one, a tenth of the graph's questions, all of a passage together.
@@ -39,7 +49,7 @@ def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, se
     Raises:
         GnnRetrievalError: the dev split has no relevant passage, or the graph is too small to hold questions out.
     """
-    split = next((name for name in DEV_NAMES if name in dataset.splits), None)
+    split = dev_split(dataset)
     if split is None:
         rng = np.random.default_rng([seed, 0, 1])  # none of the epochs' own
         hidden = mask_queries(store.num_queries, store.labels, HELD_OUT, "passage", rng)

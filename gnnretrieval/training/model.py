@@ -52,6 +52,11 @@ class GNNEncoderModel(Artifact):
                 f"{self.path}: trained for features of {self.meta['dimension']} and edges of {self.meta['edge_dim']} "
                 f"dimensions, and {store.path} has {store.dimension} and {store.edge_dim}. Train over this store."
             )
+        if store.config["edge_features"] != self.meta["edge_features"]:
+            raise ArtifactError(
+                f"{self.path}: trained with the edge features {', '.join(self.meta['edge_features']) or 'none'}, and "
+                f"{store.path} has {', '.join(store.config['edge_features']) or 'none'}. Train over this store."
+            )
         if store.meta["checkpoint_hash"] != self.meta["checkpoint_hash"]:
             raise ArtifactError(
                 f"{self.path}: trained over another dual-encoder's features than {store.path} holds. "
@@ -61,5 +66,7 @@ class GNNEncoderModel(Artifact):
 
 def open_model(path: str | Path) -> GNNEncoderModel:
     """Open the GNN-encoder at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND, ("dimension", "edge_dim", "similarity", "checkpoint_hash", "made_from"))
+    artifact = open_artifact(
+        path, KIND, ("dimension", "edge_dim", "edge_features", "similarity", "checkpoint_hash", "made_from")
+    )
     return GNNEncoderModel(artifact.path, artifact.meta)

@@ -27,7 +27,7 @@ class TrainSettings(Settings):
         weight_averaging: Decay of the exponential average of the weights, which is what is measured and kept; 0: none.
         gradient_clip: Largest norm of a gradient.
         candidates: What a query's positive is told from: ``corpus``: every passage; ``batch``: the batch's positives
-            and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages.
+            and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages and 50,000 queries.
         hard_negatives: Of each query, with ``candidates = batch``: neighbours that are not relevant.
         scale: Factor on the similarity in the softmax; not given: the encoder's own.
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.

@@ -118,7 +118,7 @@ def test_a_configuration_that_is_no_json_object_is_refused(copy, text):
 
 def test_pickled_weights_alone_are_refused(copy):
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"only pickled weights \(pytorch_model\.bin\), which are not opened"):
+    with pytest.raises(InputError, match=r"pickled weights \(pytorch_model\.bin\), which are not opened"):
         find_checkpoint(str(copy))
 
 

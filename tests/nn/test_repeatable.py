@@ -1,0 +1,26 @@
+import torch
+
+from gnnretrieval.nn import GATLayer, Neighbors
+
+
+def test_gradients_of_a_large_graph_are_the_same_bytes_on_two_threads():
+    torch.manual_seed(0)
+    sources, targets, edges = 5_000, 4_000, 200_000
+    counts = torch.bincount(torch.randint(0, targets, (edges,)), minlength=targets)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    neighbors = Neighbors(torch.randint(0, sources, (edges,)), offsets)
+    layer = GATLayer(8, 8, edge_dim=2)
+    source, target, features = torch.randn(sources, 8), torch.randn(targets, 8), torch.randn(edges, 2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        gradients = []
+        for _ in range(4):
+            layer.zero_grad()
+            leaf = source.clone().requires_grad_()
+            layer(leaf, target, neighbors, features, torch.zeros(2)).square().sum().backward()
+            gradients.append([leaf.grad, *(parameter.grad.clone() for parameter in layer.parameters())])
+    finally:
+        torch.set_num_threads(threads)
+    for again in gradients[1:]:
+        assert all(torch.equal(first, second) for first, second in zip(gradients[0], again, strict=True))
