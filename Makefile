@@ -1,8 +1,9 @@
 # Two commands: `make quickstart` and `make test`. Both work on a fresh clone with Python 3.11+, pip and make.
 PYTHON ?= python3
+PIP_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
 .PHONY: quickstart test lint install clean
 

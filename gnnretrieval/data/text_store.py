@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from gnnretrieval.data.records import Passage
 from gnnretrieval.errors import InputError
 
 _SCHEMA = """
@@ -25,6 +26,11 @@ class PassageRow(NamedTuple):
     id: str
     title: str
     text: str
+
+    @property
+    def full_text(self) -> str:
+        """As :attr:`Passage.full_text`."""
+        return Passage(self.id, self.title, self.text).full_text
 
 
 class QueryRow(NamedTuple):
@@ -101,10 +107,6 @@ class TextStore:
     def query_ids(self) -> list[str]:
         """Ids of all queries, by row."""
         return [id_ for (id_,) in self._rows("SELECT id FROM queries ORDER BY row")]
-
-    def query_splits(self) -> list[str]:
-        """Splits of all queries, by row."""
-        return [split for (split,) in self._rows("SELECT split FROM queries ORDER BY row")]
 
     def passage(self, row: int) -> PassageRow:
         """The passage at ``row``."""

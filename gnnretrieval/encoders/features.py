@@ -41,11 +41,6 @@ class Features(Artifact):
         """Query features ``h_q`` ``(n, d)`` of every split, memory-mapped."""
         return _opened(self.path / "queries.npy")
 
-    def passage_ids(self) -> list[str]:
-        """Passage ids by row."""
-        with TextStore(self.path / TEXTS) as ids:
-            return ids.passage_ids()
-
     def query_rows(self) -> dict[str, int]:
         """Row by query id."""
         with TextStore(self.path / TEXTS) as ids:
@@ -55,11 +50,6 @@ class Features(Artifact):
     def similarity(self) -> Similarity:
         """How these vectors are compared."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
-
-    @property
-    def settings(self) -> EncoderSettings:
-        """Settings of the encoder that made them."""
-        return EncoderSettings.parse(self.meta["encoder"], self.path / "meta.json")
 
     def rows_of(self, query_ids: Iterable[str]) -> NDArray[np.int64]:
         """Rows of ``query_ids``.

@@ -58,6 +58,7 @@ def passages_of_query(store: GraphStore, query_id: str) -> tuple[QueryRow, list[
         found = []
         for rank, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
             passage = texts.passage(int(row))
-            text = f"{passage.title}. {passage.text}" if passage.title else passage.text
-            found.append(NeighborNode(passage.id, text, float(np.float32(score)), rank, int(row) in labelled))
+            found.append(
+                NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, int(row) in labelled)
+            )
     return query, found

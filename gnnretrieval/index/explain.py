@@ -77,7 +77,7 @@ class Explainer:
         gate = model.filter_gate.gate(context, batch.passages)
         after = batch.passages + model.context_scale * gate * context
         weights = attention.mean(1)  # (E,)
-        labelled = {query for query, passage in self.store.labels if passage == row}
+        labelled = set(self.store.labels[self.store.labels[:, 1] == row, 0].tolist())
         neighbors = []
         for edge in weights.argsort(descending=True, stable=True)[:most].tolist():
             query = self._texts.query(int(subgraph.queries[subgraph.passage_index[edge]]))

@@ -122,7 +122,6 @@ def build_index(
             "num_passages": len(vectors),
             "dimension": int(vectors.shape[1]),
             "bytes": (directory / FILE).stat().st_size,
-            "recall": {"measured": "exact", "recall": 1.0},
             "made_from": {source.meta["kind"]: relative_to(out, source.path)},
         }
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders import DualEncoder, encode_dataset, open_features
 from gnnretrieval.errors import ArtifactError
 
@@ -11,7 +12,8 @@ from gnnretrieval.errors import ArtifactError
 def test_rows_are_the_encoded_texts_in_the_order_of_the_ids(tiny_features, tiny_dataset, tiny_settings):
     dataset = Dataset.open(tiny_dataset)
     encoder = DualEncoder(tiny_settings)
-    assert tiny_features.passage_ids() == dataset.passage_ids
+    with TextStore(tiny_features.path / "texts.sqlite") as texts:
+        assert texts.passage_ids() == dataset.passage_ids
     assert list(tiny_features.query_rows()) == dataset.query_ids
     assert tiny_features.passages.shape == (40, 32)
     assert tiny_features.passages.dtype == tiny_features.queries.dtype == np.float16
@@ -106,7 +108,7 @@ def test_another_dataset_or_setting_in_its_place_is_an_error_that_names_the_chan
 
 
 def test_the_artifact_says_how_its_vectors_were_made_and_are_compared(tiny_features, tiny_settings, tiny_checkpoint):
-    assert tiny_features.settings == tiny_settings
+    assert tiny_features.meta["encoder"] == tiny_settings.model_dump()
     assert tiny_features.similarity.normalize
     assert tiny_features.meta["source"] == "directory"
     assert tiny_features.config["precision"] == "float32"

@@ -27,7 +27,7 @@ def test_each_training_query_is_joined_to_its_exact_top_k(tiny_graph, tiny_datas
     with tiny_graph.texts() as texts:
         assert texts.query_ids() == query_ids
         assert texts.passage_ids() == dataset.passage_ids
-        assert set(texts.query_splits()) == {"train"}
+        assert {query.split for query in texts.queries()} == {"train"}
 
 
 def test_rows_of_features_belong_to_the_ids(tiny_graph, tiny_features):
