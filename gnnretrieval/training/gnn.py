@@ -249,7 +249,8 @@ def train_gnn(
             say(
                 f"{count:,} queries are in train and {held_out.name}: they are kept out of training"
                 if held_out.is_split
-                else f"no dev split: {count:,} training queries are held out to choose by"
+                else f"no dev split: {count:,} training queries are held out to choose by. They are like train: where "
+                "test questions are about other documents, add a dev split like them"
             )
         dev = DevSet(held_out.queries, held_out.relevant, store.similarity, device)
         training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
