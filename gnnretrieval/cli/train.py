@@ -33,7 +33,7 @@ def train(
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.training.gnn import train_gnn
+    from gnnretrieval.training.train import train_gnn
 
     parsed = TrainSettings.parse(settings_from(TrainSettings, settings))
     store = open_graph(graph)

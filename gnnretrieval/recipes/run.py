@@ -24,9 +24,9 @@ from gnnretrieval.making import make_artifact
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.training.embeddings import embed_passages
-from gnnretrieval.training.gnn import train_gnn
 from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.model import GNNEncoderModel
+from gnnretrieval.training.train import train_gnn
 
 BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 

@@ -6,9 +6,9 @@ from gnnretrieval.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gnnretrieval.training.embeddings import Embeddings, embed_passages, open_embeddings
-    from gnnretrieval.training.gnn import train_gnn
     from gnnretrieval.training.model import GNNEncoderModel, open_model
     from gnnretrieval.training.settings import TrainSettings
+    from gnnretrieval.training.train import train_gnn
 
 __all__ = [
     "Embeddings",
@@ -29,6 +29,6 @@ __getattr__ = lazy_exports(
         "embed_passages": "embeddings",
         "open_embeddings": "embeddings",
         "open_model": "model",
-        "train_gnn": "gnn",
+        "train_gnn": "train",
     },
 )

@@ -365,7 +365,7 @@ def test_a_seed_that_no_generator_takes_is_an_error_of_the_settings(seed):
 
 def test_made_again_from_the_same_inputs_it_is_reused(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
     first = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1)
-    monkeypatch.setattr(gnn, "GNNTraining", None)
+    monkeypatch.setattr("gnnretrieval.training.train.GNNTraining", None)
     assert train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1).meta == first.meta
     with pytest.raises(ArtifactError, match="seed was 0 and is now 1"):
         train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1, seed=1)

@@ -11,9 +11,9 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
-from gnnretrieval.training.gnn import train_gnn
 from gnnretrieval.training.held_out import held_out_queries
 from gnnretrieval.training.settings import TrainSettings
+from gnnretrieval.training.train import train_gnn
 
 
 def without_dev(directory: Path, target: Path) -> Path:
