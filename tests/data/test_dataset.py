@@ -9,7 +9,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.making import make_artifact
 from gnnretrieval.provenance import sha256_of_file
 
-SQUAD = Path("/work/shared/data/squad-open")
+SQUAD = Path(__file__).resolve().parents[3] / "shared" / "data" / "squad-open"  # beside the checkout, if at all
 
 
 @pytest.fixture
