@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gnnretrieval.errors import ArtifactError
 
-FORMAT_VERSION = 1
+_FORMAT_VERSIONS = {"graph": 2}  # of the kinds whose files have changed since version 1
+
+
+def version_of(kind: str) -> int:
+    """Version of an artifact's format, by its kind."""
+    return _FORMAT_VERSIONS.get(kind, 1)
 
 
 class Artifact:
@@ -61,20 +65,6 @@ def with_article(kind: str) -> str:
     return kind if kind.endswith("s") else f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
-def load_array(path: Path) -> Any:
-    """Open an artifact's ``.npy`` memory-mapped, without pickle (law 8).
-
-    Raises:
-        ArtifactError: it is damaged.
-    """
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ArtifactError(
-            f"{path}: this array is damaged ({error}). Delete the directory it is in and make it again."
-        ) from None
-
-
 def relative_to(artifact: str | Path, other: str | Path) -> str:
     """``other`` as seen from the directory ``artifact``, so that both can be moved together."""
     return os.path.relpath(Path(other).resolve(), Path(artifact).resolve())
@@ -91,16 +81,26 @@ def beside(path: Path, what: str) -> Path:
     return place.with_name(f".{place.name}.{what}")
 
 
-def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = ()) -> Artifact:
+def share_file(source: Path, target: Path) -> None:
+    """The same bytes in both places, on disk once where the file system can: an artifact's files are never changed."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *, any_version: bool = False) -> Artifact:
     """Open the artifact at ``path``.
 
     Args:
         path: Its directory.
         kind: What it must be.
         records: Entries of ``meta.json`` that its user needs.
+        any_version: Open one of an earlier format too (to replace it).
 
     Raises:
-        ArtifactError: there is none, it is half made, it is of another kind, damaged, or of a newer format.
+        ArtifactError: there is none, it is half made, it is of another kind, damaged, or of another format version.
     """
     path = Path(path)
     meta_path = path / "meta.json"
@@ -118,7 +118,7 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = ()) ->
         meta = json.loads(meta_path.read_text(encoding="utf-8"))
         found, version = meta["kind"], meta["format_version"] + 0
         meta["hash"], meta["config"].items(), meta["inputs"].items(), meta["files"].items()
-        if found == kind:
+        if found == kind and not any_version:
             for name in records:
                 meta[name]
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -126,9 +126,12 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = ()) ->
         raise ArtifactError(f"{meta_path}: not the meta.json of an artifact: {lacks}. {remedy}") from error
     if found != kind:
         raise ArtifactError(f"{path}: this is {with_article(found)}, and {with_article(kind)} is wanted here.")
-    if version > FORMAT_VERSION:
+    newest = version_of(kind)
+    if version > newest:
+        raise ArtifactError(f"{path}: format version {version}; this gnnretrieval reads up to {newest}. Upgrade it.")
+    if version < newest and not any_version:
         raise ArtifactError(
-            f"{path}: format version {version}; this gnnretrieval reads up to {FORMAT_VERSION}. Upgrade it."
+            f"{path}: format version {version}, of an earlier gnnretrieval; this one reads {newest}. Make it again."
         )
     missing = [name for name in meta["files"] if not (path / name).is_file()]
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.artifacts import FORMAT_VERSION, Artifact, beside, open_artifact, partial_path, with_article
+from gnnretrieval.artifacts import Artifact, beside, open_artifact, partial_path, version_of, with_article
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
 
@@ -20,7 +21,7 @@ def is_made(path: Path, kind: str, fingerprint: str) -> bool:
     """Whether ``path`` holds a finished artifact of this kind made from these very inputs and settings."""
     if not (path / "meta.json").is_file():
         return False
-    return bool(open_artifact(path, kind).meta.get("fingerprint") == fingerprint)
+    return bool(open_artifact(path, kind, any_version=True).meta.get("fingerprint") == fingerprint)
 
 
 def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -33,30 +34,49 @@ def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any
         for key in sorted({*old, *config})
         if old.get(key) != config.get(key)
     ]
+    if not changed and meta.get("updates"):
+        return "it was updated since it was made"
     return "; ".join(changed) or "its format changed"
 
 
 def fingerprint(kind: str, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Hash of everything that decides an artifact's content."""
-    return sha256_of_json({"kind": kind, "version": FORMAT_VERSION, "inputs": dict(inputs), "config": dict(config)})
+    return sha256_of_json({"kind": kind, "version": version_of(kind), "inputs": dict(inputs), "config": dict(config)})
 
 
 @contextmanager
-def _locked(path: Path, kind: str) -> Iterator[None]:
-    """Hold the lock of ``path`` so that two processes do not write one artifact."""
+def locked(path: Path, kind: str) -> Iterator[None]:
+    """Hold the lock of ``path`` so that two processes do not write one artifact.
+
+    Raises:
+        ArtifactError: another process holds it.
+    """
     lock = beside(path, "lock")
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ArtifactError(f"{path}: another process is making this {kind}. Wait for it, or stop it.") from None
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
+    while True:
+        with lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ArtifactError(
+                    f"{path}: another process is making this {kind}. Wait for it, or stop it."
+                ) from None
+            if not _is_at(file.fileno(), lock):
+                continue  # whoever held it took the file away in between
+            try:
+                yield
+                return
+            finally:
+                lock.unlink(missing_ok=True)
 
 
-def _replace(partial: Path, path: Path) -> None:
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def put_in_place(partial: Path, path: Path) -> None:
     """Put a whole ``partial`` in place of ``path``. Killed in between, the next run finds the whole partial."""
     old = beside(path, "old")
     if path.exists():
@@ -110,7 +130,7 @@ def make_artifact(
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise ArtifactError(f"{path}: a part of this path is a file. Name another place.") from None
-    with _locked(path, kind):
+    with locked(path, kind):
         partial = partial_path(path)
         claim, written = scratch(partial) / "fingerprint", scratch(partial) / "figures"
         if partial.exists():
@@ -129,13 +149,12 @@ def make_artifact(
                         shutil.rmtree(partial)  # refused before anything was written
                     raise
                 write_json(written, figures)
-            _write_meta(partial, kind, inputs, config, print_of_inputs, seed, json.loads(written.read_text("utf-8")))
-        shutil.rmtree(scratch(partial), ignore_errors=True)
-        for left in partial.glob(".*"):  # a library's unfinished file from a run that was killed
-            left.unlink()
+            figures = json.loads(written.read_text("utf-8"))
+            finish(partial, kind, inputs, config, print_of_inputs, seed, figures)
+        _tidy(partial)
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
-        _replace(partial, path)
+        put_in_place(partial, path)
     return open_artifact(path, kind)
 
 
@@ -159,7 +178,7 @@ def _already_there(
         raise ArtifactError(f"{path}: this is a file, and {wanted} would be made here. Name a new directory.")
     if not (path / "meta.json").is_file():
         raise ArtifactError(f"{path}: it holds other files and is left as it is. Name a new directory.")
-    found = open_artifact(path, kind)  # refuses to touch another kind
+    found = open_artifact(path, kind, any_version=True)  # refuses to touch another kind
     if found.meta.get("fingerprint") == print_of_inputs:
         say(f"{path}: already made from these inputs, reused")
         return found
@@ -178,7 +197,7 @@ def _already_there(
     return None
 
 
-def _write_meta(
+def finish(
     directory: Path,
     kind: str,
     inputs: Mapping[str, str],
@@ -186,22 +205,39 @@ def _write_meta(
     print_of_inputs: str,
     seed: int | None,
     figures: Mapping[str, Any],
+    known: Mapping[str, str] | None = None,
 ) -> None:
-    files = {
-        file.relative_to(directory).as_posix(): sha256_of_file(file)
-        for file in sorted(directory.rglob("*"))
-        if file.is_file() and not file.is_relative_to(scratch(directory)) and not file.name.startswith(".")
-    }
+    """Write the ``meta.json`` that makes ``directory`` a whole artifact, and take away what was only needed to go on.
+
+    Args:
+        directory: Its files.
+        kind: What it is.
+        inputs: As :func:`make_artifact`.
+        config: As :func:`make_artifact`.
+        print_of_inputs: Its fingerprint.
+        seed: As :func:`make_artifact`.
+        figures: Further entries.
+        known: sha256 of files that need not be read again, by name.
+    """
+    names = sorted(
+        file.relative_to(directory).as_posix()
+        for file in directory.rglob("*")
+        if file.is_file()
+        and file != directory / "meta.json"
+        and not file.is_relative_to(scratch(directory))
+        and not file.name.startswith(".")
+    )
+    files = {name: (known or {}).get(name) or sha256_of_file(directory / name) for name in names}
     write_json(
         directory / "meta.json",
         {
+            **figures,
             "kind": kind,
-            "format_version": FORMAT_VERSION,
+            "format_version": version_of(kind),
             "fingerprint": print_of_inputs,
             "hash": sha256_of_json(files),
             "inputs": dict(inputs),
             "config": dict(config),
-            **figures,
             "seed": seed,
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": library_versions(),
@@ -209,3 +245,10 @@ def _write_meta(
             "files": files,
         },
     )
+    _tidy(directory)
+
+
+def _tidy(directory: Path) -> None:
+    shutil.rmtree(scratch(directory), ignore_errors=True)
+    for left in directory.glob(".*"):  # a library's unfinished file from a run that was killed
+        left.unlink()

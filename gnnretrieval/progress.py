@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+_T = TypeVar("_T")
 LINE_EVERY = 5.0  # seconds between plain lines
 
 
@@ -59,6 +61,17 @@ class Meter:
                 f"{self.label}: {self.done:,}/{self.total:,} {self.unit}, {_rate(rate)}/s, {left:.0f} s left"
                 + (f", {note}" if note else "")
             )
+
+    def each(self, items: Iterable[_T]) -> Iterator[_T]:
+        """The items, counted as they go by."""
+        waiting = 0
+        for item in items:
+            yield item
+            waiting += 1
+            if waiting == 1000:
+                self.advance(waiting)
+                waiting = 0
+        self.advance(waiting)
 
 
 @contextmanager

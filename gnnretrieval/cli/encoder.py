@@ -1,4 +1,4 @@
-"""``gnnretrieval encoder``: features."""
+"""``gnnretrieval encoder``: features, encoded here or imported."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.progress import say
 
+VECTORS_HELP = ".npy (vectors, dimensions), or .parquet with columns of ids and of vectors"
+
 
 @click.group()
 def encoder() -> None:
-    """Dual-encoders: turn texts into features."""
+    """Dual-encoders: turn texts into features, or import the vectors of one that is not here."""
 
 
 @encoder.command()
@@ -42,4 +44,57 @@ def encode(
     click.echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"
+    )
+
+
+@encoder.command("import")
+@click.argument("dataset", type=PATH)
+@click.option("--passages", type=PATH, required=True, help=f"Vectors of the passages: {VECTORS_HELP}.")
+@click.option("--queries", type=PATH, required=True, help=f"Vectors of the queries, of every split: {VECTORS_HELP}.")
+@click.option("--passage-ids", type=PATH, help="Ids of an .npy of passages, one a line.  [default: corpus.jsonl's]")
+@click.option("--query-ids", type=PATH, help="Ids of an .npy of queries, one a line.  [default: queries.jsonl's]")
+@click.option("--name", required=True, help="The encoder's name: vectors of one name, similarity and width fit.")
+@click.option("--similarity", type=click.Choice(["cosine", "dot"]), required=True, help="How they are compared.")
+@click.option(
+    "--scale", type=float, help="Factor on the similarity in the softmax.  [default: 20 for cosine, 1 for dot]"
+)
+@out_option
+@dataset_options
+@overwrite_option
+def import_(
+    dataset: Path,
+    passages: Path,
+    queries: Path,
+    passage_ids: Path | None,
+    query_ids: Path | None,
+    out: Path,
+    qrels: str,
+    where: dict[str, str],
+    overwrite: bool,
+    **settings: Any,
+) -> None:
+    """Make features of vectors that any other encoder gave the texts of the DATASET directory, such as a paid API.
+
+    \b
+    Example: gnnretrieval encoder import my-data --passages passages.npy --queries queries.parquet
+             --name text-embedding-3-large --similarity cosine --out work/features
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
+
+    parsed = VectorSettings.parse({name: value for name, value in settings.items() if value is not None})
+    made = import_vectors(
+        Dataset.open(dataset, qrels, where),
+        passages,
+        queries,
+        parsed,
+        out,
+        passage_ids=passage_ids,
+        query_ids=query_ids,
+        overwrite=overwrite,
+        say=say,
+    )
+    click.echo(
+        f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
+        f"{made.meta['dimension']} dimensions, made outside by {parsed.name}"
     )

@@ -17,7 +17,6 @@ from gnnretrieval.cli.options import (
     overwrite_option,
 )
 from gnnretrieval.cli.settings_options import settings_from, settings_options
-from gnnretrieval.cli.show import short
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.progress import say
 
@@ -64,17 +63,29 @@ def build(
 
 @graph.command()
 @click.argument("store", metavar="GRAPH", type=PATH)
+@click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")
+@click.option("--most", type=click.IntRange(0), default=5, show_default=True, help="Examples of each kind to name.")
 @json_option
-def inspect(store: Path, as_json: bool) -> None:
-    """Degrees, recall ceiling, scores, sizes of GRAPH, and what to change.
+@click.option("--html", type=PATH, help="Write the figures as a page with plots that opens offline.")
+def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path | None) -> None:
+    """Whether GRAPH can help: degrees, recall ceiling, paraphrases, near-duplicates, overlap, sizes, what to change.
 
     \b
     Example: gnnretrieval graph inspect work/graph
+    Example: gnnretrieval graph inspect work/graph --html graph.html
     """
-    from gnnretrieval.graph.inspect import format_graph, inspect_graph
+    from gnnretrieval.graph.inspect import inspect_graph
+    from gnnretrieval.graph.inspection_page import require_page_place, write_page
+    from gnnretrieval.graph.inspection_text import format_graph
     from gnnretrieval.graph.store import open_graph
 
-    figures = inspect_graph(open_graph(store))
+    opened = open_graph(store)
+    if html is not None:
+        require_page_place(html)
+    figures = inspect_graph(opened, data, most=most)
+    if html is not None:
+        write_page(figures, html, str(store))
+        say(f"{html}: the page, {html.stat().st_size / 2**20:.1f} MiB")
     if as_json:
         echo_json(figures)
     else:
@@ -86,25 +97,31 @@ def inspect(store: Path, as_json: bool) -> None:
 @click.argument("node")
 @click.option("--query", "is_query", is_flag=True, help="NODE is a query's id (default: a passage's).")
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Neighbours to show.")
+@click.option("--hops", type=click.IntRange(1, 2), default=1, show_default=True, help="2: theirs too, the best three.")
+@click.option("--model", type=PATH, help="GNN-encoder: show the attention of each edge, and the passage's gate.")
 @json_option
-def neighbors(store: Path, node: str, is_query: bool, most: int, as_json: bool) -> None:
+def neighbors(store: Path, node: str, is_query: bool, most: int, hops: int, model: Path | None, as_json: bool) -> None:
     """Who is joined to the passage (or query) called NODE, with scores; * marks a labelled pair.
+
+    With --model a passage's questions stand by attention, not by score.
 
     \b
     Example: gnnretrieval graph neighbors graphs/docstrings/graph scipy.linalg.solve
+    Example: gnnretrieval graph neighbors work/graph p7 --hops 2 --model work/model
     """
-    from gnnretrieval.graph.neighborhood import passages_of_query, queries_of_passage
+    from gnnretrieval.cli.show import neighborhood_lines
     from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.index.neighborhood import describe
 
     opened = open_graph(store)
-    with opened.texts() as texts:
-        if not is_query and not texts.rows_of_passages([node]) and node in texts.query_ids():
-            raise click.UsageError(f"{node!r} is a query: add --query.")
-    center, found = (passages_of_query if is_query else queries_of_passage)(opened, node)
+    explainer = None
+    if model is not None:
+        from gnnretrieval.index.explain import Explainer
+        from gnnretrieval.training.model import open_model
+
+        explainer = Explainer(open_model(model), opened)
+    described = describe(opened, node, is_query, most=most, hops=hops, explainer=explainer)
     if as_json:
-        echo_json({"node": center._asdict(), "neighbors": [neighbor._asdict() for neighbor in found[:most]]})
-        return
-    click.echo(f"{node}: {len(found):,} {'passages' if is_query else 'queries'}")
-    for neighbor in found[:most]:
-        mark = "*" if neighbor.labelled else " "
-        click.echo(f"{mark} {neighbor.score:.3f}  rank {neighbor.rank:>2}  {neighbor.id}  {short(neighbor.text, 90)}")
+        echo_json(described)
+    else:
+        click.echo("\n".join(neighborhood_lines(described)))

@@ -18,22 +18,26 @@ def index() -> None:
 @index.command()
 @click.argument("vectors", type=PATH)
 @out_option
+@click.option("--changed", is_flag=True, help="Bring the index at --out up to embeddings that were updated.")
 @overwrite_option
-def build(vectors: Path, out: Path, overwrite: bool) -> None:
+def build(vectors: Path, out: Path, changed: bool, overwrite: bool) -> None:
     """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline). Search is exact.
 
     \b
     Example: gnnretrieval index build work/embeddings --out work/index
+    Example: gnnretrieval index build work/embeddings --out work/index --changed
     """
     from gnnretrieval.encoders.features import KIND as FEATURES
     from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.index.faiss_index import build_index
+    from gnnretrieval.index.faiss_index import build_index, update_index
     from gnnretrieval.training.embeddings import open_embeddings
 
     is_features = _kind(vectors) == FEATURES
-    made = build_index(
-        open_features(vectors) if is_features else open_embeddings(vectors), out, overwrite=overwrite, say=say
-    )
+    if changed:
+        made = update_index(open_embeddings(vectors), out, say=say)
+    else:
+        source = open_features(vectors) if is_features else open_embeddings(vectors)
+        made = build_index(source, out, overwrite=overwrite, say=say)
     click.echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['bytes'] / 2**20:.1f} MiB, exact search")
 
 

@@ -12,15 +12,25 @@ from click.core import ParameterSource
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, echo_json, json_option
 from gnnretrieval.cli.show import explanation_json, explanation_lines, hit_lines
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
+    from gnnretrieval.data.trec import Run
     from gnnretrieval.index.search import Hit, Searcher
 
 
 DEFAULT_INDEX = Path("graphs/docstrings/index")
-OF_QUESTIONS = {"k": "--k", "explain": "--explain", "as_json": "--json"}
-OF_DATASETS = {"split": "--split", "run_file": "--run", "use_bm25": "--bm25", "depth": "--depth"}
+QUESTION, DATA, VECTORS = "a QUESTION", "--data", "--vectors"
+GOES_WITH = {
+    "k": (QUESTION,),
+    "explain": (QUESTION,),
+    "as_json": (QUESTION,),
+    "split": (DATA,),
+    "use_bm25": (DATA,),
+    "features": (DATA,),
+    "query_ids": (VECTORS,),
+    "run_file": (DATA, VECTORS),
+    "depth": (DATA, VECTORS),
+}
 
 
 @click.command()
@@ -30,9 +40,12 @@ OF_DATASETS = {"split": "--split", "run_file": "--run", "use_bm25": "--bm25", "d
 @click.option("--explain", is_flag=True, help="Show which training questions moved each passage, and its rank before.")
 @click.option("--data", type=PATH, help="Dataset directory: rank the queries of --split instead of a QUESTION.")
 @click.option("--split", default="test", show_default=True, help="Split of --data.")
-@click.option("--run", "run_file", type=PATH, help="TREC run to write, with --data.")
+@click.option("--features", type=PATH, help="Take the vectors of --data's queries from here instead of encoding.")
+@click.option("--vectors", type=PATH, help="Questions as vectors, .npy or .parquet, by the encoder of the index.")
+@click.option("--query-ids", type=PATH, help="Ids of the questions of an .npy of --vectors, one a line.")
+@click.option("--run", "run_file", type=PATH, help="TREC run to write, with --data or --vectors.")
 @click.option("--bm25", "use_bm25", is_flag=True, help="Rank by BM25 over --data, without an index.")
-@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query, with --data.")
+@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query in --run.")
 @dataset_options
 @device_option
 @json_option
@@ -43,6 +56,9 @@ def search(
     explain: bool,
     data: Path | None,
     split: str,
+    features: Path | None,
+    vectors: Path | None,
+    query_ids: Path | None,
     run_file: Path | None,
     use_bm25: bool,
     depth: int,
@@ -51,26 +67,31 @@ def search(
     device: str,
     as_json: bool,
 ) -> None:
-    """Ranked passages for a QUESTION, or a TREC run for a split of a dataset.
+    """Ranked passages for a QUESTION, or a TREC run for a split of a dataset or for questions given as vectors.
 
     \b
     Example: gnnretrieval search "solve a banded system of equations" --explain
     Example: gnnretrieval search --index work/index --data my-data --split test --run work/gnn-encoder.run
+    Example: gnnretrieval search --index work/index --vectors questions.parquet --run work/questions.run
     """
-    _refuse_mixed_use(question is not None, data is not None)
-    if data is not None:
+    _refuse_mixed_use({QUESTION: question is not None, DATA: data is not None, VECTORS: vectors is not None})
+    if question is None:
         if run_file is None:
-            raise click.UsageError("--data ranks a whole split: give --run FILE with it.")
-        _write_run(index, data, qrels, where, split, run_file, use_bm25, depth, device)
+            raise click.UsageError(
+                f"{VECTORS if data is None else DATA} ranks many questions: give --run FILE with it."
+            )
+        _require_file_place(run_file)
+        if vectors is not None:
+            found, name = _run_of_vectors(index, vectors, query_ids, depth)
+        else:
+            assert data is not None
+            found, name = _run_of_split(index, data, qrels, where, split, features, use_bm25, depth, device)
+        _write(run_file, found, name)
         return
-    assert question is not None
     from gnnretrieval.index.faiss_index import open_index
     from gnnretrieval.index.search import Searcher
 
-    if index == DEFAULT_INDEX and not index.exists():
-        raise GnnRetrievalError(
-            f"{index}: there is no index yet. Run gnnretrieval quickstart, or name one with --index."
-        )
+    _require_index(index)
     searcher = Searcher(open_index(index), device)
     searcher.search("warm up", k)
     start = time.perf_counter()
@@ -99,22 +120,34 @@ def search(
     click.echo(f"{len(hits)} of {searcher.index.meta['num_passages']:,} passages in {milliseconds:.0f} ms{legend}")
 
 
-def _refuse_mixed_use(question: bool, data: bool) -> None:
-    """A question and a dataset have options of their own; one that would be ignored is an error."""
-    if question == data:
-        raise click.UsageError("give a QUESTION, or --data with --run FILE and no QUESTION.")
+def _refuse_mixed_use(given: dict[str, bool]) -> None:
+    """A question, a dataset and vectors have options of their own; one that would be ignored is an error."""
+    modes = [name for name, is_given in given.items() if is_given]
+    if len(modes) != 1:
+        raise click.UsageError("give a QUESTION, or --data or --vectors with --run FILE and no QUESTION: one of them.")
     context = click.get_current_context()
-    for name, option in (OF_QUESTIONS if data else OF_DATASETS).items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} goes with {'a QUESTION' if data else '--data'}.")
-    if data and context.params["use_bm25"] and context.get_parameter_source("index") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--bm25 ranks without an index: leave out --index.")
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    for name, wanted in GOES_WITH.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and modes[0] not in wanted:
+            raise click.UsageError(f"{options[name]} goes with {' or '.join(wanted)}.")
+    if context.params["use_bm25"]:
+        if context.get_parameter_source("index") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--bm25 ranks without an index: leave out --index.")
+        if context.params["features"] is not None:
+            raise click.UsageError("--bm25 ranks without vectors: leave out --features.")
+
+
+def _require_index(index: Path) -> None:
+    if index == DEFAULT_INDEX and not index.exists():
+        raise GnnRetrievalError(
+            f"{index}: there is no index yet. Run gnnretrieval quickstart, or name one with --index."
+        )
 
 
 def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tuple[Any, int]]:
     """Explanation and rank by the dual-encoder of each hit, by row."""
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.index.explain import Explainer, rank_of
+    from gnnretrieval.index.explain import Explainer, ranks_of
     from gnnretrieval.training.embeddings import KIND, open_embeddings
     from gnnretrieval.training.model import open_model
 
@@ -124,46 +157,62 @@ def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tu
     store = open_graph(embeddings.made_from("graph"))
     explainer = Explainer(open_model(embeddings.made_from("gnn-encoder")), store)
     vector = searcher.encode(question)[0]
-    return {
-        hit.row: (explainer.explain(hit.row), rank_of(hit.row, vector, store.passage_features, store.similarity))
-        for hit in hits
-    }
+    ranks = ranks_of([hit.row for hit in hits], vector, store.passage_features, store.similarity)
+    return {hit.row: (explainer.explain(hit.row), rank) for hit, rank in zip(hits, ranks, strict=True)}
 
 
-def _write_run(
+def _run_of_split(
     index: Path,
     data: Path,
     qrels: str,
     where: dict[str, str],
     split: str,
-    run_file: Path,
+    features: Path | None,
     use_bm25: bool,
     depth: int,
     device: str,
-) -> None:
+) -> tuple[Run, str]:
+    """The run of a dataset's split, and the system's name."""
     from gnnretrieval.data import Dataset
-    from gnnretrieval.data.trec import write_run
     from gnnretrieval.encoders.bm25 import BM25
+    from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.faiss_index import open_index
-    from gnnretrieval.index.search import Searcher, bm25_run, index_run
+    from gnnretrieval.index.search import Searcher, bm25_run, features_vectors, index_run
 
-    _require_file_place(run_file)
     dataset = Dataset.open(data, qrels, where)
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     if use_bm25:
-        name = "bm25"
-        bm25 = BM25(passage.full_text for passage in dataset.passages())
-        found = bm25_run(bm25, queries, dataset.passage_ids, depth)
+        bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
+        return bm25_run(bm25, queries, dataset.passage_ids, depth), "bm25"
+    _require_index(index)
+    opened = open_index(index)
+    if opened.texts.passage_ids() != dataset.passage_ids:
+        raise GnnRetrievalError(f"{index}: it indexes other passages than {data} has. Index this dataset's.")
+    if features is not None:
+        vectors = features_vectors(opened, open_features(features), dataset.texts_hash, list(queries))
     else:
-        opened = open_index(index)
-        name = opened.meta["system"]
-        if opened.texts.passage_ids() != dataset.passage_ids:
-            raise GnnRetrievalError(f"{index}: it indexes other passages than {data} has. Index this dataset's.")
-        say(f"encoding {len(queries):,} queries")
-        vectors = Searcher(opened, device).encoder.encode(list(queries.values()), "query")
-        found = index_run(opened, list(queries), vectors, depth)
-    write_run(run_file, found, name)
-    click.echo(f"{run_file}: {len(queries):,} queries by {name}")
+        vectors = Searcher(opened, device).encode_all(list(queries.values()))
+    return index_run(opened, list(queries), vectors, depth), opened.meta["system"]
+
+
+def _run_of_vectors(index: Path, vectors: Path, query_ids: Path | None, depth: int) -> tuple[Run, str]:
+    """The run of questions given as vectors, and the system's name."""
+    from gnnretrieval.encoders.vector_file import open_vectors
+    from gnnretrieval.index.faiss_index import open_index
+    from gnnretrieval.index.search import vectors_run
+
+    _require_index(index)
+    opened, questions = open_index(index), open_vectors(vectors, query_ids)
+    if questions.ids is None:
+        raise click.UsageError(f"{vectors} has no ids, which a run needs: give them with --query-ids FILE.")
+    return vectors_run(opened, questions, depth), opened.meta["system"]
+
+
+def _write(run_file: Path, found: Run, system: str) -> None:
+    from gnnretrieval.data.trec import write_run
+
+    write_run(run_file, found, system)
+    click.echo(f"{run_file}: {len(found):,} queries by {system}")
 
 
 def _require_file_place(path: Path) -> None:

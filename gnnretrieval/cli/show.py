@@ -46,3 +46,30 @@ def explanation_json(explanation: Explanation, rank_before: int) -> dict[str, An
     values = explanation._asdict()
     values["neighbors"] = [neighbor._asdict() for neighbor in explanation.neighbors]
     return {"dual_encoder_rank": rank_before, **values}
+
+
+def neighborhood_lines(described: dict[str, Any]) -> list[str]:
+    """A node of the graph and its neighbours, of :func:`gnnretrieval.index.neighborhood.describe`; theirs indented."""
+    node, neighbors = described["node"], described["neighbors"]
+    others = "queries" if node["kind"] == "passage" else "passages"
+    shown = len(neighbors)
+    count = f"{node['edges']:,} {others}" + (f", {shown:,} shown" if shown < node["edges"] else "")
+    text = f"{node['title']}. {node['text']}" if node.get("title") else node["text"]
+    lines = [f"{node['kind']} {node['id']}: {count}", f"  {short(text)}"]
+    if "own_attention" in node:
+        gate = f", mean gate {node['mean_gate']:.3f}" if node["kind"] == "passage" else ""
+        lines.append(f"  attention to itself {node['own_attention']:.3f}{gate}")
+    for neighbor in neighbors:
+        lines.append(_edge_line(neighbor, 0))
+        inner = neighbor.get("neighbors", [])
+        lines += [_edge_line(other, 4) for other in inner]
+        if inner and len(inner) < neighbor["edges"]:
+            lines.append(f"      {neighbor['edges'] - len(inner):,} more")
+    return lines
+
+
+def _edge_line(edge: dict[str, Any], indent: int) -> str:
+    mark = "*" if edge["labelled"] else " "
+    attention = f"  attention {edge['attention']:.3f}" if "attention" in edge else ""
+    title = f"{' ' * indent}{mark} {edge['score']:.3f}{attention}  rank {edge['rank']:>2}  {edge['id']}"
+    return f"{title}  {short(edge['text'], 90 - indent)}"

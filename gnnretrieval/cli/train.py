@@ -51,19 +51,28 @@ def train(
 @click.argument("model", type=PATH)
 @out_option
 @click.option("--graph", type=PATH, help="Graph to embed over (default: the one the model was trained over).")
+@click.option("--changed", is_flag=True, help="Bring the embeddings at --out up to a graph that was added to.")
+@click.option("--memory", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Working memory in GiB.")
 @device_option
 @overwrite_option
-def embed(model: Path, out: Path, graph: Path | None, device: str, overwrite: bool) -> None:
+def embed(
+    model: Path, out: Path, graph: Path | None, changed: bool, memory: float, device: str, overwrite: bool
+) -> None:
     """Compute the query-interactive embedding of every passage with MODEL, over the full graph.
 
     \b
     Example: gnnretrieval embed work/model --out work/embeddings
+    Example: gnnretrieval embed work/model --out work/embeddings --changed
     """
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.training.embeddings import embed_passages
+    from gnnretrieval.training.embeddings import embed_passages, update_embeddings
     from gnnretrieval.training.model import open_model
 
     opened = open_model(model)
     store = open_graph(graph or opened.made_from("graph"))
-    made = embed_passages(opened, store, out, device=device, overwrite=overwrite, say=say)
+    budget = int(memory * 2**30)
+    if changed:
+        made = update_embeddings(opened, store, out, device=device, memory=budget, say=say)
+    else:
+        made = embed_passages(opened, store, out, device=device, memory=budget, overwrite=overwrite, say=say)
     click.echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")

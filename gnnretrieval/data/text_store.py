@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from gnnretrieval.data.records import Passage
 from gnnretrieval.errors import InputError
 
+_T = TypeVar("_T")
 _SCHEMA = """
 CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE queries (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, split TEXT NOT NULL);
@@ -42,25 +43,35 @@ class QueryRow(NamedTuple):
     split: str
 
 
+def passage_rows(passages: Iterable[Passage], first: int = 0) -> Iterator[PassageRow]:
+    """Passages in order as rows from ``first`` on."""
+    return (PassageRow(row, passage.id, passage.title, passage.text) for row, passage in enumerate(passages, first))
+
+
 class TextStore:
     """Passages, queries and judgements of an artifact, by row ``0…m-1`` and ``0…n-1``.
 
     Args:
         path: The SQLite file; opened read-only unless ``create``.
         create: Start a new one (an old file at ``path`` is removed).
+        extend: Open it to add to it; what is added is there when the ``with`` block ends, or not at all.
     """
 
-    def __init__(self, path: str | Path, create: bool = False) -> None:
+    def __init__(self, path: str | Path, create: bool = False, extend: bool = False) -> None:
         self.path = Path(path)
         if create:
             self.path.unlink(missing_ok=True)
             self._db = sqlite3.connect(self.path)
-            self._db.executescript(_SCHEMA)
+            # A half-made file is never opened: no journal to fall back on is wanted.
+            self._db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
             return
         if not self.path.is_file():
             raise InputError("no such file of ids and texts.", self.path)
         try:
-            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            mode = "rw" if extend else "ro"
+            self._db = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False
+            )
             self._db.execute("SELECT row FROM passages LIMIT 1")
         except sqlite3.Error as error:
             raise InputError(f"not a file of ids and texts ({error}).", self.path) from None
@@ -100,6 +111,17 @@ class TextStore:
                 self.path,
             ) from None
 
+    def counts(self) -> tuple[int, int]:
+        """Number of passages and of queries, from the last rows alone."""
+        passages, queries = (
+            next(self._rows(f"SELECT coalesce(max(row), -1) + 1 FROM {table}"))[0] for table in ("passages", "queries")
+        )
+        return passages, queries
+
+    def query_rows_of_split(self, split: str) -> list[int]:
+        """Rows of the queries of a split, ascending."""
+        return [row for (row,) in self._rows("SELECT row FROM queries WHERE split = ? ORDER BY row", (split,))]
+
     def passage_ids(self) -> list[str]:
         """Ids of all passages, by row."""
         return [id_ for (id_,) in self._rows("SELECT id FROM passages ORDER BY row")]
@@ -111,6 +133,24 @@ class TextStore:
     def passage(self, row: int) -> PassageRow:
         """The passage at ``row``."""
         return self._passage("row", row)
+
+    def texts_of_passages(self, rows: Sequence[int]) -> list[str]:
+        """Texts of some passages, title first, as encoders see them."""
+        found: dict[int, str] = {}
+        for part in _parts(rows):
+            statement = f"SELECT row, id, title, text FROM passages WHERE row IN ({','.join('?' * len(part))})"
+            found.update(
+                (passage.row, passage.full_text) for passage in map(PassageRow._make, self._rows(statement, part))
+            )
+        return [found[row] for row in rows]
+
+    def texts_of_queries(self, rows: Sequence[int]) -> list[str]:
+        """Texts of some queries."""
+        found: dict[int, str] = {}
+        for part in _parts(rows):
+            statement = f"SELECT row, text FROM queries WHERE row IN ({','.join('?' * len(part))})"
+            found.update(dict(self._rows(statement, part)))
+        return [found[row] for row in rows]
 
     def passage_by_id(self, id_: str) -> PassageRow:
         """The passage called ``id_``."""
@@ -150,9 +190,32 @@ class TextStore:
 
     def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
+        return self._rows_of("passages", ids)
+
+    def rows_of_queries(self, ids: Sequence[str]) -> dict[str, int]:
+        """Row by id, of those of ``ids`` that exist."""
+        return self._rows_of("queries", ids)
+
+    def _rows_of(self, table: str, ids: Sequence[str]) -> dict[str, int]:
         found = {}
-        for start in range(0, len(ids), 500):
-            part = list(ids[start : start + 500])
+        for part in _parts(ids):
             marks = ",".join("?" * len(part))
-            found.update(dict(self._rows(f"SELECT id, row FROM passages WHERE id IN ({marks})", part)))
+            found.update(dict(self._rows(f"SELECT id, row FROM {table} WHERE id IN ({marks})", part)))
         return found
+
+    def relevance(self, query: int, passage: int) -> int | None:
+        """The judgement of one pair of rows; None where it is not judged."""
+        statement = "SELECT relevance FROM qrels WHERE query = ? AND passage = ?"
+        found = next(self._rows(statement, (query, passage)), None)
+        return None if found is None else int(found[0])
+
+    def ids_beside(self, table: Literal["passages", "queries"], id_: str, most: int = 1000) -> list[str]:
+        """Up to ``most`` ids of a table on either side of ``id_`` in alphabetical order, read through its index."""
+        before = self._rows(f"SELECT id FROM {table} WHERE id < ? ORDER BY id DESC LIMIT ?", (id_, most))
+        after = self._rows(f"SELECT id FROM {table} WHERE id >= ? ORDER BY id LIMIT ?", (id_, most))
+        return [id_ for (id_,) in (*before, *after)]
+
+
+def _parts(values: Sequence[_T]) -> Iterator[list[_T]]:
+    """Values by as many as a statement takes."""
+    return (list(values[start : start + 500]) for start in range(0, len(values), 500))

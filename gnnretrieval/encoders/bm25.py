@@ -1,52 +1,185 @@
-"""BM25 by bm25s, with an English stemmer and stop words: the lexical baseline and an edge feature."""
+"""BM25 with an English stemmer and stop words: the lexical baseline and an edge feature."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 import bm25s
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from gnnretrieval.arrays import blocks, release
+from gnnretrieval.encoders.postings import K1, TEXTS, B, Counts, Postings, count_texts
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.progress import progress
+from gnnretrieval.provenance import write_json
+
+_VOCABULARY, _PARAMETERS = "vocab.index.json", "params.index.json"
+
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+
 
 class BM25:
-    """A BM25 index in memory.
+    r"""Lucene's BM25, every score computed when it is built (bm25s, Lù 2024); words are split and stemmed by bm25s.
+
+    .. math::
+        s(q, p) = \sum_{t \in q} \ln\Bigl(1 + \frac{m - n_t + 0.5}{n_t + 0.5}\Bigr)
+        \frac{f_{t,p}}{f_{t,p} + k_1 (1 - b + b\, |p| / \overline{|p|})}
+
+    with :math:`n_t` passages that hold the term :math:`t`, :math:`f_{t,p}` times in :math:`p`, and
+    :math:`k_1 = 1.5`, :math:`b = 0.75`. A query goes through the postings of its own terms, and no other passage.
+
+    Memory: 8 bytes a posting (a term in a passage) when built in memory; none when built into a ``directory`` or opened
+    from one. About 200 bytes a distinct term. 4 bytes a passage while it answers. Building takes 12 bytes a posting of
+    temporary file (the first 256 MiB in memory), about 400 MiB of working memory at most, and 4 bytes a passage.
+
+    Not for several threads at once: they would share the sums of a query.
 
     Args:
-        texts: The passages' texts, title included, in row order.
+        texts: The passages' texts, title included, in row order. Read once, in blocks.
+        total: How many there are, for the progress bar; not needed where ``texts`` has a length.
+        directory: Where the index is written (see :meth:`save`) and memory-mapped; not given: it is built in memory.
     """
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], *, total: int | None = None, directory: str | Path | None = None) -> None:
+        if total is None:
+            total = len(texts) if isinstance(texts, Sequence) else 0
+        place = Path(directory) if directory is not None else None
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
         self._stemmer = Stemmer.Stemmer("english")
-        self._index = bm25s.BM25()
-        tokens = self._tokens(list(texts))
-        self._count = len(tokens)
-        self._index.index(tokens, show_progress=False)
+        with Counts(place) as counts:
+            count_texts(texts, self._words, counts, total)
+            self._count, self._vocabulary = counts.num_passages, counts.vocabulary
+            with progress("BM25: scoring words", counts.num_postings, "postings") as meter:
+                self._postings = counts.postings(place, meter.advance)
+        self._sums: NDArray[np.float32] | None = None
+        if place is not None:
+            self._write_words(place)
 
-    def _tokens(self, texts: list[str]) -> Any:
-        return bm25s.tokenize(texts, stopwords="en", stemmer=self._stemmer, show_progress=False, return_ids=False)
+    @classmethod
+    def open(cls, directory: str | Path) -> Self:
+        """Open the index that :meth:`save` wrote, memory-mapped.
+
+        Raises:
+            ArtifactError: there is none, or it is damaged.
+        """
+        directory = Path(directory)
+        self = cls.__new__(cls)
+        try:
+            self._vocabulary = json.loads((directory / _VOCABULARY).read_text(encoding="utf-8"))
+            parameters = json.loads((directory / _PARAMETERS).read_text(encoding="utf-8"))
+            self._count = int(parameters["num_docs"])
+            found = (parameters["method"], parameters["k1"], parameters["b"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ArtifactError(f"{directory}: this is no BM25 index ({error}). Make it again.") from None
+        if found != ("lucene", K1, B):
+            raise ArtifactError(f"{directory}: a BM25 index of {found}, and {('lucene', K1, B)} is wanted.")
+        self._postings = Postings.open(directory)
+        if len(self._postings.indptr) != len(self._vocabulary) + 1:
+            raise ArtifactError(f"{directory}: this BM25 index is damaged: its words and postings do not fit.")
+        self._stemmer = Stemmer.Stemmer("english")
+        self._sums = None
+        return self
+
+    def save(self, directory: str | Path) -> None:
+        """Write the index to ``directory`` in bm25s' own layout: ``bm25s.BM25.load(directory)`` opens it as well."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._postings.save(directory)
+        self._write_words(directory)
+
+    def _write_words(self, directory: Path) -> None:
+        write_json(directory / _VOCABULARY, self._vocabulary)
+        parameters = {"k1": K1, "b": B, "delta": 0.5, "method": "lucene", "idf_method": "lucene", "dtype": "float32"}
+        parameters |= {"int_dtype": "int32", "num_docs": self._count, "version": bm25s.__version__, "backend": "numpy"}
+        write_json(directory / _PARAMETERS, parameters)
+
+    @property
+    def num_passages(self) -> int:
+        """``m``."""
+        return self._count
+
+    @property
+    def num_postings(self) -> int:
+        """Terms in passages, each counted once a passage."""
+        return len(self._postings.rows)
+
+    def _words(self, texts: Sequence[str]) -> Any:
+        """bm25s' tokens: ``ids``, integers of each text, and ``vocab``, number by term."""
+        return bm25s.tokenize(list(texts), stopwords="en", stemmer=self._stemmer, show_progress=False)
+
+    def _terms(self, queries: Sequence[str]) -> list[list[int]]:
+        """The known terms of each query, in order, as often as they are there."""
+        tokens = self._words(queries)
+        known = {number: self._vocabulary.get(term) for term, number in tokens.vocab.items()}
+        return [[term for number in ids if (term := known[number]) is not None] for ids in tokens.ids]
+
+    def _summed(self, terms: Sequence[int]) -> tuple[NDArray[np.float32], list[NDArray[np.int32]]]:
+        """Sums by row ``(m,)`` and the rows of each term: the only ones that are not zero, to be zeroed after use."""
+        if self._sums is None:
+            self._sums = np.zeros(self._count, dtype=np.float32)
+        postings = self._postings.of(terms)
+        for rows, scores in postings:
+            self._sums[rows] += scores  # a row stands once in a term's postings
+        return self._sums, [rows for rows, _ in postings]
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """BM25 score of every passage ``(m,)``; zero where the query and a passage share no word."""
-        (tokens,) = self._tokens([query])
-        if not tokens:
-            return np.zeros(self._count, dtype=np.float32)
-        scores: NDArray[np.float32] = self._index.get_scores(tokens)
+        sums, found = self._summed(self._terms([query])[0])
+        scores = sums.copy()
+        _clear(sums, found)
         return scores
 
-    def top_k(self, query: str, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows and scores of at most ``k`` passages that share a word with the query, best first."""
-        scores = self.scores(query)
-        k = min(k, len(scores))
-        last = np.partition(scores, len(scores) - k)[len(scores) - k]
-        rows = np.flatnonzero((scores >= last) & (scores > 0))  # with all that tie at the cut
-        rows = rows[np.lexsort((rows, -scores[rows]))][:k]
-        return rows, scores[rows]
+    def top_k(self, query: str, k: int) -> Found:
+        """Rows and scores of at most ``k`` passages that share a word with the query, best first, ties by row."""
+        return self._top_k(self._terms([query])[0], k)
+
+    def top_k_of(
+        self, queries: Sequence[str], k: int, advance: Callable[[int], None] = lambda count: None
+    ) -> Iterator[Found]:
+        """:meth:`top_k` of each of ``queries``, in order; ``advance`` is called with the number done."""
+        for part in blocks(len(queries), TEXTS):
+            for terms in self._terms(queries[part]):
+                yield self._top_k(terms, k)
+                advance(1)
+            release(self._postings.rows, self._postings.scores)
+
+    def _top_k(self, terms: Sequence[int], k: int) -> Found:
+        sums, found = self._summed(terms)
+        kept = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))]
+        cut = np.float32(0)  # the k-th best score is not below it
+        for rows in found:
+            scores = sums[rows]
+            sums[rows] = 0  # so that a row is met once, whatever terms it shares with the query
+            good = (scores >= cut) & (scores > 0)
+            kept.append((rows[good], scores[good]))
+            cut = max(cut, _kth_best(kept[-1][1], k))
+        rows, scores = (np.concatenate(column) for column in zip(*kept, strict=True))
+        good = scores >= _kth_best(scores, k)  # with all that tie at the cut
+        rows, scores = rows[good], scores[good]
+        order = np.lexsort((rows, -scores))[:k]
+        return rows[order].astype(np.int64), scores[order]
 
     def shares_of_best(self, query: str, rows: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
         """BM25 scores of some rows, each divided by the query's best score over all passages (0 where that is 0)."""
-        scores = self.scores(query)
-        best = float(scores.max(initial=0.0))
-        return scores[np.asarray(rows)] / best if best > 0 else np.zeros(len(rows), dtype=np.float32)
+        sums, found = self._summed(self._terms([query])[0])
+        best = max((float(sums[rows_of_term].max(initial=0.0)) for rows_of_term in found), default=0.0)
+        shares: NDArray[np.float32] = sums[np.asarray(rows, dtype=np.int64)] / np.float32(best or 1.0)
+        _clear(sums, found)
+        return shares
+
+
+def _kth_best(scores: NDArray[np.float32], k: int) -> np.float32:
+    """The ``k``-th best of ``scores``; 0 where there are fewer."""
+    place = len(scores) - k
+    return np.float32(np.partition(scores, place)[place]) if place >= 0 and k > 0 else np.float32(0)
+
+
+def _clear(sums: NDArray[np.float32], found: Iterable[NDArray[np.int32]]) -> None:
+    for rows in found:
+        sums[rows] = 0

@@ -13,6 +13,7 @@ from gnnretrieval.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+VECTORS = "vectors:"  # begins the name of an encoder that is not here: only its vectors are
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
 _IDENTIFYING = (
     "*.safetensors",
@@ -49,8 +50,13 @@ def find_checkpoint(name: str) -> Checkpoint:
 
     Raises:
         InputError: a directory that is no checkpoint.
-        GnnRetrievalError: neither the hub nor its cache nor a package has it.
+        GnnRetrievalError: neither the hub nor its cache nor a package has it, or only its vectors were ever given.
     """
+    if name.startswith(VECTORS):
+        raise GnnRetrievalError(
+            f"{name}: these vectors were made outside of gnnretrieval, which cannot encode texts as they were. "
+            "Give questions as vectors (search --vectors FILE), or by --features."
+        )
     if Path(name).is_dir():
         return _checked(name, Path(name), "directory")
     if Path(name).exists():

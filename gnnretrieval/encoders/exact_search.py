@@ -1,18 +1,34 @@
-"""Exact top-k by inner product, blockwise: never a matrix of all queries by all passages."""
+"""Exact top-k by similarity, blockwise: never a matrix of all queries by all passages.
+
+A score is a function of its two vectors alone: candidates come from fast matrix products, whose rounding depends on the
+shape of the block, and are scored again in float64. So a passage added later scores what it would have scored at once,
+and equal vectors score the same.
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnretrieval.arrays import blocks, release, save_array
+from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 
-_BLOCK_SCORES = 32 * 2**20  # scores held at a time: 128 MiB in float32
+_PASSAGES = 65536  # passages a block
+_QUERIES = 512  # queries a block: 128 MiB of scores in float32
+_GROUP = 64  # columns that are searched as one
+_REDUCED = 2**40  # products above which candidates are found in bfloat16, where that is native
+_SAVE_EVERY = 60.0  # seconds
+
+Advance = Callable[[int], None]
 
 
 def exact_top_k(
@@ -22,17 +38,23 @@ def exact_top_k(
     similarity: Similarity,
     *,
     device: str | torch.device = "cpu",
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Advance = lambda count: None,
+    resume: Path | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` passages of highest similarity for every query.
 
+    Candidates are the best of the matrix products and some more; they are scored again (:func:`pair_scores`), and a
+    query is settled when its ``k``-th score is above every passage that was left out by more than the products can be
+    wrong. The others are searched again more precisely, so that the result is exact.
+
     Args:
         queries: ``(n, d)``, any float type, may be memory-mapped.
-        passages: ``(m, d)``, likewise.
+        passages: ``(m, d)``, likewise; read once in order.
         k: How many.
         similarity: How the two are compared.
         device: Where products are computed.
-        advance: Called with the number of queries done.
+        advance: Called with the number of passages gone through; a second search of some counts nothing.
+        resume: Directory where the state of a long search is kept, to go on from.
 
     Returns:
         Rows ``(n, k)`` and scores ``(n, k)``, score descending, equal scores by row.
@@ -40,34 +62,148 @@ def exact_top_k(
     Raises:
         GnnRetrievalError: ``k`` is above the number of passages.
     """
-    m = len(passages)
+    n, m = len(queries), len(passages)
     if not 0 < k <= m:
         raise GnnRetrievalError(f"k is {k}, and there are {m} passages: give a k from 1 to {m}.")
-    rows, scores = np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k), dtype=np.float32)
-    passage_block = min(m, 65536)
-    query_block = max(1, _BLOCK_SCORES // passage_block)
-    for start in range(0, len(queries), query_block):
-        asked = torch.from_numpy(similarity.prepare_array(queries[start : start + query_block])).to(device)
-        best = torch.empty((len(asked), 0), device=device)
-        found = torch.empty((len(asked), 0), dtype=torch.int64, device=device)
-        for first in range(0, m, passage_block):
-            block = torch.from_numpy(similarity.prepare_array(passages[first : first + passage_block])).to(device)
-            block_scores, block_rows = _stable_top_k(asked @ block.T, k)
-            best, order = _stable_top_k(torch.cat([best, block_scores], dim=1), k)
-            found = torch.cat([found, block_rows + first], dim=1).gather(1, order)
-        rows[start : start + len(asked)] = found.cpu().numpy()
-        scores[start : start + len(asked)] = best.cpu().numpy()
-        advance(len(asked))
+    device = torch.device(device)
+    rows, scores = np.empty((n, k), dtype=np.int64), np.empty((n, k), dtype=np.float32)
+    unsettled = np.arange(n)
+    levels = [(torch.float32, min(m, k + 8)), (torch.float32, min(m, 4 * k + 64))]
+    if n * m * queries.shape[1] > _REDUCED and computes_in_bfloat16(device):
+        levels.insert(0, (torch.bfloat16, min(m, 2 * k + 16)))
+    for number, (dtype, width) in enumerate(levels):
+        if not len(unsettled):
+            break
+        found, cut, error = _candidates(
+            queries[unsettled] if number else queries,
+            passages,
+            width,
+            similarity,
+            dtype,
+            device,
+            (lambda count: None) if number else advance,
+            resume if not number else None,
+        )
+        best_rows, best = _scored_again(queries, unsettled, passages, found, k, similarity)
+        settled = (best[:, -1] > cut + error) | (width == m)
+        rows[unsettled[settled]], scores[unsettled[settled]] = best_rows[settled], best[settled]
+        unsettled = unsettled[~settled]
+    for row in unsettled:  # more ties at the cut than candidates
+        rows[row], scores[row] = _of_all(queries[row], passages, k, similarity)
     return rows, scores
 
 
-def _stable_top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """As ``scores.topk(k)``, but equal scores by column, at the cut too: topk itself promises no order of them."""
-    k = min(k, scores.shape[1])
-    best, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
-    tied = (best[:, :-1] == best[:, 1:]).any(1)  # also with the first one left out
-    if tied.any():
-        best, columns = best.clone(), columns.clone()
-        ordered, order = scores[tied].sort(dim=1, descending=True, stable=True)
-        best[tied], columns[tied] = ordered[:, : best.shape[1]], order[:, : best.shape[1]]
-    return best[:, :k], columns[:, :k]
+def pair_scores(
+    queries: NDArray[np.floating], passages: NDArray[np.floating], similarity: Similarity
+) -> NDArray[np.float32]:
+    """Similarity of rows ``(…, d)`` and ``(…, d)``: summed in float64, so that it does not depend on shapes."""
+    products = similarity.prepare_array(queries).astype(np.float64) * similarity.prepare_array(passages)
+    return torch.from_numpy(products).sum(-1).numpy().astype(np.float32)
+
+
+def merge_top_k(
+    rows: NDArray[np.int64], scores: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+    """The ``k`` best of each line of candidates: rows and scores ``(n, k)``, and the columns they came from."""
+    order = np.lexsort((rows, -scores), axis=-1)[:, :k]
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1), order
+
+
+def _candidates(
+    queries: NDArray[np.floating],
+    passages: NDArray[np.floating],
+    width: int,
+    similarity: Similarity,
+    dtype: torch.dtype,
+    device: torch.device,
+    advance: Advance,
+    resume: Path | None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+    """The ``width`` best rows ``(n, width)`` by products in ``dtype``.
+
+    Also the lowest of these products ``(n,)``, and how wrong a product of each query can be ``(n,)``.
+    """
+    n, m, d = len(queries), len(passages), queries.shape[1]
+    best = np.full((n, width), -np.inf, dtype=np.float32)
+    found = np.zeros((n, width), dtype=np.int64)
+    start, longest, saved = 0, 0.0, time.monotonic()
+    if resume is not None and (resume / "search.json").is_file():
+        state = json.loads((resume / "search.json").read_text())
+        turn, start, longest = state["turn"], state["passages"], state["longest"]
+        best, found = np.load(resume / f"best-{turn}.npy"), np.load(resume / f"found-{turn}.npy")
+        advance(start)
+    for first in range(start, m, _PASSAGES):
+        prepared = similarity.prepare(torch.from_numpy(np.array(passages[first : first + _PASSAGES])).to(device))
+        release(passages)
+        longest = max(longest, float(prepared.norm(dim=1).max()))
+        block = prepared.to(dtype)
+        for part in blocks(n, _QUERIES):
+            asked = torch.from_numpy(similarity.prepare_array(queries[part])).to(device, dtype)
+            values, columns = _top(asked @ block.T, min(width, len(block)))
+            values = torch.cat([torch.from_numpy(best[part]).to(device), values], dim=1)
+            columns = torch.cat([torch.from_numpy(found[part]).to(device), columns + first], dim=1)
+            values, order = values.topk(width, dim=1)
+            best[part], found[part] = values.cpu().numpy(), columns.gather(1, order).cpu().numpy()
+        advance(len(block))
+        if resume is not None and time.monotonic() - saved > _SAVE_EVERY:
+            _save_state(resume, best, found, first + len(block), longest)
+            saved = time.monotonic()
+    lengths = np.linalg.norm(similarity.prepare_array(queries), axis=1) if not similarity.normalize else np.ones(n)
+    # Float32 sums of d products are off by d roundings at most; bfloat16 rounds both factors and the result.
+    unit = (d + 2) * 2.0**-24 + (3 * 2.0**-8 if dtype == torch.bfloat16 else 0.0)
+    return found, best[:, -1], (unit * lengths * longest).astype(np.float32)
+
+
+def _save_state(resume: Path, best: NDArray[np.float32], found: NDArray[np.int64], done: int, longest: float) -> None:
+    """Keep the state in two turns, so that one of them is always whole."""
+    turn = done // _PASSAGES % 2
+    save_array(resume / f"best-{turn}.npy", best)
+    save_array(resume / f"found-{turn}.npy", found)
+    partial = resume / ".search.json"
+    partial.write_text(json.dumps({"turn": turn, "passages": done, "longest": longest}))
+    partial.replace(resume / "search.json")
+
+
+def _top(scores: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """As ``scores.topk(width)`` in float32, through the best groups of columns: topk over all of them is slow."""
+    groups = scores.shape[1] // _GROUP
+    if groups <= 2 * width or scores.shape[1] % _GROUP:
+        values, columns = scores.float().topk(width, dim=1)
+        return values, columns
+    grouped = scores.view(len(scores), groups, _GROUP)
+    # The width best columns lie in at most width groups, whose best are then above all other groups' best.
+    chosen = grouped.amax(-1).float().topk(width, dim=1).indices  # (n, width)
+    values = grouped.gather(1, chosen[:, :, None].expand(-1, -1, _GROUP)).flatten(1).float()
+    columns = (chosen[:, :, None] * _GROUP + torch.arange(_GROUP, device=scores.device)).flatten(1)
+    values, order = values.topk(width, dim=1)
+    return values, columns.gather(1, order)
+
+
+def _scored_again(
+    queries: NDArray[np.floating],
+    asked: NDArray[np.int64],
+    passages: NDArray[np.floating],
+    found: NDArray[np.int64],
+    k: int,
+    similarity: Similarity,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The ``k`` best of the candidates ``found`` ``(a, width)`` of the queries ``asked``, by their own scores."""
+    rows, scores = np.empty((len(asked), k), dtype=np.int64), np.empty((len(asked), k), dtype=np.float32)
+    size = max(1, 4096 // found.shape[1])
+    for part in blocks(len(asked), size):
+        own = pair_scores(queries[asked[part]][:, None], passages[found[part]], similarity)
+        rows[part], scores[part], _ = merge_top_k(found[part], own, k)
+        release(passages)
+    return rows, scores
+
+
+def _of_all(
+    query: NDArray[np.floating], passages: NDArray[np.floating], k: int, similarity: Similarity
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The ``k`` best of all passages for one query ``(d,)``, every pair by its own score."""
+    rows, scores = np.empty((1, 0), dtype=np.int64), np.empty((1, 0), dtype=np.float32)
+    for part in blocks(len(passages), 4096):
+        own = pair_scores(query[None], passages[part], similarity)
+        here = np.arange(part.start, part.stop)
+        rows, scores, _ = merge_top_k(np.hstack([rows, here[None]]), np.hstack([scores, own[None]]), k)
+    return rows[0], scores[0]

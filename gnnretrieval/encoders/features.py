@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, load_array, open_artifact, relative_to
+from gnnretrieval.arrays import ArrayWriter, load_array
+from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.dual_encoder import DualEncoder, Side, computes_in_bfloat16
+from gnnretrieval.encoders.dual_encoder import DualEncoder, Side
+from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
@@ -92,13 +93,11 @@ def encode_dataset(
     Raises:
         GnnRetrievalError: the checkpoint cannot be found or loaded, or ``out`` holds something else.
     """
-    import torch
-
     passage_checkpoint = find_checkpoint(settings.checkpoint)
     query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
     config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window"})
     if settings.precision == "auto":
-        config["precision"] = "bfloat16" if computes_in_bfloat16(torch.device(device)) else "float32"
+        config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
 
     def write(directory: Path) -> dict[str, Any]:
         say(f"encoder: {settings.checkpoint}, from {passage_checkpoint.source}, {config['precision']}")
@@ -147,9 +146,7 @@ def _found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
 def _write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
     """Write ids and passages' texts; return the number of passages and queries."""
     with TextStore(path, create=True) as texts:
-        texts.add_passages(
-            PassageRow(row, passage.id, passage.title, passage.text) for row, passage in enumerate(dataset.passages())
-        )
+        texts.add_passages(passage_rows(dataset.passages()))
         texts.add_queries(QueryRow(row, query.id, query.text, "") for row, query in enumerate(dataset.queries()))
     return {"passage": len(dataset.passage_ids), "query": len(dataset.query_ids)}
 
@@ -158,19 +155,16 @@ def _encode_stream(encoder: DualEncoder, side: Side, texts: Iterator[str], total
     name = {"passage": "passages", "query": "queries"}[side]
     manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
-    done = manifest.get(name)
-    if done is None:
-        array = open_memmap(array_path, mode="w+", dtype=np.float16, shape=(total, encoder.dimension))
-        done = 0
-    else:
-        array = open_memmap(array_path, mode="r+")
-    with progress(f"encoding {name}", total, name, done) as meter:
+    done = manifest.get(name, 0)
+    shape = (total, encoder.dimension)
+    with (
+        ArrayWriter(array_path, shape, np.float16, done) as array,
+        progress(f"encoding {name}", total, name, done) as meter,
+    ):
         texts = itertools.islice(texts, done, None)
         while window := list(itertools.islice(texts, encoder.settings.window)):
-            array[done : done + len(window)] = encoder.encode(window, side)
+            array.write(encoder.encode(window, side))
             array.flush()
             done += len(window)
             write_json(manifest_path, {**manifest, name: done})
             meter.advance(len(window))
-    if total == 0:
-        write_json(manifest_path, {**manifest, name: 0})

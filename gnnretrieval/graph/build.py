@@ -5,22 +5,39 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import relative_to
+from gnnretrieval.arrays import load_array, save_array
+from gnnretrieval.artifacts import relative_to, share_file
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
+from gnnretrieval.data.trec import Run, read_run
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.exact_search import exact_top_k
+from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.graph.edge_features import write_cheap_features
+from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
+from gnnretrieval.graph.pair_features import Pairs, encode_pairs, write_given_vectors
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, passage_side
-from gnnretrieval.making import make_artifact
+from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side
+from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
+from gnnretrieval.provenance import sha256_of_file
+
+BM25_FOLDER = "bm25"
+
+
+class _Sources(NamedTuple):
+    """What a graph is built from beside its settings."""
+
+    dataset: Dataset
+    features: Features
+    run: Run | None
+    edge_file: NDArray[np.floating] | None
 
 
 def build_graph(
@@ -29,42 +46,53 @@ def build_graph(
     settings: GraphSettings,
     out: str | Path,
     *,
+    run: str | Path | None = None,
+    edge_file: str | Path | None = None,
     device: str = "cpu",
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> GraphStore:
-    """Build the graph store ``out`` over the queries of one split.
+    """Build the graph store ``out`` over the queries of one split; interrupted, it goes on where it was.
+
+    Args:
+        dataset: Passages, queries and judgements.
+        features: Their vectors.
+        settings: Which edges, and what they carry.
+        out: Where the store goes.
+        run: TREC run that says which passages a query is joined to, with ``edges = run``.
+        edge_file: ``.npy`` of edge vectors ``(n, k, d_e)`` or ``(n * k, d_e)``, with ``edge_vectors = file``.
+        device: Where to compute.
+        overwrite: Replace a graph made from other inputs.
+        say: Receives lines for the user.
 
     Raises:
         ArtifactError: ``features`` are of other texts than the dataset's.
-        GnnRetrievalError: ``k`` is above the number of passages.
+        InputError: the run or the edge vectors cannot be used.
+        GnnRetrievalError: ``k`` is above the number of passages, or no query has a relevant passage.
     """
     require_features_of(dataset, features)
     require_k(settings.k, dataset)
+    _require_files(settings, run, edge_file)
     qrels = dataset.split(settings.split)
     query_ids = [query for query, judged in qrels.items() if any(relevance > 0 for relevance in judged.values())]
     if not query_ids:
         raise GnnRetrievalError(f"{dataset.path}: split {settings.split!r} has no query with a relevant passage.")
+    shape = (len(query_ids), settings.k)
+    given = _edge_vectors(Path(edge_file), shape) if edge_file is not None else None
+    sources = _Sources(dataset, features, read_run(run) if run is not None else None, given)
+    inputs = {"dataset": dataset.hash, "features": features.hash}
+    for name, file in (("run", run), ("edge file", edge_file)):
+        if file is not None:
+            inputs[name] = sha256_of_file(Path(file))
+    if settings.reads_pairs:
+        inputs["cross-encoder"] = find_checkpoint(str(settings.cross_encoder)).hash
 
     def write(directory: Path) -> dict[str, Any]:
-        query_features = features.queries[features.rows_of(query_ids)]
-        np.save(directory / "query_features.npy", query_features)
-        shutil.copyfile(features.path / "passages.npy", directory / "passage_features.npy")
-        with progress("top-k", len(query_ids), "queries") as meter:
-            rows, scores = exact_top_k(
-                query_features, features.passages, settings.k, features.similarity, device=device, advance=meter.advance
-            )
-        neighbors = rows.astype(np.uint32)
-        indptr, edges = passage_side(neighbors, len(dataset.passage_ids))
-        texts = _write_texts(directory / TEXTS, dataset, query_ids, qrels, settings.split)
-        np.save(directory / "neighbors.npy", neighbors)
-        np.save(directory / "scores.npy", scores)
-        np.save(directory / "passage_indptr.npy", indptr)
-        np.save(directory / "passage_edges.npy", edges)
-        np.save(directory / "edge_features.npy", _edge_features(settings, dataset, texts, neighbors, scores))
+        figures = _write_store(directory, sources, settings, query_ids, qrels, device, say)
         return {
             "num_passages": len(dataset.passage_ids),
             "num_queries": len(query_ids),
+            **figures,
             "encoder": features.meta["encoder"],
             "similarity": features.meta["similarity"],
             "source": features.meta["source"],
@@ -79,13 +107,13 @@ def build_graph(
     artifact = make_artifact(
         out,
         KIND,
-        inputs={"dataset": dataset.hash, "features": features.hash},
+        inputs=inputs,
         config=settings.model_dump(mode="json"),
         write=write,
         overwrite=overwrite,
         say=say,
     )
-    return GraphStore(artifact.path, artifact.meta)
+    return open_graph(artifact.path)
 
 
 def require_k(k: int, dataset: Dataset) -> None:
@@ -105,43 +133,135 @@ def require_features_of(dataset: Dataset, features: Features) -> None:
         )
 
 
+def _require_files(settings: GraphSettings, run: str | Path | None, edge_file: str | Path | None) -> None:
+    if (settings.edges == "run") != (run is not None):
+        raise GnnRetrievalError("edges = run and a run file (--run FILE) go together: give both or neither.")
+    if (settings.edge_vectors == "file") != (edge_file is not None):
+        raise GnnRetrievalError("edge_vectors = file and a file (--edge-file FILE) go together: give both or neither.")
+
+
+def _edge_vectors(path: Path, shape: tuple[int, int]) -> NDArray[np.floating]:
+    """Edge vectors of one's own ``(n, k, d_e)``, memory-mapped."""
+    try:
+        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError("no such file; edge vectors in .npy were expected there.", path) from None
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(f"this is no .npy file of numbers ({error}).", path) from None
+    n, k = shape
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or array.ndim not in (2, 3):
+        kind = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
+        raise InputError(f"found {kind}, wanted floats ({n:,}, {k}, width) or ({n * k:,}, width).", path)
+    if array.shape[:-1] not in ((n, k), (n * k,)):
+        raise InputError(
+            f"found {array.shape}, wanted ({n:,}, {k}, width) or ({n * k:,}, width): a vector for each of the "
+            f"{n:,} queries' {k} passages, in the order of the graph.",
+            path,
+        )
+    return array.reshape(n, k, -1)
+
+
+def _write_store(
+    directory: Path,
+    sources: _Sources,
+    settings: GraphSettings,
+    query_ids: list[str],
+    qrels: dict[str, dict[str, int]],
+    device: str,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write every file of the store, step by step; a step that was done is not done again."""
+    dataset, features = sources.dataset, sources.features
+
+    def once(name: str, make: Callable[[], None]) -> None:
+        done = scratch(directory) / f"{name}.done"
+        if not done.is_file():
+            make()
+            done.touch()
+
+    def write_neighbors() -> None:
+        rows, scores, filled = _neighbors(directory, sources, settings, query_ids, device, say)
+        save_array(directory / "scores.npy", scores)
+        save_array(directory / "neighbors.npy", rows.astype(np.uint32))
+        indptr, edges = passage_side(rows.astype(np.uint32), len(dataset.passage_ids))
+        save_array(directory / "passage_indptr.npy", indptr)
+        save_array(directory / "passage_edges.npy", edges)
+        (scratch(directory) / "filled").write_text(str(filled))
+
+    def write_features() -> None:
+        save_array(directory / "query_features.npy", features.queries[features.rows_of(query_ids)])
+        share_file(features.path / "passages.npy", directory / "passage_features.npy")
+
+    once("texts", lambda: _write_texts(directory / TEXTS, dataset, query_ids, qrels, settings.split))
+    once("features", write_features)
+    bm25 = open_bm25(directory, settings, once)
+    once("neighbors", write_neighbors)
+    neighbors, scores = load_array(directory / "neighbors.npy"), load_array(directory / "scores.npy")
+    width = 0
+    with TextStore(directory / TEXTS) as texts:
+        if settings.reads_pairs:
+            edges = load_array(directory / "passage_edges.npy")
+            width = encode_pairs(directory, settings, Pairs(texts, neighbors), edges, device)
+        if sources.edge_file is not None:
+            width = write_given_vectors(directory, settings, sources.edge_file, neighbors.shape)
+        write_cheap_features(directory, settings, texts, neighbors, scores, bm25)
+    return {"edge_vectors": width, "filled": int((scratch(directory) / "filled").read_text())}
+
+
+def open_bm25(directory: Path, settings: GraphSettings, once: Callable[[str, Callable[[], None]], None]) -> BM25 | None:
+    """The BM25 index that a store keeps where its edges or their features are BM25's; built if it is not there."""
+    if settings.edges != "bm25" and "bm25" not in settings.edge_features:
+        return None
+    folder = directory / BM25_FOLDER
+
+    def build() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        with TextStore(directory / TEXTS) as texts:
+            BM25((passage.full_text for passage in texts.passages()), total=texts.counts()[0], directory=folder)
+
+    once("bm25", build)
+    return BM25.open(folder)
+
+
+def _neighbors(
+    directory: Path,
+    sources: _Sources,
+    settings: GraphSettings,
+    query_ids: list[str],
+    device: str,
+    say: Callable[[str], None],
+) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
+    """Rows and scores ``(n, k)``, and how many edges the dual-encoder filled up."""
+    queries, passages = load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy")
+    similarity, k = sources.features.similarity, settings.k
+    if settings.edges == "dual-encoder":
+        rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory), say)
+        return rows, scores, 0
+    if sources.run is not None:
+        passage_row = {id_: row for row, id_ in enumerate(sources.dataset.passage_ids)}
+        found = by_run(sources.run, query_ids, passage_row, k)
+        if not any(found):
+            raise GnnRetrievalError("this run ranks no passage of the dataset for any query of the graph: other ids?")
+    else:
+        with TextStore(directory / TEXTS) as texts:
+            found = by_bm25(BM25.open(directory / BM25_FOLDER), texts, range(len(query_ids)), k)
+    rows, filled = filled_up(found, queries, passages, k, similarity, device)
+    if filled:
+        say(f"{filled:,} of {rows.size:,} edges are the dual-encoder's: {settings.edges} has fewer than {k} passages")
+    return rows, scores_of(rows, queries, passages, similarity), filled
+
+
 def _write_texts(
     path: Path, dataset: Dataset, query_ids: list[str], qrels: dict[str, dict[str, int]], split: str
-) -> list[str]:
-    """Write ids, texts and judgements; return the graph queries' texts by row."""
-    passage_rows = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+) -> None:
+    """Write ids, texts and judgements."""
+    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     text_of = {query.id: query.text for query in dataset.queries_of(split)}
-    with TextStore(path, create=True) as store:
-        store.add_passages(
-            PassageRow(row, passage.id, passage.title, passage.text) for row, passage in enumerate(dataset.passages())
-        )
+    with TextStore(path, create=True) as store, progress("texts", len(row_of), "passages") as meter:
+        store.add_passages(meter.each(passage_rows(dataset.passages())))
         store.add_queries(QueryRow(row, id_, text_of[id_], split) for row, id_ in enumerate(query_ids))
         store.add_qrels(
-            (row, passage_rows[passage], relevance)
+            (row, row_of[passage], relevance)
             for row, id_ in enumerate(query_ids)
             for passage, relevance in qrels[id_].items()
         )
-    return [text_of[id_] for id_ in query_ids]
-
-
-def _edge_features(
-    settings: GraphSettings,
-    dataset: Dataset,
-    queries: list[str],
-    neighbors: NDArray[np.uint32],
-    scores: NDArray[np.float32],
-) -> NDArray[np.float16]:
-    """Cheap edge features ``(n, k, d_e)``, in the order of ``settings.edge_features``."""
-    features = np.zeros((*neighbors.shape, len(settings.edge_features)), dtype=np.float16)
-    for column, name in enumerate(settings.edge_features):
-        if name == "score":
-            features[:, :, column] = scores
-        elif name == "reciprocal_rank":
-            features[:, :, column] = 1 / np.arange(1, neighbors.shape[1] + 1)
-        else:
-            bm25 = BM25(passage.full_text for passage in dataset.passages())
-            with progress("BM25 of the edges", len(queries), "queries") as meter:
-                for row, text in enumerate(queries):
-                    features[row, :, column] = bm25.shares_of_best(text, neighbors[row])
-                    meter.advance()
-    return features

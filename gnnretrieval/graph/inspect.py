@@ -1,109 +1,95 @@
-"""What a graph is like, and whether it can help: figures and warnings."""
+"""What a graph is like, and whether it can help: every figure of ``graph inspect``, as JSON values."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gnnretrieval.graph.advice import warnings_of
+from gnnretrieval.graph.agreement import agreement_figures
+from gnnretrieval.graph.connectivity import degree_figures, most_found, recall_by_rank, score_figures
+from gnnretrieval.graph.interchange import shown_queries
+from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.graph.near_duplicates import duplicate_figures
+from gnnretrieval.graph.overlap import overlap_figures
 from gnnretrieval.graph.store import GraphStore
 
-CROWDED = 15.0  # queries a passage above which a graph's passages turn into hubs
-_PERCENTILES = (1, 25, 50, 75, 99)
 
-
-def inspect_graph(store: GraphStore, most: int = 5) -> dict[str, Any]:
-    """Figures of a store, as JSON values.
+def inspect_graph(
+    store: GraphStore,
+    data: str | Path | None = None,
+    *,
+    most: int = 5,
+    shape: TrainingShape | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Figures of a store. Work and memory are linear in it and bounded: what is sampled says so.
 
     Args:
         store: The graph.
-        most: How many of the most-found passages to name.
+        data: The dataset directory, to compare its other splits with; None: where it lay when the graph was built.
+        most: How many examples of each kind to name.
+        shape: How it will be trained over, for the memory that takes.
+        seed: Of everything that is sampled.
+
+    Returns:
+        ``passages``, ``queries``, ``k``, ``edges``, ``dimension``, ``edge_features``, ``encoder``;
+        ``queries_per_passage`` (:func:`~gnnretrieval.graph.connectivity.degree_figures`); ``most_found``;
+        ``labelled_queries``; ``labelled_passage_among_neighbours`` (share by rank, the last is the recall ceiling);
+        ``scores`` (:func:`~gnnretrieval.graph.connectivity.score_figures`); ``agreement``
+        (:func:`~gnnretrieval.graph.agreement.agreement_figures`); ``near_duplicates``
+        (:func:`~gnnretrieval.graph.near_duplicates.duplicate_figures`); ``overlap``
+        (:func:`~gnnretrieval.graph.overlap.overlap_figures`); ``bytes_on_disk`` and ``files`` (bytes by name, largest
+        first; a directory with a slash); ``memory`` (:class:`~gnnretrieval.graph.memory_needs.MemoryNeeds`); ``warnings``: sentences that say
+        what to change.
+
+    Raises:
+        GnnRetrievalError: ``data`` is no dataset directory, or another one.
     """
-    n, m, k, d = store.num_queries, store.num_passages, store.k, store.dimension
+    overlap = overlap_figures(store, data)  # first: it is what can be refused
     degrees = store.degrees()
-    top = np.lexsort((np.arange(m), -degrees))[:most]
-    with store.texts() as texts:
-        passages = [texts.passage(int(row)) for row in top]
-    recall = _recall_by_rank(store)
+    labelled, recall = recall_by_rank(store)
+    files = _files(store.path)
+    queries, found = len(shown_queries(store)), int(degrees.sum())
     figures: dict[str, Any] = {
-        "passages": m,
-        "queries": n,
-        "k": k,
-        "edges": n * k,
-        "dimension": d,
-        "edge_features": store.config["edge_features"],
-        "queries_per_passage": {
-            "mean": float(degrees.mean()),
-            **{f"p{p}": float(np.percentile(degrees, p)) for p in _PERCENTILES},
-            "max": int(degrees.max()),
-            "share_never_found": float((degrees == 0).mean()),
-        },
-        "most_found": [
-            {"id": passage.id, "title": passage.title, "queries": int(degrees[row])}
-            for row, passage in zip(top, passages, strict=True)
-        ],
-        "labelled_passage_among_neighbours": {str(rank + 1): share for rank, share in enumerate(recall)},
-        "scores": {f"p{p}": float(np.percentile(store.scores, p)) for p in _PERCENTILES},
-        "bytes_on_disk": sum(file.stat().st_size for file in store.path.iterdir()),
-        "bytes_to_embed": 4 * (n * d + 2 * min(m, 8192) * d * 4),
+        "passages": store.num_passages,
+        "queries": queries,
+        "k": store.k,
+        "edges": found,
+        "dimension": store.dimension,
+        "edge_features": store.edge_names,
         "encoder": store.encoder_settings.checkpoint,
+        "queries_per_passage": degree_figures(degrees),
+        "most_found": most_found(store, degrees, most),
+        "labelled_queries": labelled,
+        "labelled_passage_among_neighbours": {str(rank): share for rank, share in enumerate(recall, 1)},
+        "scores": score_figures(store, seed),
+        "agreement": agreement_figures(store, most, seed),
+        "near_duplicates": duplicate_figures(store, most, seed),
+        "overlap": overlap,
+        "bytes_on_disk": sum(files.values()),
+        "files": files,
+        "memory": memory_needs(
+            store.num_passages,
+            queries,
+            store.k,
+            store.dimension,
+            store.edge_dim,
+            queries_per_candidate=float((degrees.astype(np.float64) ** 2).sum() / max(found, 1)),
+            shape=shape,
+        )._asdict(),
     }
-    figures["warnings"] = _warnings(figures)
-    return figures
+    return {**figures, "warnings": list(warnings_of(figures))}
 
 
-def _recall_by_rank(store: GraphStore) -> list[float]:
-    """Share of queries with a relevant passage among their first 1, 2, … k neighbours."""
-    n, m = store.num_queries, store.num_passages
-    relevant = np.unique(store.labels[:, 0] * m + store.labels[:, 1])
-    pairs = np.arange(n)[:, None] * m + store.neighbors.astype(np.int64)
-    found = np.maximum.accumulate(np.isin(pairs, relevant), axis=1)
-    shares: list[float] = found.mean(0).tolist()
-    return shares
-
-
-def _warnings(figures: dict[str, Any]) -> list[str]:
-    degrees, k = figures["queries_per_passage"], figures["k"]
-    ceiling = figures["labelled_passage_among_neighbours"][str(k)]
-    warnings = []
-    if degrees["mean"] > CROWDED:
-        fitting = max(1, int(CROWDED * figures["passages"] / figures["queries"]))
-        warnings.append(
-            f"{degrees['mean']:.1f} queries a passage: passages turn into hubs. Try k = {fitting} (graph build --k)."
-        )
-    if degrees["max"] > 50 * max(degrees["mean"], 1):
-        hub = figures["most_found"][0]
-        warnings.append(f"Passage {hub['id']} was found by {hub['queries']:,} queries: is its text boilerplate?")
-    if degrees["share_never_found"] > 0.5:
-        warnings.append(
-            f"{100 * degrees['share_never_found']:.0f} % of the passages were found by no query: they stay as the "
-            "dual-encoder has them. More training queries, or a larger k, would reach more."
-        )
-    if ceiling < 0.5:
-        warnings.append(
-            f"Only {100 * ceiling:.0f} % of the queries have their relevant passage among their {k} neighbours: "
-            "a better dual-encoder, or a larger k, would help more than the graph."
-        )
-    return warnings
-
-
-def format_graph(figures: dict[str, Any]) -> str:
-    """The figures as text for a terminal."""
-    degrees = figures["queries_per_passage"]
-    recall = figures["labelled_passage_among_neighbours"]
-    scores = figures["scores"]
-    lines = [
-        f"{figures['passages']:,} passages, {figures['queries']:,} queries, k = {figures['k']}: "
-        f"{figures['edges']:,} edges; {figures['dimension']} dimensions, edge features "
-        f"{', '.join(figures['edge_features']) or 'none'}; features by {figures['encoder']}",
-        f"queries a passage: mean {degrees['mean']:.1f}, "
-        + ", ".join(f"p{p} {degrees[f'p{p}']:.0f}" for p in _PERCENTILES)
-        + f", most {degrees['max']:,}; found by none: {100 * degrees['share_never_found']:.1f} %",
-        "relevant passage among the first: "
-        + ", ".join(f"{rank}: {100 * share:.1f} %" for rank, share in recall.items()),
-        "scores: " + ", ".join(f"p{p} {scores[f'p{p}']:.3f}" for p in _PERCENTILES),
-        "most found: " + ", ".join(f"{row['id']} ({row['queries']:,})" for row in figures["most_found"]),
-        f"{figures['bytes_on_disk'] / 2**20:.1f} MiB on disk; embedding takes about "
-        f"{figures['bytes_to_embed'] / 2**20:.0f} MiB of memory",
-    ]
-    return "\n".join([*lines, *(f"Warning: {warning}" for warning in figures["warnings"])])
+def _files(path: Path) -> dict[str, int]:
+    """Bytes of each file of a directory, and of each directory in it, largest first."""
+    sizes: dict[str, int] = {}
+    for file in path.rglob("*"):
+        if file.is_file():
+            name, *inner = file.relative_to(path).parts
+            name += "/" if inner else ""
+            sizes[name] = sizes.get(name, 0) + file.stat().st_size
+    return dict(sorted(sizes.items(), key=lambda file: (-file[1], file[0])))

@@ -1,13 +1,19 @@
-"""One node and who it is joined to, with texts."""
+"""One node and who it is joined to, with texts; and the neighbourhood of some nodes as a networkx graph."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gnnretrieval.data.text_store import PassageRow, QueryRow
+from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Rows
+
+if TYPE_CHECKING:
+    import networkx
 
 
 class NeighborNode(NamedTuple):
@@ -28,37 +34,120 @@ class NeighborNode(NamedTuple):
     labelled: bool
 
 
-def queries_of_passage(store: GraphStore, passage_id: str) -> tuple[PassageRow, list[NeighborNode]]:
-    """A passage and the queries that found it, highest score first.
+def queries_of_passage(
+    store: GraphStore, passage_id: str, most: int | None = None
+) -> tuple[PassageRow, list[NeighborNode]]:
+    """A passage and the queries that found it, highest score first, at most ``most`` of them (None: all).
 
     Raises:
-        InputError: there is no such passage.
+        InputError: there is no such passage; the nearest id is suggested.
     """
     with store.texts() as texts:
+        require_node(store, texts, passage_id, is_query=False)
         passage = texts.passage_by_id(passage_id)
-        edges = store.edges[store.indptr[passage.row] : store.indptr[passage.row + 1]]
-        labelled = set(store.labels[store.labels[:, 1] == passage.row, 0].tolist())
+        queries, ranks = _finders(store, passage.row)
+        scores = np.asarray(store.scores[queries, ranks], dtype=np.float32)
         found = []
-        for edge in edges.tolist():
-            query = texts.query(edge // store.k)
-            score = float(store.scores[edge // store.k, edge % store.k])
-            found.append(NeighborNode(query.id, query.text, score, edge % store.k + 1, query.row in labelled))
-    return passage, sorted(found, key=lambda node: -node.score)
+        for place in np.lexsort((queries, -scores))[:most].tolist():
+            query = texts.query(int(queries[place]))
+            labelled = (texts.relevance(query.row, passage.row) or 0) > 0
+            found.append(NeighborNode(query.id, query.text, float(scores[place]), int(ranks[place]) + 1, labelled))
+    return passage, found
 
 
-def passages_of_query(store: GraphStore, query_id: str) -> tuple[QueryRow, list[NeighborNode]]:
-    """A training query and the passages it found, in retrieval order.
+def passages_of_query(store: GraphStore, query_id: str, most: int | None = None) -> tuple[QueryRow, list[NeighborNode]]:
+    """A training query and the passages it found, in retrieval order, at most ``most`` of them (None: all).
 
     Raises:
-        InputError: there is no such query in the graph.
+        InputError: there is no such query in the graph; the nearest id is suggested.
     """
     with store.texts() as texts:
+        require_node(store, texts, query_id, is_query=True)
         query = texts.query_by_id(query_id)
-        labelled = set(store.labels[store.labels[:, 0] == query.row, 1].tolist())
+        if store.visible is not None and not store.visible[query.row]:
+            return query, []
         found = []
         for rank, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
+            if most is not None and rank > most:
+                break
             passage = texts.passage(int(row))
-            found.append(
-                NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, int(row) in labelled)
-            )
+            labelled = (texts.relevance(query.row, passage.row) or 0) > 0
+            found.append(NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, labelled))
     return query, found
+
+
+def count_neighbors(store: GraphStore, row: int, is_query: bool) -> int:
+    """How many edges a node has."""
+    if is_query:
+        return store.k if store.visible is None or store.visible[row] else 0
+    return len(_finders(store, row)[0])
+
+
+def require_node(store: GraphStore, texts: TextStore, id_: str, is_query: bool) -> None:
+    """Refuse an id that is not in the graph, by lookups in its index alone.
+
+    Raises:
+        InputError: it is of the other kind, or unknown; the nearest of its kind is suggested.
+    """
+    found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
+    if found:
+        return
+    kind, other = ("query", "passage") if is_query else ("passage", "query")
+    if texts.rows_of_passages([id_]) if is_query else texts.rows_of_queries([id_]):
+        remedy = "leave out --query" if is_query else "add --query"
+        raise InputError(f"{id_!r} is a {other}, and a {kind} is asked for: {remedy}.", store.path)
+    beside = texts.ids_beside("queries" if is_query else "passages", id_)
+    among = " among the graph's queries" if is_query else ""
+    raise InputError(f"there is no {kind} {id_!r}{among}.{nearest(id_, beside)}", store.path)
+
+
+def to_networkx(
+    store: GraphStore, ids: Sequence[str], hops: int = 1, is_query: bool = False, most: int = 50
+) -> networkx.DiGraph:
+    """The neighbourhood of some nodes as a ``networkx.DiGraph``, for drawing and for its algorithms.
+
+    Nodes are ``(kind, id)`` with attributes ``kind`` (``"passage"`` or ``"query"``), ``id``, ``text`` and ``hop`` (how
+    far from the nearest of ``ids``). Edges point from a query to a passage it found, with ``score``, ``rank`` and
+    ``labelled``.
+
+    Args:
+        store: The graph.
+        ids: Where to start.
+        hops: How many edges to go.
+        is_query: ``ids`` are of queries, not of passages.
+        most: Edges followed from one node, the best.
+
+    Raises:
+        InputError: an id is not in the graph.
+    """
+    import networkx
+
+    graph = networkx.DiGraph()
+    kind, other = ("query", "passage") if is_query else ("passage", "query")
+    frontier = list(dict.fromkeys(ids))
+    for id_ in frontier:
+        center, _ = _around(store, kind, id_, 0)
+        text = center.text if isinstance(center, QueryRow) else center.full_text
+        graph.add_node((kind, id_), kind=kind, id=id_, text=text, hop=0)
+    for hop in range(1, hops + 1):
+        reached = []
+        for id_ in frontier:
+            for node in _around(store, kind, id_, most)[1]:
+                if not graph.has_node((other, node.id)):
+                    graph.add_node((other, node.id), kind=other, id=node.id, text=node.text, hop=hop)
+                    reached.append(node.id)
+                ends = ((kind, id_), (other, node.id))
+                query, passage = ends if kind == "query" else ends[::-1]
+                graph.add_edge(query, passage, score=node.score, rank=node.rank, labelled=node.labelled)
+        frontier, kind, other = reached, other, kind
+    return graph
+
+
+def _around(store: GraphStore, kind: str, id_: str, most: int) -> tuple[QueryRow | PassageRow, list[NeighborNode]]:
+    return passages_of_query(store, id_, most) if kind == "query" else queries_of_passage(store, id_, most)
+
+
+def _finders(store: GraphStore, passage: int) -> tuple[Rows, Rows]:
+    """The queries that found a passage, and its rank for each, from 0."""
+    edges, _ = store.found_by(np.array([passage]))
+    return edges // store.stride, edges % store.stride

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gnnretrieval.settings import Settings
 
-EdgeFeature = Literal["score", "reciprocal_rank", "bm25"]
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.settings import CrossEncoderSettings
+
+EdgeFeature = Literal["score", "reciprocal_rank", "bm25", "probability"]
 
 
 class GraphSettings(Settings):
@@ -16,11 +19,58 @@ class GraphSettings(Settings):
 
     Attributes:
         k: Passages a training query is joined to.
-        edge_features: Cheap edge features: the dual-encoder's ``score``, the ``reciprocal_rank``, and ``bm25``: the
-            pair's BM25 score as a share of the query's best.
+        edges: Who finds them: the ``dual-encoder``, ``bm25``, or a TREC ``run`` (``--run FILE``). Where these two find
+            fewer than k, the dual-encoder fills up.
+        search: How the dual-encoder finds them: ``exact``, or ``faiss``: an approximate IVF index, scored exactly.
+        probes: Share of the lists that ``search = faiss`` looks into.
+        edge_features: Cheap edge features: the dual-encoder's ``score``, the ``reciprocal_rank``, ``bm25``: the pair's
+            BM25 score as a share of the query's best, and ``probability``: the cross-encoder's.
+        edge_vectors: Wide edge features beside them: ``none``, the pair's [CLS] vector by a ``cross-encoder``, or a
+            ``file`` of your own (``--edge-file FILE.npy``).
+        cross_encoder: Name or path of the cross-encoder ``M_ce``.
+        pair_tokens: Longest pair in tokens.
+        self_loops: What a node's self-loop carries: a ``learned`` vector, or the ``cross-encoder``'s vector of the text
+            with itself, as the paper: n + m more pairs.
+        edge_form: How edge vectors are stored: ``float16``, or ``int8`` with a scale an edge.
+        edge_dimensions: Project edge vectors to this many dimensions (PCA); not given: as they are.
         split: The queries that make the graph.
     """
 
     k: int = Field(5, ge=1)
+    edges: Literal["dual-encoder", "bm25", "run"] = "dual-encoder"
+    search: Literal["exact", "faiss"] = "exact"
+    probes: float = Field(0.05, gt=0, le=1)
     edge_features: tuple[EdgeFeature, ...] = ("score", "reciprocal_rank", "bm25")
+    edge_vectors: Literal["none", "cross-encoder", "file"] = "none"
+    cross_encoder: str | None = None
+    pair_tokens: int = Field(192, ge=8)
+    self_loops: Literal["learned", "cross-encoder"] = "learned"
+    edge_form: Literal["float16", "int8"] = "float16"
+    edge_dimensions: int | None = Field(None, ge=1)
     split: str = "train"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether a cross-encoder reads the pairs."""
+        return self.edge_vectors == "cross-encoder" or "probability" in self.edge_features
+
+    @property
+    def cross_encoder_settings(self) -> CrossEncoderSettings:
+        """The cross-encoder that reads the pairs; of use where :attr:`reads_pairs`."""
+        from gnnretrieval.encoders.settings import CrossEncoderSettings
+
+        return CrossEncoderSettings(checkpoint=str(self.cross_encoder), max_tokens=self.pair_tokens)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> GraphSettings:
+        if len(set(self.edge_features)) < len(self.edge_features):
+            raise ValueError("an edge feature is named twice")
+        if self.reads_pairs and self.cross_encoder is None:
+            raise ValueError("give cross_encoder: the name or path of the cross-encoder that reads the pairs")
+        if self.self_loops == "cross-encoder" and self.edge_vectors != "cross-encoder":
+            raise ValueError("self_loops = cross-encoder goes with edge_vectors = cross-encoder")
+        if self.edge_vectors == "none" and (self.edge_dimensions is not None or self.edge_form != "float16"):
+            raise ValueError("edge_form and edge_dimensions are of edge vectors, and edge_vectors is none")
+        if self.edges != "dual-encoder" and self.search != "exact":
+            raise ValueError("search = faiss goes with edges = dual-encoder")
+        return self

@@ -1,19 +1,23 @@
-"""The graph store: the query-passage graph as one directory, opened memory-mapped."""
+"""The graph store: the query-passage graph as one directory, opened memory-mapped, with views that copy nothing."""
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from gnnretrieval.artifacts import Artifact, load_array, open_artifact
+from gnnretrieval.arrays import load_array
+from gnnretrieval.artifacts import Artifact, open_artifact
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.graph.subgraph import Rows, Subgraph, two_hops
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.graph.edge_arrays import EdgeArrays
+from gnnretrieval.graph.subgraph import Rows, Subgraph, edges_into, two_hops
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
@@ -25,73 +29,140 @@ TEXTS = "texts.sqlite"
 class GraphStore(Artifact):
     """A query-passage graph: ``m`` passages, ``n`` training queries, each query joined to its top-``k`` passages.
 
-    Arrays are memory maps. An edge is named by its place in ``neighbors``: ``query row * k + rank``.
+    Arrays are memory maps. An edge is named by its place in the stored neighbours: ``query row * stride + rank``, where
+    ``stride`` is the ``k`` the store was built with. A :meth:`view` has a smaller ``k`` or fewer queries over the same
+    arrays; rows and the names of edges stay.
+
+    Attributes:
+        visible: ``(n,)`` False for the queries that a view leaves out; None: all are in.
     """
 
-    def _array(self, name: str) -> Any:
-        return load_array(self.path / f"{name}.npy")
+    visible: NDArray[np.bool_] | None = None
+    _k: int | None = None
+
+    def view(
+        self, *, k: int | None = None, queries: NDArray[np.bool_] | Rows | None = None, split: str | None = None
+    ) -> Self:
+        """The same store with fewer edges, copying nothing but a mask.
+
+        Args:
+            k: Only the first ``k`` passages of each query.
+            queries: Only these: ``(n,)`` booleans, or rows.
+            split: Only the queries of this split.
+
+        Raises:
+            GnnRetrievalError: ``k`` is above the store's, or no query is of the split.
+        """
+        if k is not None and not 0 < k <= self.k:
+            raise GnnRetrievalError(f"{self.path}: each query has {self.k} passages here: give a k from 1 to {self.k}.")
+        view = copy.copy(self)
+        for name in ("neighbors", "scores", "labels"):  # of this view, not of the new one
+            view.__dict__.pop(name, None)
+        view._k = k or self._k
+        if queries is not None:
+            chosen = np.zeros(self.num_queries, dtype=bool)
+            chosen[queries] = True
+            view.visible = self.among(chosen)
+        if split is not None:
+            with self.texts() as texts:
+                rows = np.array(texts.query_rows_of_split(split), dtype=np.int64)
+            if not len(rows):
+                raise GnnRetrievalError(f"{self.path}: no query of this graph is of split {split!r}.")
+            return view.view(queries=rows)
+        return view
+
+    def among(self, visible: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """``visible`` without the queries that this view leaves out."""
+        if self.visible is None or visible is None:
+            return visible if self.visible is None else self.visible
+        return self.visible & visible
+
+    def array(self, name: str, shape: tuple[int | None, ...] | None = None, dtype: DTypeLike | None = None) -> Any:
+        """The stored array called ``name``, memory-mapped; errors as :func:`gnnretrieval.arrays.load_array`."""
+        return load_array(self.path / f"{name}.npy", shape, dtype)
+
+    @cached_property
+    def _neighbors(self) -> NDArray[np.uint32]:
+        array: NDArray[np.uint32] = self.array("neighbors", (self.meta["num_queries"], None), np.uint32)
+        return array
 
     @cached_property
     def neighbors(self) -> NDArray[np.uint32]:
         """Passages of each query ``(n, k)`` in retrieval order."""
-        array: NDArray[np.uint32] = self._array("neighbors")
-        return array
+        return self._neighbors[:, : self.k]
 
     @cached_property
     def scores(self) -> NDArray[np.float32]:
-        """Similarity of each edge ``(n, k)``."""
-        array: NDArray[np.float32] = self._array("scores")
-        return array
+        """The dual-encoder's similarity on each edge ``(n, k)``."""
+        array: NDArray[np.float32] = self.array("scores", self._neighbors.shape, np.float32)
+        return array[:, : self.k]
 
     @cached_property
-    def edge_features(self) -> NDArray[np.float16]:
-        """Edge features ``(n, k, d_e)``."""
-        array: NDArray[np.float16] = self._array("edge_features")
-        return array
+    def edge_arrays(self) -> EdgeArrays:
+        """What edges and self-loops carry."""
+        return EdgeArrays.open(self)
 
     @cached_property
     def passage_features(self) -> NDArray[np.float16]:
         """``h_p`` ``(m, d)``."""
-        array: NDArray[np.float16] = self._array("passage_features")
+        array: NDArray[np.float16] = self.array("passage_features", (self.num_passages, None), np.float16)
         return array
 
     @cached_property
     def query_features(self) -> NDArray[np.float16]:
         """``h_q`` ``(n, d)``."""
-        array: NDArray[np.float16] = self._array("query_features")
+        shape = (self.num_queries, self.passage_features.shape[1])
+        array: NDArray[np.float16] = self.array("query_features", shape, np.float16)
         return array
 
     @cached_property
     def indptr(self) -> Rows:
-        """Passage-side CSR ``(m + 1,)``: the edges of passage ``p`` are ``edges[indptr[p]:indptr[p + 1]]``."""
-        array: Rows = self._array("passage_indptr")
+        """Passage-side CSR ``(m + 1,)``: the edges of passage ``p`` are ``edges[indptr[p]:indptr[p + 1]]``.
+
+        As stored, whatever a view leaves out: :meth:`found_by` heeds it.
+        """
+        array: Rows = self.array("passage_indptr", (self.num_passages + 1,), np.int64)
         return array
 
     @cached_property
     def edges(self) -> Rows:
-        """Passage-side CSR ``(n * k,)``: edges by passage, then by query."""
-        array: Rows = self._array("passage_edges")
+        """Passage-side CSR ``(n * stride,)``: edges by passage, then by query."""
+        array: Rows = self.array("passage_edges", (self._neighbors.size,), np.int64)
         return array
 
     @property
     def num_passages(self) -> int:
         """``m``."""
-        return len(self.passage_features)
+        return int(self.meta["num_passages"])
 
     @property
     def num_queries(self) -> int:
-        """``n``."""
-        return len(self.neighbors)
+        """``n``, those that a view leaves out included: rows stay."""
+        return len(self._neighbors)
+
+    @property
+    def stride(self) -> int:
+        """Passages a query in the stored arrays."""
+        return int(self._neighbors.shape[1])
 
     @property
     def k(self) -> int:
         """Passages a query."""
-        return int(self.neighbors.shape[1])
+        return self._k or self.stride
 
     @property
     def edge_dim(self) -> int:
         """Width ``d_e`` of the edge features."""
-        return int(self.edge_features.shape[2])
+        return self.edge_arrays.width
+
+    @property
+    def edge_names(self) -> list[str]:
+        """What the edge features are, in order; a model trained over one store fits another where these are equal."""
+        names = list(self.config["edge_features"])
+        if self.meta["edge_vectors"]:
+            source = self.meta["inputs"].get("cross-encoder") or self.meta["inputs"].get("edge file", "")
+            names.append(f"{self.meta['edge_vectors']} dimensions of {self.config['edge_vectors']} {source[:12]}")
+        return names
 
     @property
     def dimension(self) -> int:
@@ -114,43 +185,70 @@ class GraphStore(Artifact):
 
     @cached_property
     def labels(self) -> Rows:
-        """Relevant ``(query row, passage row)`` pairs ``(L, 2)`` of the training queries, sorted."""
+        """Relevant ``(query row, passage row)`` pairs ``(L, 2)`` of the queries, sorted."""
         with self.texts() as texts:
             pairs = [(query, passage) for query, passage, relevance in texts.qrels() if relevance > 0]
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        labels = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return labels if self.visible is None else labels[self.visible[labels[:, 0]]]
+
+    def gather_edge_features(self, edges: Rows) -> NDArray[np.float32]:
+        """Features of some edges ``(E, d_e)``."""
+        return self.edge_arrays.gather(edges)
 
     def degrees(self) -> Rows:
         """Queries that found each passage ``(m,)``."""
-        return np.diff(self.indptr)
+        if self.visible is None and self.k == self.stride:
+            return np.diff(self.indptr)
+        shown = self.neighbors if self.visible is None else self.neighbors[self.visible]
+        return np.bincount(shown.ravel(), minlength=self.num_passages)
+
+    def found_by(self, passages: Rows | slice, visible: NDArray[np.bool_] | None = None) -> tuple[Rows, Rows]:
+        """The edges into some passages ``(E,)``, and where each passage's start ``(T + 1,)``.
+
+        Args:
+            passages: Rows, or a slice of them.
+            visible: ``(n,)`` False for queries that are masked out of the graph; None: all of the view are in it.
+        """
+        return edges_into(passages, self.indptr, self.edges, self.among(visible), self.stride, self.k)
 
     def subgraph(self, passages: Rows, visible: NDArray[np.bool_] | None = None) -> Subgraph:
         """The two-hop neighbourhood of ``passages`` among the ``visible`` queries (:func:`two_hops`)."""
-        return two_hops(passages, self.neighbors, self.indptr, self.edges, visible)
+        return two_hops(passages, self.neighbors, self.indptr, self.edges, self.among(visible), self.stride)
 
     def to_hetero_data(self) -> HeteroData:
-        """The graph as PyG's ``HeteroData``, in memory, float32: ``("query", "found", "passage")`` and its reverse."""
-        import torch
-        from torch_geometric.data import HeteroData
+        """The graph as PyG's ``HeteroData`` (:func:`gnnretrieval.graph.interchange.to_hetero_data`)."""
+        from gnnretrieval.graph.interchange import to_hetero_data
 
-        data = HeteroData()
-        data["query"].x = torch.from_numpy(self.query_features.astype(np.float32))
-        data["passage"].x = torch.from_numpy(self.passage_features.astype(np.float32))
-        found = torch.from_numpy(self.neighbors.astype(np.int64).ravel())
-        queries = torch.arange(self.num_queries).repeat_interleave(self.k)
-        features = torch.from_numpy(
-            self.edge_features.astype(np.float32).reshape(self.num_queries * self.k, self.edge_dim)
-        )
-        data["query", "found", "passage"].edge_index = torch.stack([queries, found])
-        data["query", "found", "passage"].edge_attr = features
-        data["passage", "found_by", "query"].edge_index = torch.stack([found, queries])
-        data["passage", "found_by", "query"].edge_attr = features
-        return data
+        return to_hetero_data(self)
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit one another; only their headers are read.
+
+        Raises:
+            ArtifactError: one is damaged, or of another shape or type.
+        """
+        for name in ("scores", "query_features", "indptr", "edges", "edge_arrays"):
+            getattr(self, name)  # opened and checked against the others
+        with self.texts() as texts:
+            passages, queries = texts.counts()
+        if (passages, queries) != (self.num_passages, self.num_queries):
+            raise ArtifactError(
+                f"{self.path / TEXTS}: texts of {passages:,} passages and {queries:,} queries, and the arrays are of "
+                f"{self.num_passages:,} and {self.num_queries:,}. Delete the graph and build it again."
+            )
 
 
 def open_graph(path: str | Path) -> GraphStore:
-    """Open the graph store at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "dataset", "made_from"))
-    return GraphStore(artifact.path, artifact.meta)
+    """Open the graph store at ``path``, in time that does not depend on its size.
+
+    Raises:
+        ArtifactError: as :func:`gnnretrieval.artifacts.open_artifact`, or its arrays are damaged.
+    """
+    records = ("encoder", "similarity", "checkpoint_hash", "dataset", "made_from", "num_passages", "num_queries")
+    artifact = open_artifact(path, KIND, records)
+    store = GraphStore(artifact.path, artifact.meta)
+    store.check()
+    return store
 
 
 def passage_side(neighbors: NDArray[np.uint32], num_passages: int) -> tuple[Rows, Rows]:

@@ -13,7 +13,7 @@ Rows = NDArray[np.int64]
 class Subgraph(NamedTuple):
     """Passages, the queries that found them, and the passages that those queries found.
 
-    An edge is named by its place in ``neighbors``: ``query row * k + rank``.
+    An edge is named by its place in the stored neighbours: ``query row * stride + rank``.
 
     Attributes:
         passages: ``(T,)`` rows of the target passages, as asked.
@@ -38,12 +38,46 @@ class Subgraph(NamedTuple):
     query_offsets: Rows
 
 
+def edges_into(
+    passages: Rows | slice,
+    indptr: Rows,
+    edges: Rows,
+    visible: NDArray[np.bool_] | None,
+    stride: int,
+    k: int,
+) -> tuple[Rows, Rows]:
+    """The edges into some passages ``(E,)``, and where each passage's start ``(T + 1,)``.
+
+    Args:
+        passages: ``(T,)`` rows, or a slice of them.
+        indptr: ``(m + 1,)`` of the passage-side CSR.
+        edges: ``(n * stride,)`` of the passage-side CSR.
+        visible: ``(n,)`` False for queries that are masked out; None: all are in.
+        stride: Passages a query, as edges are named.
+        k: Ranks from here on are left out.
+    """
+    if isinstance(passages, slice):
+        bounds = np.asarray(indptr[passages.start : passages.stop + 1])
+        found, offsets = np.asarray(edges[bounds[0] : bounds[-1]]), bounds - bounds[0]
+    else:
+        starts, counts = indptr[passages], indptr[passages + 1] - indptr[passages]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        found = edges[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)]
+    kept = None if visible is None else visible[found // stride]
+    if k < stride:
+        kept = found % stride < k if kept is None else kept & (found % stride < k)
+    if kept is None:
+        return found, offsets
+    return found[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
+
+
 def two_hops(
     passages: Rows,
     neighbors: NDArray[np.uint32],
     indptr: Rows,
     edges: Rows,
     visible: NDArray[np.bool_] | None = None,
+    stride: int | None = None,
 ) -> Subgraph:
     """The subgraph on which eq. 6-10 give the embeddings of ``passages`` exactly.
 
@@ -51,19 +85,14 @@ def two_hops(
         passages: ``(T,)`` target rows; a row may stand twice.
         neighbors: ``(n, k)`` passages of each query.
         indptr: ``(m + 1,)`` of the passage-side CSR.
-        edges: ``(n * k,)`` of the passage-side CSR: the edges of each passage, sorted.
+        edges: ``(n * stride,)`` of the passage-side CSR: the edges of each passage, sorted.
         visible: ``(n,)`` False for queries that are masked out of the graph; None: all are in it.
+        stride: Passages a query, as edges are named; None: ``k``.
     """
     k = neighbors.shape[1]
-    starts, counts = indptr[passages], indptr[passages + 1] - indptr[passages]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
-    passage_edges = edges[positions]
-    if visible is not None:
-        kept = visible[passage_edges // k]
-        passage_edges = passage_edges[kept]
-        offsets = np.concatenate([[0], np.cumsum(kept)])[offsets]
-    queries, passage_index = np.unique(passage_edges // k, return_inverse=True)
+    stride = stride or k
+    passage_edges, offsets = edges_into(passages, indptr, edges, visible, stride, k)
+    queries, passage_index = np.unique(passage_edges // stride, return_inverse=True)
     sources, query_index = np.unique(neighbors[queries].astype(np.int64).ravel(), return_inverse=True)
     return Subgraph(
         passages=passages,
@@ -72,7 +101,7 @@ def two_hops(
         passage_edges=passage_edges,
         passage_index=passage_index,
         passage_offsets=offsets,
-        query_edges=(queries[:, None] * k + np.arange(k)).ravel(),
+        query_edges=(queries[:, None] * stride + np.arange(k)).ravel(),
         query_index=query_index,
         query_offsets=np.arange(len(queries) + 1) * k,
     )

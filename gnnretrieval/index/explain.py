@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from gnnretrieval.arrays import blocks, release
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Subgraph
+from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.training.graph_tensors import GraphTensors
 from gnnretrieval.training.model import GNNEncoderModel
 
-_BLOCK = 65536
+_BLOCK = 8192  # passages read at a time
 
 
 class Neighbor(NamedTuple):
@@ -50,6 +55,20 @@ class Explanation(NamedTuple):
     shift: float
 
 
+class Attention(NamedTuple):
+    """What a node's context is made of (eq. 4), mean over heads; the weights and ``own`` sum to 1.
+
+    Attributes:
+        weights: Weight of each neighbour, by its id.
+        own: Weight of the node itself, on its self-loop.
+        mean_gate: Of a passage: mean of the filter gate over dimensions, 0 to 1; None for a query, which has no gate.
+    """
+
+    weights: dict[str, float]
+    own: float
+    mean_gate: float | None
+
+
 class Explainer:
     """Explains embeddings of a GNN-encoder over its graph.
 
@@ -69,39 +88,105 @@ class Explainer:
         """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
         subgraph = self.store.subgraph(np.array([row]))
         batch = self._tensors.tensors(subgraph)
-        model = self.model
-        queries = model.interactive_queries(batch.queries, batch.sources, batch.to_queries, batch.query_edge_features)
-        layer = (batch.passages, queries, batch.to_passages, batch.passage_edge_features)
-        attention, own = model.passage_attention(*layer)
-        context = model.passage_context(*layer)
-        gate = model.filter_gate.gate(context, batch.passages)
-        after = batch.passages + model.context_scale * gate * context
+        attention, own, context, gate = self._second_layer(batch)
+        after = batch.passages + self.model.context_scale * gate * context
         weights = attention.mean(1)  # (E,)
-        labelled = set(self.store.labels[self.store.labels[:, 1] == row, 0].tolist())
         neighbors = []
         for edge in weights.argsort(descending=True, stable=True)[:most].tolist():
             query = self._texts.query(int(subgraph.queries[subgraph.passage_index[edge]]))
-            neighbors.append(Neighbor(query.id, query.text, float(weights[edge]), query.row in labelled))
+            labelled = (self._texts.relevance(query.row, row) or 0) > 0
+            neighbors.append(Neighbor(query.id, query.text, float(weights[edge]), labelled))
         return Explanation(
             neighbors=neighbors,
             own_attention=float(own.mean()),
             mean_gate=float(gate.mean()),
-            context_scale=float(model.context_scale),
+            context_scale=float(self.model.context_scale),
             shift=float(torch.cosine_similarity(batch.passages, after).mean()),
         )
 
+    @torch.no_grad()
+    def attention_of_passage(self, row: int) -> Attention:
+        """Attention of layer 2: what each question adds to the passage at ``row``."""
+        subgraph = self.store.subgraph(np.array([row]))
+        attention, own, _, gate = self._second_layer(self._tensors.tensors(subgraph))
+        queries = subgraph.queries[subgraph.passage_index]
+        weights = {
+            self._texts.query(query).id: weight
+            for query, weight in zip(queries.tolist(), attention.mean(1).tolist(), strict=True)
+        }
+        return Attention(weights, float(own.mean()), float(gate.mean()))
 
-def rank_of(row: int, query: NDArray[np.float32], vectors: NDArray[np.floating], similarity: Similarity) -> int:
-    """Rank, from 1, of the passage at ``row`` for one query ``(d,)`` among all ``vectors`` ``(m, d)``, blockwise.
+    @torch.no_grad()
+    def attention_of_query(self, row: int) -> Attention:
+        """Attention of layer 1: what each passage adds to the query at ``row``, which must be in the graph."""
+        found = self.store.neighbors[row].astype(np.int64)
+        sources, index = np.unique(found, return_inverse=True)
+        k, none = len(found), np.empty(0, dtype=np.int64)
+        subgraph = Subgraph(
+            passages=none,
+            queries=np.array([row]),
+            sources=sources,
+            passage_edges=none,
+            passage_index=none,
+            passage_offsets=np.zeros(1, dtype=np.int64),
+            query_edges=row * self.store.stride + np.arange(k),
+            query_index=index,
+            query_offsets=np.array([0, k]),
+        )
+        attention, own = self._first_layer(self._tensors.tensors(subgraph))
+        weights = {
+            self._texts.passage(passage).id: weight
+            for passage, weight in zip(found.tolist(), attention.mean(1).tolist(), strict=True)
+        }
+        return Attention(weights, float(own.mean()), None)
 
-    Passages of equal score rank below it.
+    def _first_layer(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Attention of eq. 6: of each edge ``(E, heads)`` and of each query's self-loop ``(S, heads)``."""
+        model = self.model
+        return model.passages_to_queries.attention(
+            batch.sources,
+            batch.queries,
+            batch.to_queries,
+            batch.query_edge_features,
+            model._loops(model.query_loop, batch.query_loop_features),
+            model._moments,
+        )
+
+    def _second_layer(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Attention of eq. 8 (edges ``(E, heads)``, self-loops ``(T, heads)``), context and gate ``(T, d)``."""
+        model = self.model
+        queries = model.interactive_queries(
+            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features, batch.query_loop_features
+        )
+        layer = (batch.passages, queries, batch.to_passages, batch.passage_edge_features, batch.passage_loop_features)
+        attention, own = model.passage_attention(*layer)
+        context = model.passage_context(*layer)
+        return attention, own, context, model.filter_gate.gate(context, batch.passages)
+
+
+def ranks_of(
+    rows: Sequence[int], query: NDArray[np.float32], vectors: NDArray[np.floating], similarity: Similarity
+) -> list[int]:
+    """Ranks, from 1, of some passages for one query among all ``vectors``, in one pass over them, blockwise.
+
+    Passages of equal score rank below.
+
+    Args:
+        rows: Which passages.
+        query: ``(d,)``.
+        vectors: ``(m, d)`` of all passages, may be memory-mapped.
+        similarity: How the two are compared.
     """
     asked = similarity.prepare_array(query)
-    score = float(similarity.prepare_array(vectors[row : row + 1])[0] @ asked)
-    above = 0
-    for start in range(0, len(vectors), _BLOCK):
-        scores = similarity.prepare_array(vectors[start : start + _BLOCK]) @ asked
-        if start <= row < start + len(scores):
-            scores[row - start] = -np.inf
-        above += int((scores > score).sum())
-    return above + 1
+    places = np.asarray(rows, dtype=np.int64)
+    scores = similarity.prepare_array(vectors[places]) @ asked  # (r,)
+    above = np.zeros(len(places), dtype=np.int64)
+    for part in blocks(len(vectors), _BLOCK):
+        block = similarity.prepare_array(vectors[part]) @ asked
+        higher = block[:, None] > scores  # (block, r)
+        here = (places >= part.start) & (places < part.stop)
+        higher[places[here] - part.start, np.flatnonzero(here)] = False  # products of other shapes round otherwise
+        above += higher.sum(0)
+        release(vectors)
+    ranks: list[int] = (above + 1).tolist()
+    return ranks

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.arrays import blocks
+from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress
 from gnnretrieval.training.embeddings import Embeddings
+from gnnretrieval.updates import changed_since, rewrite, update_artifact
 
 KIND = "index"
 FILE, TEXTS = "index.faiss", "texts.sqlite"
-_BLOCK = 65536
-
-
-def import_faiss() -> Any:
-    """The module ``faiss``.
-
-    Raises:
-        GnnRetrievalError: it is not installed, or twice, by faiss-cpu and faiss-gpu.
-    """
-    installed = sorted(
-        {
-            name
-            for distribution in metadata.distributions()
-            if (name := (distribution.metadata["Name"] or "").lower()).startswith(("faiss-cpu", "faiss-gpu"))
-        }
-    )
-    if len(installed) > 1:
-        raise GnnRetrievalError(f"{' and '.join(installed)} own the same module: uninstall both, then install one.")
-    try:
-        import faiss
-    except ImportError:
-        raise GnnRetrievalError("FAISS is not installed: pip install 'gnnretrieval[cpu]' (or [gpu]).") from None
-    return faiss
+_BLOCK = 65536  # passages added at a time
 
 
 class PassageIndex(Artifact):
@@ -113,7 +92,7 @@ def build_index(
                 index.add(np.ascontiguousarray(block))
                 meter.advance(len(block))
         faiss.write_index(index, str(directory / FILE))
-        shutil.copyfile(source.path / (TEXTS), directory / TEXTS)
+        share_file(source.path / TEXTS, directory / TEXTS)
         return {
             "encoder": source.meta["encoder"],
             "similarity": source.similarity.model_dump(),
@@ -134,4 +113,42 @@ def build_index(
         overwrite=overwrite,
         say=say,
     )
+    return PassageIndex(artifact.path, artifact.meta)
+
+
+def update_index(
+    source: Embeddings | Features, out: str | Path, *, say: Callable[[str], None] = lambda line: None
+) -> PassageIndex:
+    """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced in place.
+
+    Raises:
+        ArtifactError: the index was made from no earlier state of these embeddings.
+    """
+    current = open_index(out)
+    before = current.meta["inputs"].get(source.meta["kind"], "")
+    if before == source.hash:
+        say(f"{out}: already up to date with {source.path}")
+        return current
+    changed = changed_since(source, before)
+    if changed is None:
+        raise ArtifactError(
+            f"{out}: made from other vectors than any earlier state of {source.path}. Build it anew, without --changed."
+        )
+
+    def write(directory: Path) -> dict[str, Any]:
+        faiss, index, vectors = import_faiss(), current.faiss, source.passages
+        known = index.ntotal
+        stored = faiss.rev_swig_ptr(index.get_xb(), known * index.d).reshape(known, index.d)
+        replaced = changed[changed < known]
+        stored[replaced] = source.similarity.prepare_array(vectors[replaced])
+        for part in blocks(len(vectors) - known, _BLOCK):
+            rows = slice(known + part.start, known + part.stop)
+            index.add(np.ascontiguousarray(source.similarity.prepare_array(vectors[rows])))
+        faiss.write_index(index, str(rewrite(directory, FILE)))
+        share_file(source.path / TEXTS, directory / TEXTS)
+        say(f"{len(replaced):,} vectors replaced, {len(vectors) - known:,} added")
+        return {"num_passages": len(vectors), "bytes": (directory / FILE).stat().st_size}
+
+    inputs = {source.meta["kind"]: source.hash}
+    artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write, say=say)
     return PassageIndex(artifact.path, artifact.meta)

@@ -8,11 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.data.trec import Run, rank_rows
+from gnnretrieval.arrays import blocks
+from gnnretrieval.data.trec import Run, rank_rows, require_writable_ids
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.dual_encoder import DualEncoder
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.vector_file import VectorFile
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.progress import progress
+
+_BLOCK = 1024  # questions encoded or searched together
 
 
 class Hit(NamedTuple):
@@ -65,6 +71,15 @@ class Searcher:
             raise InputError("the question is empty: give some words.")
         return self.encoder.encode([question], "query")
 
+    def encode_all(self, questions: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors ``(q, d)`` of many questions, with progress."""
+        vectors = np.empty((len(questions), self.encoder.dimension), dtype=np.float32)
+        with progress("encoding queries", len(questions), "queries") as meter:
+            for part in blocks(len(questions), _BLOCK):
+                vectors[part] = self.encoder.encode(questions[part], "query")
+                meter.advance(part.stop - part.start)
+        return vectors
+
     def search(self, question: str, k: int = 10) -> list[Hit]:
         """The ``k`` best passages for ``question``, fewer where the index holds fewer."""
         return self.hits(self.encode(question), k)
@@ -90,15 +105,65 @@ class Searcher:
 
 def index_run(index: PassageIndex, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
     """The run of an index over questions' vectors ``(q, d)``."""
-    rows, scores = index.search(queries, min(depth, index.meta["num_passages"]))
-    ranked = rank_rows(rows, scores, index.texts.passage_ids())
-    return dict(zip(query_ids, ranked, strict=True))
+    run: Run = {}
+    depth, passage_ids = min(depth, index.meta["num_passages"]), index.texts.passage_ids()
+    with progress("searching", len(query_ids), "queries") as meter:
+        for part in blocks(len(query_ids), _BLOCK):
+            rows, scores = index.search(queries[part], depth)
+            run.update(zip(query_ids[part], rank_rows(rows, scores, passage_ids), strict=True))
+            meter.advance(part.stop - part.start)
+    return run
+
+
+def vectors_run(index: PassageIndex, vectors: VectorFile, depth: int) -> Run:
+    """The run of an index over questions given as vectors, by their ids.
+
+    Raises:
+        InputError: the file says no ids, or ids that no run can hold, or its vectors are not as wide as the index's,
+            not finite, or zero where the similarity is cosine.
+    """
+    if vectors.ids is None:
+        raise InputError("these questions have no ids, which a run needs: give a file of ids.", vectors.path)
+    require_writable_ids(vectors.ids, vectors.path)
+    if vectors.dimension != index.meta["dimension"]:
+        raise InputError(
+            f"vectors of {vectors.dimension} numbers, and {index.path} indexes {index.meta['dimension']}: "
+            f"give those of {index.encoder_settings.checkpoint}.",
+            vectors.path,
+        )
+    found = np.empty((vectors.count, vectors.dimension), dtype=np.float32)
+    for part, block in vectors.blocks():
+        if index.similarity.normalize and not (lengths := np.linalg.norm(block, axis=1)).all():
+            vectors.refuse(part.start + int((lengths == 0).argmax()), "is zero, which has no cosine")
+        found[part] = block
+    return index_run(index, vectors.ids, found, depth)
+
+
+def features_vectors(
+    index: PassageIndex, features: Features, texts_hash: str, query_ids: Sequence[str]
+) -> NDArray[np.floating]:
+    """Vectors ``(q, d)`` of a dataset's queries, encoded before into ``features``.
+
+    Raises:
+        ArtifactError: they are of other texts, or by another encoder than the index's.
+    """
+    if features.meta["inputs"].get("texts") != texts_hash:
+        raise ArtifactError(f"{features.path}: features of other texts than this dataset's. Encode this dataset.")
+    if features.meta["checkpoint_hash"]["query"] != index.meta["checkpoint_hash"]["query"]:
+        ours, its = (made.meta["encoder"] for made in (features, index))
+        by, wanted = (encoder["query_checkpoint"] or encoder["checkpoint"] for encoder in (ours, its))
+        raise ArtifactError(
+            f"{features.path}: queries by {by}, and {index.path} wants those of {wanted}"
+            f"{' with the weights it had then' if by == wanted else ''}. Give features by the same encoder."
+        )
+    return features.queries[features.rows_of(query_ids)]
 
 
 def bm25_run(bm25: BM25, queries: Mapping[str, str], passage_ids: Sequence[str], depth: int) -> Run:
     """The run of BM25 over questions' texts by id."""
     run: Run = {}
-    for query_id, text in queries.items():
-        rows, scores = bm25.top_k(text, depth)
-        (run[query_id],) = rank_rows(rows[None], scores[None], passage_ids)
+    with progress("ranking by BM25", len(queries), "queries") as meter:
+        found = bm25.top_k_of(list(queries.values()), depth, meter.advance)
+        for query_id, (rows, scores) in zip(queries, found, strict=True):
+            (run[query_id],) = rank_rows(rows[None], scores[None], passage_ids)
     return run

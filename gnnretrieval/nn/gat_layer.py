@@ -6,7 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gnnretrieval.nn.neighbors import Neighbors, segment_softmax
+from gnnretrieval.nn.edge_fold import fold_edges
+from gnnretrieval.nn.neighbors import Neighbors
+from gnnretrieval.nn.segment_softmax import at_least_float32, edge_scores, segment_softmax
+from gnnretrieval.nn.weighted_sum import weighted_sum
 
 
 class GATLayer(nn.Module):
@@ -22,7 +25,8 @@ class GATLayer(nn.Module):
     :math:`W_t`, ``lin_edge`` = :math:`W_e`; the three parts of :math:`\mathbf{a}` are ``att_src``, ``att_dst`` and
     ``att_edge``) and carries its parameter names, so that a state dict loads in either. It differs in cost: an
     attention vector is folded into its projection first, and the weighted sum is one fused gather and sum, projected
-    afterwards. No tensor of edges × width exists, forward or backward.
+    afterwards. No tensor of edges × width is made, forward or backward. Attention and sums are float32, whatever the
+    weights' type or autocast; gradients are the same bytes on every run.
 
     Args:
         in_channels: Width of source and target features.
@@ -34,7 +38,10 @@ class GATLayer(nn.Module):
 
     Shapes:
         - source features ``(S, in_channels)``, target features ``(T, in_channels)``
-        - edge features ``(E, edge_dim)``, self-loop edge feature ``(edge_dim,)`` or ``(T, edge_dim)``
+        - edge features ``(E, edge_dim)`` of any floating type, float16 as stored; self-loop edge feature
+          ``(edge_dim,)`` or ``(T, edge_dim)``
+        - edge moments: mean and deviation ``(edge_dim,)`` by which edge features (not the self-loops') are
+          standardised; None: taken as they are
         - output ``(T, heads * out_channels)``
     """
 
@@ -78,23 +85,18 @@ class GATLayer(nn.Module):
         neighbors: Neighbors,
         edge_features: Tensor | None = None,
         loop_feature: Tensor | None = None,
+        edge_moments: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """Aggregated context :math:`\\tilde h` of every target ``(T, heads * out_channels)``."""
-        attention, loop_attention = self.attention(source, target, neighbors, edge_features, loop_feature)
+        attention, loop_attention = self.attention(source, target, neighbors, edge_features, loop_feature, edge_moments)
         attention = F.dropout(attention, self.dropout, self.training)
         loop_attention = F.dropout(loop_attention, self.dropout, self.training)
+        wide_source, wide_target = at_least_float32(source), at_least_float32(target)
         heads = []
         for head, projection in enumerate(self._per_head(self.lin_src)):
-            context = F.embedding_bag(  # (T, in_channels)
-                neighbors.sources,
-                source,
-                neighbors.offsets,
-                mode="sum",
-                per_sample_weights=attention[:, head].to(source.dtype).contiguous(),
-                include_last_offset=True,
-            )
-            context = context + loop_attention[:, head, None].to(source.dtype) * target
-            heads.append(context @ projection.T)
+            weights, loop_weights = attention[:, head].contiguous(), loop_attention[:, head].contiguous()
+            context = weighted_sum(wide_source, wide_target, weights, loop_weights, neighbors)  # (T, in_channels)
+            heads.append(context.to(source.dtype) @ projection.T)
         return torch.cat(heads, dim=-1)
 
     def attention(
@@ -104,31 +106,35 @@ class GATLayer(nn.Module):
         neighbors: Neighbors,
         edge_features: Tensor | None = None,
         loop_feature: Tensor | None = None,
+        edge_moments: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attention :math:`\\alpha` (eq. 4) of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``."""
-        targets = neighbors.targets()  # index_select: its gradient sums in one order, unlike indexing's
-        fold_source = self._fold(self.lin_src, self.att_src)  # (in_channels, heads)
-        target_logits = target @ self._fold(self.lin_dst, self.att_dst)  # (T, heads)
-        logits = (source @ fold_source).index_select(0, neighbors.sources) + target_logits.index_select(
-            0, targets
-        )  # (E, heads)
-        loop_logits = target @ fold_source + target_logits  # (T, heads)
-        if self.edge_dim is not None:
-            if edge_features is None or loop_feature is None:
-                raise ValueError("this layer has edge_dim: it wants edge_features and loop_feature")
-            fold_edge = self._fold(self.lin_edge, self.att_edge)  # (edge_dim, heads)
-            logits = logits + edge_features @ fold_edge
-            loop_logits = loop_logits + loop_feature @ fold_edge
-        return segment_softmax(
-            F.leaky_relu(logits, self.negative_slope), F.leaky_relu(loop_logits, self.negative_slope), neighbors
-        )
+        with torch.autocast(source.device.type, enabled=False):
+            source, target = at_least_float32(source), at_least_float32(target)
+            fold_source = self._fold(self.lin_src, self.att_src)  # (in_channels, heads)
+            folds = torch.cat([fold_source, self._fold(self.lin_dst, self.att_dst)], dim=1)
+            as_source, as_target = torch.split(target @ folds, self.heads, dim=1)  # (T, heads) each
+            logits = edge_scores(source @ fold_source, as_target, neighbors)  # (E, heads)
+            loop_logits = as_source + as_target  # (T, heads)
+            if self.edge_dim is not None:
+                if edge_features is None or loop_feature is None:
+                    raise ValueError("this layer has edge_dim: it wants edge_features and loop_feature")
+                fold_edge = self._fold(self.lin_edge, self.att_edge)  # (edge_dim, heads)
+                loop_logits = loop_logits + at_least_float32(loop_feature) @ fold_edge
+                mean, deviation = edge_moments or (None, None)
+                if deviation is not None:
+                    fold_edge = fold_edge / deviation[:, None]
+                logits = logits + fold_edges(edge_features, fold_edge, mean)
+            slope = self.negative_slope
+            return segment_softmax(F.leaky_relu(logits, slope), F.leaky_relu(loop_logits, slope), neighbors)
 
     def _per_head(self, linear: nn.Linear) -> Tensor:
         return linear.weight.view(self.heads, self.out_channels, -1)
 
     def _fold(self, linear: nn.Linear, attention: Tensor) -> Tensor:
         """``W^T a`` per head ``(in, heads)``: the attention of a feature without its projection."""
-        return torch.einsum("hci,hc->ih", self._per_head(linear), attention[0])
+        weight, attention = at_least_float32(self._per_head(linear)), at_least_float32(attention[0])
+        return torch.einsum("hci,hc->ih", weight, attention)
 
     def __repr__(self) -> str:
         return (

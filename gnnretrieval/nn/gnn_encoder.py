@@ -22,8 +22,11 @@ class GraphBatch(NamedTuple):
         sources: Cached ``h_p`` of the passages those queries found ``(U, d)``.
         to_queries: Edges sources → queries (layer 1).
         to_passages: Edges queries → passages (layer 2).
-        query_edge_features: ``(E1, d_e)``, in the order of ``to_queries``.
+        query_edge_features: ``(E1, d_e)``, in the order of ``to_queries``; float16 as stored, or float32.
         passage_edge_features: ``(E2, d_e)``, in the order of ``to_passages``.
+        query_loop_features: ``(S, d_l)``, stored features of each query's self-loop, standing for the last ``d_l`` of
+            the ``d_e`` edge features; None: all learned.
+        passage_loop_features: ``(T, d_l)``, the same of each passage's self-loop.
     """
 
     passages: Tensor
@@ -33,6 +36,8 @@ class GraphBatch(NamedTuple):
     to_passages: Neighbors
     query_edge_features: Tensor | None
     passage_edge_features: Tensor | None
+    query_loop_features: Tensor | None = None
+    passage_loop_features: Tensor | None = None
 
 
 class GNNEncoder(nn.Module):
@@ -47,7 +52,9 @@ class GNNEncoder(nn.Module):
     It starts close to the identity: :math:`W_s = I`, :math:`W_{pq} = [0 \,\Vert\, I]`, uniform attention and a small
     gate, so that training can only move away from the dual-encoder on evidence. :math:`\lambda` (``context_scale``, not
     in the paper, where it is 1) is chosen on dev after training; 0 is the dual-encoder. Edge features are standardised
-    with the moments of the training graph (``edge_mean``, ``edge_deviation``).
+    with the moments of the training graph (``edge_mean``, ``edge_deviation``), inside the layers' folds. A self-loop's
+    edge feature is a learned vector of its node type, or the node's own where ``loop_features`` are stored,
+    standardised with the same moments; stored ones of fewer dimensions stand for the last, and the first stay learned.
 
     Args:
         dimension: Width :math:`d` of the features.
@@ -93,47 +100,86 @@ class GNNEncoder(nn.Module):
     def forward(self, batch: GraphBatch) -> Tensor:
         """Query-interactive passage embeddings :math:`h'_p` ``(T, d)``."""
         interactive = self.interactive_queries(
-            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features
+            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features, batch.query_loop_features
         )
-        return self.interactive_passages(batch.passages, interactive, batch.to_passages, batch.passage_edge_features)
+        return self.interactive_passages(
+            batch.passages, interactive, batch.to_passages, batch.passage_edge_features, batch.passage_loop_features
+        )
 
     def interactive_queries(
-        self, queries: Tensor, sources: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+        self,
+        queries: Tensor,
+        sources: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None,
+        loop_features: Tensor | None = None,
     ) -> Tensor:
         """Passage-interactive query embeddings :math:`h'_q` ``(S, d)`` (eq. 6, 7)."""
-        edges = self._standardised(edge_features)
-        context = self.passages_to_queries(sources, queries, neighbors, edges, self.query_loop)
+        loops = self._loops(self.query_loop, loop_features)
+        context = self.passages_to_queries(sources, queries, neighbors, edge_features, loops, self._moments)
         updated: Tensor = self.query_update(torch.cat([context, queries], dim=-1))
         return updated
 
     def interactive_passages(
-        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+        self,
+        passages: Tensor,
+        queries: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None,
+        loop_features: Tensor | None = None,
     ) -> Tensor:
         """:math:`h'_p` ``(T, d)`` (eq. 10) from passages ``h_p`` and interactive queries ``h'_q``."""
-        return passages + self.context_scale * self.gated_context(passages, queries, neighbors, edge_features)
+        gated = self.gated_context(passages, queries, neighbors, edge_features, loop_features)
+        return passages + self.context_scale * gated
 
     def gated_context(
-        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+        self,
+        passages: Tensor,
+        queries: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None,
+        loop_features: Tensor | None = None,
     ) -> Tensor:
         """:math:`f_p \\odot \\tilde h_p` ``(T, d)`` (eq. 8, 9): what the queries add to a passage."""
-        context = self.passage_context(passages, queries, neighbors, edge_features)
+        context = self.passage_context(passages, queries, neighbors, edge_features, loop_features)
         gated: Tensor = self.filter_gate(context, passages)
         return gated
 
     def passage_context(
-        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+        self,
+        passages: Tensor,
+        queries: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None,
+        loop_features: Tensor | None = None,
     ) -> Tensor:
         """:math:`\\tilde h_p` ``(T, d)`` (eq. 8)."""
-        edges = self._standardised(edge_features)
-        context: Tensor = self.queries_to_passages(queries, passages, neighbors, edges, self.passage_loop)
+        loops = self._loops(self.passage_loop, loop_features)
+        context: Tensor = self.queries_to_passages(queries, passages, neighbors, edge_features, loops, self._moments)
         return context
 
     def passage_attention(
-        self, passages: Tensor, queries: Tensor, neighbors: Neighbors, edge_features: Tensor | None
+        self,
+        passages: Tensor,
+        queries: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None,
+        loop_features: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attention of eq. 8: of each edge ``(E, heads)`` and of each passage's self-loop ``(T, heads)``."""
-        edges = self._standardised(edge_features)
-        return self.queries_to_passages.attention(queries, passages, neighbors, edges, self.passage_loop)
+        loops = self._loops(self.passage_loop, loop_features)
+        return self.queries_to_passages.attention(queries, passages, neighbors, edge_features, loops, self._moments)
 
-    def _standardised(self, edge_features: Tensor | None) -> Tensor | None:
-        return None if edge_features is None else (edge_features - self.edge_mean) / self.edge_deviation
+    @property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        return self.edge_mean, self.edge_deviation
+
+    def _loops(self, learned: Tensor, stored: Tensor | None) -> Tensor:
+        """Edge feature of the self-loops: ``(edge_dim,)`` learned, or a node's own ``(T, edge_dim)``."""
+        if stored is None:
+            return learned
+        start = self.edge_dim - stored.shape[1]
+        if start < 0:
+            raise ValueError(f"self-loops have {stored.shape[1]} features, and edges only {self.edge_dim}")
+        standardised = (stored - self.edge_mean[start:]) / self.edge_deviation[start:]
+        return torch.cat([learned[:start].expand(len(stored), -1), standardised], dim=1)

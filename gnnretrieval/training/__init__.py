@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from gnnretrieval.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from gnnretrieval.training.embeddings import Embeddings, embed_passages, open_embeddings
+    from gnnretrieval.training.embeddings import Embeddings, embed_passages, open_embeddings, update_embeddings
     from gnnretrieval.training.model import GNNEncoderModel, open_model
     from gnnretrieval.training.settings import TrainSettings
     from gnnretrieval.training.train import train_gnn
@@ -18,6 +18,7 @@ __all__ = [
     "open_embeddings",
     "open_model",
     "train_gnn",
+    "update_embeddings",
 ]
 
 __getattr__ = lazy_exports(
@@ -30,5 +31,6 @@ __getattr__ = lazy_exports(
         "open_embeddings": "embeddings",
         "open_model": "model",
         "train_gnn": "train",
+        "update_embeddings": "embeddings",
     },
 )

@@ -62,10 +62,11 @@ class DevSet:
         best = best - 1e-6 * best.abs()  # products of other shapes round otherwise: a tie within that is a tie
         above = torch.zeros_like(best, dtype=torch.int64)
         for rows, passages, context in gated_contexts(model, store, device, visible):
-            here = (self._passage >= rows.start) & (self._passage < rows.stop)
+            first, last = int(rows[0]), int(rows[-1])  # a block of all passages is without gaps
+            here = (self._passage >= first) & (self._passage <= last)
             for number, scale in enumerate(scales):
                 scores = self.queries @ self.similarity.prepare(passages + scale * context).T  # (q, block)
-                scores[self._query[here], self._passage[here] - rows.start] = float("-inf")
+                scores[self._query[here], self._passage[here] - first] = float("-inf")
                 above[number] += (~(scores < best[number, :, None])).sum(1)  # NaN is above: a diverged model measures 0
         ranks = above + 1
         reciprocal = torch.where(ranks <= CUTOFF, 1 / ranks.double(), 0.0).mean(1)
@@ -81,9 +82,15 @@ class DevSet:
         rows: Rows = passages.cpu().numpy()
         batch = GraphTensors(store, self.queries.device).batch(rows, visible)
         interactive = model.interactive_queries(
-            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features
+            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features, batch.query_loop_features
         )
-        context = model.gated_context(batch.passages, interactive, batch.to_passages, batch.passage_edge_features)
+        context = model.gated_context(
+            batch.passages,
+            interactive,
+            batch.to_passages,
+            batch.passage_edge_features,
+            batch.passage_loop_features,
+        )
         model.train(was_training)
         best = torch.full((len(scales), len(self)), float("-inf"), device=self.queries.device)
         for number, scale in enumerate(scales):

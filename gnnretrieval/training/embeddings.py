@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from gnnretrieval.artifacts import Artifact, load_array, open_artifact, relative_to
+from gnnretrieval.arrays import ArrayWriter, blocks, load_array, release
+from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import TEXTS, GraphStore
-from gnnretrieval.making import make_artifact
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.making import make_artifact, scratch
+from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.progress import progress
-from gnnretrieval.training.embedding import gated_contexts
+from gnnretrieval.training.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.model import GNNEncoderModel
+from gnnretrieval.updates import changed_since, record_changes, rewrite, update_artifact
 
 KIND = "embeddings"
+ARRAY = "passages.npy"
 
 
 class Embeddings(Artifact):
@@ -49,10 +53,20 @@ def embed_passages(
     out: str | Path,
     *,
     device: str = "cpu",
+    memory: int = MEMORY,
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Embeddings:
     """Compute every passage's embedding over the full graph into the artifact ``out``.
+
+    Args:
+        model: The GNN-encoder.
+        store: The graph.
+        out: Where the embeddings go.
+        device: Where to compute.
+        memory: Bytes that the pass may hold (:func:`gnnretrieval.training.embedding.gated_contexts`).
+        overwrite: Replace embeddings made from other inputs.
+        say: Receives lines for the user.
 
     Raises:
         ArtifactError: the model was trained for another graph's widths or another dual-encoder.
@@ -62,13 +76,14 @@ def embed_passages(
     def write(directory: Path) -> dict[str, Any]:
         module = model.load(device)
         shape = (store.num_passages, store.dimension)
-        array = open_memmap(directory / "passages.npy", mode="w+", dtype=np.float16, shape=shape)
-        with progress("embedding", store.num_queries + store.num_passages, "nodes") as meter:
-            for rows, passages, context in gated_contexts(module, store, device, advance=meter.advance):
-                vectors = store.similarity.prepare(passages + module.context_scale * context)
-                array[rows] = vectors.cpu().numpy()
-        array.flush()
-        shutil.copyfile(store.path / TEXTS, directory / TEXTS)
+        with (
+            ArrayWriter(directory / ARRAY, shape, np.float16) as writer,
+            progress("embedding", nodes_to_embed(store), "nodes") as meter,
+        ):
+            budget = {"memory": memory, "scratch": scratch(directory)}
+            for _, vectors in _vectors(module, model.view(store), device, meter.advance, None, budget):
+                writer.write(vectors)
+        share_file(store.path / TEXTS, directory / TEXTS)
         return {
             "similarity": store.similarity.model_dump(),
             "encoder": store.meta["encoder"],
@@ -89,3 +104,83 @@ def embed_passages(
         say=say,
     )
     return Embeddings(artifact.path, artifact.meta)
+
+
+def update_embeddings(
+    model: GNNEncoderModel,
+    store: GraphStore,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    memory: int = MEMORY,
+    say: Callable[[str], None] = lambda line: None,
+) -> Embeddings:
+    """Bring the embeddings at ``out`` up to a graph that was added to: only what the additions touch is computed.
+
+    A passage is computed again when it is new, or when a query that is joined to it is new or has other passages now.
+
+    Args:
+        model: The GNN-encoder they were made with.
+        store: The graph, after ``graph add``.
+        out: The embeddings.
+        device: Where to compute.
+        memory: As :func:`embed_passages`.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: they were made with another model, or from no earlier state of this graph.
+    """
+    model.require_fits(store)
+    current = open_embeddings(out)
+    if current.meta["inputs"]["gnn-encoder"] != model.hash:
+        raise ArtifactError(f"{out}: made with another model than {model.path}. Embed anew, without --changed.")
+    if current.meta["inputs"]["graph"] == store.hash:
+        say(f"{out}: already up to date with {store.path}")
+        return current
+    changed = changed_since(store, current.meta["inputs"]["graph"])
+    if changed is None:
+        raise ArtifactError(
+            f"{out}: made from another graph than any earlier state of {store.path}. Embed anew, without --changed."
+        )
+
+    def write(directory: Path) -> dict[str, Any]:
+        module, old = model.load(device), current.passages
+        place = scratch(directory) / ARRAY
+        with (
+            ArrayWriter(place, (len(changed), store.dimension), np.float16) as writer,
+            progress("embedding", nodes_to_embed(store, changed), "nodes") as meter,
+        ):
+            budget = {"memory": memory, "scratch": scratch(directory)}
+            for _, vectors in _vectors(module, model.view(store), device, meter.advance, changed, budget):
+                writer.write(vectors)
+        new = np.load(place, mmap_mode="r")
+        shape = (store.num_passages, store.dimension)
+        with ArrayWriter(rewrite(directory, ARRAY), shape, np.float16) as writer:
+            for part in blocks(store.num_passages, 65536):
+                block = np.empty((part.stop - part.start, store.dimension), dtype=np.float16)
+                block[: max(0, len(old) - part.start)] = old[part]
+                first, last = np.searchsorted(changed, (part.start, part.stop))
+                block[changed[first:last] - part.start] = new[first:last]
+                writer.write(block)
+                release(old, new)
+        share_file(store.path / TEXTS, directory / TEXTS)
+        record_changes(directory, current, changed)
+        say(f"{len(changed):,} of {store.num_passages:,} passages were embedded again")
+        return {"num_passages": store.num_passages}
+
+    graph = {"graph": store.hash}
+    artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write, say=say)
+    return Embeddings(artifact.path, artifact.meta)
+
+
+def _vectors(
+    module: GNNEncoder,
+    store: GraphStore,
+    device: str,
+    advance: Callable[[int], None],
+    only: Rows | None,
+    budget: dict[str, Any],
+) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
+    """Rows and vectors of passages, block by block, as they are compared."""
+    for rows, passages, context in gated_contexts(module, store, device, advance=advance, only=only, **budget):
+        yield rows, store.similarity.prepare(passages + module.context_scale * context).cpu().numpy()

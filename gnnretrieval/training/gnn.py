@@ -54,7 +54,8 @@ class GNNTraining:
         self.device = torch.device(device)
         self.similarity = store.similarity
         self.scale = settings.scale if settings.scale is not None else self.similarity.scale
-        self.shown = np.ones(store.num_queries, dtype=bool) if hidden is None else ~hidden
+        shown = store.among(None if hidden is None else ~hidden)
+        self.shown = np.ones(store.num_queries, dtype=bool) if shown is None else shown
         self.labels = store.labels[self.shown[store.labels[:, 0]]]
         self.tensors = GraphTensors(store, device)
         self.whole_corpus = settings.candidates == "corpus" or (
@@ -64,7 +65,7 @@ class GNNTraining:
         )
         torch.manual_seed(settings.seed)
         self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)
-        mean, deviation = edge_moments(store.edge_features, self.shown)
+        mean, deviation = edge_moments(store, self.shown)
         self.model.edge_mean.copy_(torch.from_numpy(mean))
         self.model.edge_deviation.copy_(torch.from_numpy(deviation))
         self.model.to(self.device)

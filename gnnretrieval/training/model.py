@@ -41,6 +41,10 @@ class GNNEncoderModel(Artifact):
             raise InputError(f"these weights cannot be loaded ({error}). Train again.", self.path / WEIGHTS) from None
         return model.to(device).eval()
 
+    def view(self, store: GraphStore) -> GraphStore:
+        """The store as this model was trained over it: with no more passages a query."""
+        return store.view(k=self.config.get("k"))
+
     def require_fits(self, store: GraphStore) -> None:
         """Refuse a store of other widths, or of another dual-encoder's features.
 
@@ -52,10 +56,10 @@ class GNNEncoderModel(Artifact):
                 f"{self.path}: trained for features of {self.meta['dimension']} and edges of {self.meta['edge_dim']} "
                 f"dimensions, and {store.path} has {store.dimension} and {store.edge_dim}. Train over this store."
             )
-        if store.config["edge_features"] != self.meta["edge_features"]:
+        if store.edge_names != self.meta["edge_features"]:
             raise ArtifactError(
                 f"{self.path}: trained with the edge features {', '.join(self.meta['edge_features']) or 'none'}, and "
-                f"{store.path} has {', '.join(store.config['edge_features']) or 'none'}. Train over this store."
+                f"{store.path} has {', '.join(store.edge_names) or 'none'}. Train over this store."
             )
         if store.meta["checkpoint_hash"] != self.meta["checkpoint_hash"]:
             raise ArtifactError(

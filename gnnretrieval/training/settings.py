@@ -18,6 +18,7 @@ class TrainSettings(Settings):
     """Masked graph training (Algorithm 1) with a frozen dual-encoder.
 
     Attributes:
+        k: Only each query's first k passages; not given: all that the graph has.
         epochs: Epochs; each splits the training queries anew.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
         mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``.
@@ -36,6 +37,7 @@ class TrainSettings(Settings):
         encoder: Shape of the GNN-encoder.
     """
 
+    k: int | None = Field(None, ge=1)
     epochs: int = Field(40, ge=1)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
     mask_unit: MaskUnit = "mixed"

@@ -76,7 +76,7 @@ def train_gnn(
                 "test questions are about other documents, add a dev split like them"
             )
         dev = DevSet(held_out.queries, held_out.relevant, store.similarity, device)
-        training = GNNTraining(store, dev, settings, directory, device, held_out.hidden)
+        training = GNNTraining(store.view(k=settings.k), dev, settings, directory, device, held_out.hidden)
         weights = training.run()
         save_file({name: value.cpu().contiguous() for name, value in weights.items()}, directory / WEIGHTS)
         history = training.progress.history
@@ -86,7 +86,7 @@ def train_gnn(
         return {
             "dimension": store.dimension,
             "edge_dim": store.edge_dim,
-            "edge_features": store.config["edge_features"],
+            "edge_features": store.edge_names,
             "encoder": store.meta["encoder"],
             "checkpoint_hash": store.meta["checkpoint_hash"],
             "similarity": store.similarity.model_dump(),

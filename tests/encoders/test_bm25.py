@@ -1,9 +1,17 @@
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
 
+import bm25s
 import numpy as np
 import pytest
+import Stemmer
 
-from gnnretrieval.encoders import BM25
+from gnnretrieval.encoders import BM25, postings
+from gnnretrieval.errors import ArtifactError
 
 TEXTS = ["red apples and green apples", "a green tree", "the red car drives", "blue water", "the tree of red apples"]
 
@@ -58,3 +66,118 @@ def test_shares_are_of_the_best_score_over_all_passages(bm25):
 def test_passages_without_a_word_score_zero():
     bm25 = BM25(["", "the", "water"])
     assert bm25.top_k("water", 3)[0].tolist() == [2]
+
+
+def generated(count: int) -> list[str]:
+    """Texts of made-up words, frequent and rare ones, some of them empty."""
+    random = Random(0)
+    words = [f"{first}{second}{third}" for first in "bdgklm" for second in "aeiou" for third in "nrstx"]
+    return [
+        " ".join(random.choices(words, [1 / (n + 1) for n in range(len(words))], k=random.randrange(30)))
+        for _ in range(count)
+    ]
+
+
+QUERIES = [*generated(40), "", "bar bar ban", "nothing", "the"]
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """So that a few hundred texts are many blocks, spilled to a file, and scored in many ranges of terms."""
+    for name, value in (("TEXTS", 17), ("_IN_MEMORY", 64), ("_RANGE", 50)):
+        monkeypatch.setattr(postings, name, value)
+
+
+def test_scores_are_those_of_bm25s_to_the_last_bit(small_pieces):
+    texts = generated(400)
+    bm25, theirs = BM25(iter(texts)), bm25s.BM25()
+    stemmer = Stemmer.Stemmer("english")
+
+    def tokens(some):
+        return bm25s.tokenize(some, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False)
+
+    theirs.index(tokens(texts), show_progress=False)
+    for query in QUERIES:
+        (words,) = tokens([query])
+        expected = theirs.get_scores(words) if words else np.zeros(400, dtype=np.float32)
+        assert bm25.scores(query).tolist() == expected.tolist()
+        for k in (1, 7, 1000):
+            rows, scores = bm25.top_k(query, k)
+            best = np.lexsort((np.arange(400), -expected))[:k]
+            assert rows.tolist() == best[expected[best] > 0].tolist()
+            assert scores.tolist() == expected[rows].tolist()
+
+
+def test_an_index_does_not_depend_on_how_its_texts_were_cut_up_nor_on_where_it_is(tmp_path, monkeypatch):
+    texts = generated(300)
+    whole = BM25(texts)
+    whole.save(tmp_path / "whole")
+    for name, value in (("TEXTS", 17), ("_IN_MEMORY", 64), ("_RANGE", 50)):
+        monkeypatch.setattr(postings, name, value)
+    BM25(iter(texts), directory=tmp_path / "built")
+    assert len(list((tmp_path / "whole").iterdir())) == 5
+    assert files(tmp_path / "whole") == files(tmp_path / "built")
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_the_numbers_of_words_do_not_depend_on_the_hash_seed(tmp_path):
+    code = "import sys; from gnnretrieval.encoders import BM25; BM25(sys.argv[2:], directory=sys.argv[1])"
+    made = []
+    for seed in ("1", "2"):
+        command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / seed), *TEXTS]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        made.append(files(tmp_path / seed))
+    assert made[0] == made[1]
+
+
+def test_saved_and_opened_it_answers_the_same_from_memory_maps(tmp_path, small_pieces):
+    bm25 = BM25(generated(200))
+    bm25.save(tmp_path / "index")
+    again = BM25.open(tmp_path / "index")
+    assert isinstance(again._postings.scores.base, np.memmap)
+    assert (again.num_passages, again.num_postings) == (200, bm25.num_postings)
+    for query in QUERIES:
+        assert again.scores(query).tolist() == bm25.scores(query).tolist()
+        assert again.shares_of_best(query, [3, 1]).tolist() == bm25.shares_of_best(query, [3, 1]).tolist()
+
+
+def test_bm25s_opens_what_was_saved(tmp_path):
+    bm25 = BM25(TEXTS)
+    bm25.save(tmp_path)
+    theirs = bm25s.BM25.load(tmp_path, mmap=True)
+    assert theirs.get_scores(["appl", "tree"]).tolist() == bm25.scores("apples tree").tolist()
+
+
+def test_many_queries_are_answered_as_one_by_one_and_counted(bm25, small_pieces):
+    done = []
+    found = list(bm25.top_k_of(QUERIES + TEXTS, 3, done.append))
+    assert sum(done) == len(found) == len(QUERIES) + len(TEXTS)
+    for query, (rows, scores) in zip(QUERIES + TEXTS, found, strict=True):
+        expected = bm25.top_k(query, 3)
+        assert (rows.tolist(), scores.tolist()) == (expected[0].tolist(), expected[1].tolist())
+
+
+def test_a_query_leaves_nothing_behind_for_the_next(bm25):
+    before = bm25.scores("tree").tolist()
+    bm25.top_k("green tree", 1)
+    bm25.shares_of_best("red tree", [1])
+    assert bm25.scores("tree").tolist() == before
+
+
+def test_no_texts_at_all_are_an_index_too(tmp_path):
+    for bm25 in (BM25([]), BM25(["", "the"]), BM25([], directory=tmp_path)):
+        assert bm25.top_k("water", 3)[0].tolist() == []
+        assert not bm25.scores("water").any()
+
+
+def test_a_directory_that_is_no_index_or_a_damaged_one_is_refused(tmp_path):
+    with pytest.raises(ArtifactError, match="no BM25 index"):
+        BM25.open(tmp_path)
+    for name, content in (("params.index.json", b"{"), ("data.csc.index.npy", b"x"), ("vocab.index.json", b"{}")):
+        BM25(TEXTS, directory=tmp_path / name)
+        (tmp_path / name / name).write_bytes(content)
+        with pytest.raises(ArtifactError):
+            BM25.open(tmp_path / name)

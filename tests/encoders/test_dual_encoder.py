@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import DualEncoder, EncoderSettings
-from gnnretrieval.encoders.dual_encoder import batches_by_tokens
+from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
 

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnretrieval.encoders import Similarity, exact_search, exact_top_k
+from gnnretrieval.encoders.exact_search import merge_top_k, pair_scores
 from gnnretrieval.errors import GnnRetrievalError
 
 DOT = Similarity(normalize=False, scale=1.0)
@@ -42,16 +44,75 @@ def test_equal_scores_are_ranked_by_row_at_the_cut_too(n, m, seed, data):
     assert rows.tolist() == expected_rows.tolist()
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_blocks_change_no_byte(monkeypatch):
     rng = np.random.default_rng(0)
     queries, passages = rng.normal(size=(50, 8)), rng.normal(size=(200, 8))
     whole_rows, whole_scores = exact_top_k(queries, passages, 10, COSINE)
     done = []
-    monkeypatch.setattr(exact_search, "_BLOCK_SCORES", 200 * 7)
+    monkeypatch.setattr(exact_search, "_PASSAGES", 64)
+    monkeypatch.setattr(exact_search, "_QUERIES", 7)
     rows, scores = exact_top_k(queries, passages, 10, COSINE, advance=done.append)
-    assert done == [7] * 7 + [1]
+    assert done == [64, 64, 64, 8]
     assert rows.tolist() == whole_rows.tolist()
-    np.testing.assert_allclose(scores, whole_scores, rtol=1e-6)
+    assert scores.tobytes() == whole_scores.tobytes()
+
+
+@pytest.mark.parametrize("reduced", [0, 2**60])
+def test_a_score_is_a_function_of_its_two_vectors_alone(monkeypatch, reduced):
+    """Also where candidates are found in bfloat16, and where half of the passages come later."""
+    monkeypatch.setattr(exact_search, "_REDUCED", reduced)
+    rng = np.random.default_rng(1)
+    queries, passages = rng.normal(size=(33, 48)).astype(np.float16), rng.normal(size=(700, 48)).astype(np.float16)
+    passages[400:450] = passages[:50]
+    rows, scores = exact_top_k(queries, passages, 9, COSINE)
+    assert scores.tobytes() == pair_scores(queries[:, None], passages[rows], COSINE).tobytes()
+    products = COSINE.prepare_array(queries).astype(np.float64) @ COSINE.prepare_array(passages).astype(np.float64).T
+    np.testing.assert_allclose(scores, np.sort(products)[:, ::-1][:, :9], rtol=1e-6)
+    early, late = (exact_top_k(queries, part, 9, COSINE) for part in (passages[:350], passages[350:]))
+    merged_rows, merged_scores, _ = merge_top_k(
+        np.hstack([early[0], late[0] + 350]), np.hstack([early[1], late[1]]), 9
+    )
+    assert merged_rows.tolist() == rows.tolist()
+    assert merged_scores.tobytes() == scores.tobytes()
+
+
+def test_products_that_hide_the_best_are_found_out(monkeypatch):
+    """400 equal passages fill every list of candidates: the lowest rows among them are right."""
+    passages = np.ones((500, 4), dtype=np.float32)
+    passages[::5] *= 2
+    rows, scores = exact_top_k(np.ones((2, 4)), passages, 120, DOT)
+    assert rows[0].tolist() == [*range(0, 500, 5), *[row for row in range(26) if row % 5][:20]]
+    assert scores[0].tolist() == [8.0] * 100 + [4.0] * 20
+
+
+def test_through_groups_of_columns_the_best_are_the_same():
+    scores = torch.from_numpy(np.random.default_rng(2).normal(size=(5, 64 * 40)).astype(np.float32))
+    values, columns = exact_search._top(scores, 7)
+    assert torch.equal(values, scores.topk(7).values)
+    assert torch.equal(scores.gather(1, columns), values)
+
+
+def test_a_search_that_was_cut_off_goes_on(monkeypatch, tmp_path):
+    rng = np.random.default_rng(3)
+    queries, passages = rng.normal(size=(20, 8)), rng.normal(size=(300, 8))
+    rows, scores = exact_top_k(queries, passages, 6, COSINE)
+    monkeypatch.setattr(exact_search, "_PASSAGES", 32)
+    monkeypatch.setattr(exact_search, "_SAVE_EVERY", 0.0)
+
+    def cut_off(count: int) -> None:
+        done.append(count)
+        if sum(done) >= 200:
+            raise KeyboardInterrupt
+
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        exact_top_k(queries, passages, 6, COSINE, advance=cut_off, resume=tmp_path)
+    done = []
+    again = exact_top_k(queries, passages, 6, COSINE, advance=done.append, resume=tmp_path)
+    assert done[0] == 192
+    assert sum(done) == 300
+    assert again[0].tolist() == rows.tolist()
+    assert again[1].tobytes() == scores.tobytes()
 
 
 def test_more_passages_than_a_block_are_searched_whole():

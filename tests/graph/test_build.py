@@ -39,7 +39,7 @@ def test_rows_of_features_belong_to_the_ids(tiny_graph, tiny_features):
 
 def test_edge_features_are_score_reciprocal_rank_and_share_of_the_best_bm25(tiny_graph, tiny_dataset):
     dataset = Dataset.open(tiny_dataset)
-    found = tiny_graph.edge_features
+    found = tiny_graph.edge_arrays.cheap
     assert found.shape == (60, 5, 3)
     assert found.dtype == np.float16
     assert np.array_equal(found[:, :, 0], tiny_graph.scores.astype(np.float16))
@@ -56,12 +56,12 @@ def test_edge_features_are_score_reciprocal_rank_and_share_of_the_best_bm25(tiny
 def test_edge_features_are_in_the_order_of_the_settings(tiny_graph, tiny_dataset, tiny_features, tmp_path):
     settings = GraphSettings(edge_features=("bm25", "score"))
     graph = build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "graph")
-    assert np.array_equal(graph.edge_features, np.array(tiny_graph.edge_features)[:, :, [2, 0]])
+    assert np.array_equal(graph.edge_arrays.cheap, np.array(tiny_graph.edge_arrays.cheap)[:, :, [2, 0]])
 
 
 def test_a_graph_without_edge_features_opens_and_converts(tiny_dataset, tiny_features, tmp_path):
     graph = build_graph(Dataset.open(tiny_dataset), tiny_features, GraphSettings(edge_features=()), tmp_path / "graph")
-    assert (graph.edge_dim, graph.edge_features.shape) == (0, (60, 5, 0))
+    assert (graph.edge_dim, graph.edge_arrays.cheap.shape) == (0, (60, 5, 0))
     data = graph.to_hetero_data()
     assert data["query", "found", "passage"].edge_index.shape == (2, 300)
 
@@ -134,9 +134,5 @@ def test_the_store_says_what_it_was_made_from(tiny_graph, tiny_dataset, tiny_fea
     assert tiny_graph.meta["dataset"] == dataset.provenance()
     assert tiny_graph.made_from("features") == tiny_features.path.resolve()
     assert tiny_graph.made_from("dataset") == tiny_dataset.resolve()
-    assert tiny_graph.config == {
-        "k": 5,
-        "edge_features": ["score", "reciprocal_rank", "bm25"],
-        "split": "train",
-    }
+    assert tiny_graph.config == GraphSettings(k=5).model_dump(mode="json")
     assert json.loads((tiny_graph.path / "meta.json").read_text()) == open_graph(tiny_graph.path).meta

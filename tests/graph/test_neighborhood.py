@@ -3,7 +3,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import InputError
-from gnnretrieval.graph.neighborhood import passages_of_query, queries_of_passage
+from gnnretrieval.graph.neighborhood import count_neighbors, passages_of_query, queries_of_passage, to_networkx
 
 
 def test_the_passages_of_a_query_are_its_neighbours_in_order_with_their_texts(tiny_graph, tiny_dataset):
@@ -48,3 +48,64 @@ def test_an_unknown_id_is_an_error_that_names_it(tiny_graph):
         queries_of_passage(tiny_graph, "p99")
     with pytest.raises(InputError, match="'dev-00'"):
         passages_of_query(tiny_graph, "dev-00")
+
+
+def test_only_the_best_are_read_where_a_number_is_given(tiny_graph):
+    row = int(tiny_graph.degrees().argmax())
+    everything = queries_of_passage(tiny_graph, f"p{row:02d}")[1]
+    assert queries_of_passage(tiny_graph, f"p{row:02d}", 3)[1] == everything[:3]
+    assert passages_of_query(tiny_graph, "train-07", 2)[1] == passages_of_query(tiny_graph, "train-07")[1][:2]
+
+
+def test_the_neighbours_of_a_view_are_its_own_edges(tiny_graph):
+    view = tiny_graph.view(k=2, queries=np.arange(30))
+    row = int(view.degrees().argmax())
+    _, found = queries_of_passage(view, f"p{row:02d}")
+    assert len(found) == view.degrees()[row] == count_neighbors(view, row, is_query=False)
+    assert all(node.rank <= 2 and int(node.id[-2:]) < 30 for node in found)
+    assert len(passages_of_query(view, "train-07")[1]) == count_neighbors(view, 7, is_query=True) == 2
+    assert passages_of_query(view, "train-40")[1] == []
+    assert count_neighbors(view, 40, is_query=True) == 0
+
+
+def test_an_unknown_id_suggests_the_nearest_and_the_other_kind_is_named(tiny_graph):
+    with pytest.raises(InputError, match=r"no passage 'p3O'.* Did you mean 'p3"):
+        queries_of_passage(tiny_graph, "p3O")
+    with pytest.raises(InputError, match="Did you mean 'train-07'"):
+        passages_of_query(tiny_graph, "train_07")
+    with pytest.raises(InputError, match="'train-07' is a query, and a passage is asked for: add --query"):
+        queries_of_passage(tiny_graph, "train-07")
+    with pytest.raises(InputError, match="'p07' is a passage, and a query is asked for: leave out --query"):
+        passages_of_query(tiny_graph, "p07")
+
+
+def test_a_networkx_neighbourhood_holds_the_edges_of_each_hop_with_their_figures(tiny_graph):
+    row = int(tiny_graph.degrees().argmax())
+    start = ("passage", f"p{row:02d}")
+    near = to_networkx(tiny_graph, [start[1]])
+    _, found = queries_of_passage(tiny_graph, start[1])
+    assert set(near) == {start, *(("query", node.id) for node in found)}
+    for node in found:
+        edge = near.edges[("query", node.id), start]
+        assert edge == {"score": node.score, "rank": node.rank, "labelled": node.labelled}
+    far = to_networkx(tiny_graph, [start[1]], hops=2)
+    expected = {
+        (("query", node.id), ("passage", other.id))
+        for node in found
+        for other in passages_of_query(tiny_graph, node.id)[1]
+    }
+    assert set(far.edges) == expected
+    assert {far.nodes[node]["hop"] for node in far} == {0, 1, 2}
+    kinds = {("passage" if name.startswith("p") else "query") == data["kind"] for (_, name), data in far.nodes.items()}
+    assert kinds == {True}
+    text = far.nodes[start]["text"]
+    assert text == queries_of_passage(tiny_graph, start[1])[0].full_text
+
+
+def test_a_networkx_neighbourhood_is_bounded_and_starts_from_several_nodes_of_either_kind(tiny_graph):
+    bounded = to_networkx(tiny_graph, ["train-03", "train-07", "train-03"], is_query=True, most=2)
+    assert sum(data["hop"] == 0 for _, data in bounded.nodes(data=True)) == 2
+    assert {degree for node, degree in bounded.out_degree() if node[0] == "query"} == {2}
+    assert set(to_networkx(tiny_graph, ["p07"], hops=0)) == {("passage", "p07")}
+    with pytest.raises(InputError, match="'nobody'"):
+        to_networkx(tiny_graph, ["nobody"])

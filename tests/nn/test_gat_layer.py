@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch_geometric.nn import GATConv
 
-from gnnretrieval.nn import GATLayer, Neighbors
+from gnnretrieval.nn import GATLayer, Neighbors, edge_fold
 
 IN, OUT, EDGE = 8, 6, 3
 
@@ -11,6 +11,11 @@ def graph(num_sources=7, degrees=(3, 0, 5, 1, 2), seed=0) -> Neighbors:
     generator = torch.Generator().manual_seed(seed)
     offsets = torch.tensor([0, *torch.tensor(degrees).cumsum(0)])
     return Neighbors(torch.randint(num_sources, (int(offsets[-1]),), generator=generator), offsets)
+
+
+def regular_graph(num_sources=7, targets=5, width=3, seed=0) -> Neighbors:
+    generator = torch.Generator().manual_seed(seed)
+    return Neighbors.regular(torch.randint(num_sources, (targets, width), generator=generator))
 
 
 def inputs(neighbors: Neighbors, num_sources=7, edged=True, seed=1) -> dict[str, torch.Tensor | None]:
@@ -49,8 +54,9 @@ def by_conv(conv: GATConv, neighbors: Neighbors, source, target, edge_features, 
 
 @pytest.mark.parametrize("heads", [1, 4])
 @pytest.mark.parametrize("edged", [False, True])
-def test_output_and_every_gradient_equal_those_of_gatconv(heads, edged):
-    neighbors = graph()
+@pytest.mark.parametrize("make_graph", [graph, regular_graph])
+def test_output_and_every_gradient_equal_those_of_gatconv(heads, edged, make_graph):
+    neighbors = make_graph()
     layer, conv = layer_and_conv(heads, edged)
     ours, theirs = inputs(neighbors, edged=edged), inputs(neighbors, edged=edged)
     out, expected = layer(neighbors=neighbors, **ours), by_conv(conv, neighbors, **theirs)
@@ -142,36 +148,97 @@ def test_attention_equals_that_of_gatconv():
 
 
 @pytest.mark.parametrize("heads", [1, 4])
-def test_no_tensor_of_edges_times_width_exists(heads):
-    """Neither saved for backward nor made in between, forward or backward."""
+def test_regular_neighbours_give_what_the_same_edges_in_csr_give(heads):
+    regular = regular_graph(targets=200, width=25)
+    layer = layer_and_conv(heads, True)[0].double()
+    found = []
+    for neighbors in (regular, Neighbors(regular.sources, regular.offsets)):
+        layer.zero_grad()
+        values = {name: value.detach().double().requires_grad_() for name, value in inputs(neighbors).items()}
+        out = layer(neighbors=neighbors, **values)
+        out.square().sum().backward()
+        found.append([out, *(value.grad for value in values.values()), *(value.grad for value in layer.parameters())])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("regular", [False, True])
+def test_every_gradient_is_right_in_double_precision(regular):
+    neighbors = regular_graph(targets=3) if regular else graph(degrees=(3, 0, 2))
+    layer = GATLayer(IN, 2, 2, EDGE).double()
+    moments = torch.randn(EDGE, dtype=torch.float64), torch.rand(EDGE, dtype=torch.float64) + 0.5
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    values = [value.detach().double().requires_grad_() for value in inputs(neighbors).values()]
+
+    def run(source, target, edge_features, loop_feature, *weights):
+        given = (source, target, neighbors, edge_features, loop_feature, moments)
+        return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), given)
+
+    leaves = [parameter.detach().clone().requires_grad_() for parameter in parameters]
+    assert torch.autograd.gradcheck(run, (*values, *leaves))
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("regular", [False, True])
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16])
+def test_no_tensor_of_edges_times_width_is_made(heads, regular, stored, largest_made, monkeypatch):
+    """Neither saved for backward (the edge features themselves apart) nor made in between, forward or backward."""
     width, num_sources, edges = 64, 20, 4000
-    neighbors = Neighbors(torch.arange(edges) % num_sources, torch.arange(0, edges + 1, 100))
-    layer = GATLayer(width, width // heads, heads, EDGE)
+    monkeypatch.setattr(edge_fold, "BLOCK", edges * width // 16)
+    neighbors = Neighbors(torch.arange(edges) % num_sources, torch.arange(0, edges + 1, 100), 100 if regular else None)
+    layer = GATLayer(width, width // heads, heads, width)
     generator = torch.Generator().manual_seed(0)
     source = torch.randn(num_sources, width, generator=generator).requires_grad_()
     target = torch.randn(neighbors.num_targets, width, generator=generator).requires_grad_()
-    edge_features = torch.randn(edges, EDGE, generator=generator)
+    edge_features = torch.randn(edges, width, generator=generator).to(stored)
     saved: list[int] = []
 
-    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
-        made = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            for value in result if isinstance(result, tuple | list) else [result]:
-                if isinstance(value, torch.Tensor):
-                    Largest.made = max(Largest.made, value.numel())
-            return result
-
     def pack(tensor):
-        saved.append(tensor.numel())
+        if tensor.data_ptr() != edge_features.data_ptr():
+            saved.append(tensor.numel())
         return tensor
 
-    with Largest(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        layer(source, target, neighbors, edge_features, torch.zeros(EDGE)).square().sum().backward()
+    with largest_made() as largest, torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        layer(source, target, neighbors, edge_features, torch.zeros(width)).square().sum().backward()
     assert saved
     assert max(saved) < edges * width / 8
-    assert Largest.made < edges * width / 8
+    assert 0 < largest.numel < edges * width / 8
+
+
+def test_the_largest_tensor_of_gatconv_is_seen_to_be_edges_times_width(largest_made):
+    neighbors = graph()
+    _, conv = layer_and_conv(1, True)
+    with largest_made() as largest:
+        by_conv(conv, neighbors, **inputs(neighbors))
+    assert largest.numel >= neighbors.num_edges * OUT
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16])
+def test_moments_standardise_edge_features_inside_the_layer(stored):
+    neighbors = graph()
+    layer, _ = layer_and_conv(2, True)
+    values = inputs(neighbors)
+    mean, deviation = torch.tensor([3.0, -20.0, 0.1]), torch.tensor([0.5, 4.0, 2.0])
+    raw = (values["edge_features"].detach() * deviation + mean).to(stored)
+    found = []
+    for edge_features, moments in ((raw, (mean, deviation)), ((raw.float() - mean) / deviation, None)):
+        layer.zero_grad()
+        out = layer(**{**values, "edge_features": edge_features}, neighbors=neighbors, edge_moments=moments)
+        out.square().sum().backward()
+        found.append([out, *(parameter.grad for parameter in layer.parameters())])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
+def test_attention_is_float32_under_autocast():
+    neighbors = graph()
+    layer, _ = layer_and_conv(2, True)
+    values = inputs(neighbors)
+    attention = layer.attention(neighbors=neighbors, **values)
+    with torch.autocast("cpu", torch.bfloat16):
+        again = layer.attention(neighbors=neighbors, **values)
+        out = layer(neighbors=neighbors, **values)
+    assert all(torch.equal(first, second) for first, second in zip(attention, again, strict=True))
+    out.float().sum().backward()
+    assert all(torch.isfinite(value.grad).all() for value in values.values())
 
 
 def test_very_large_logits_give_no_nan():

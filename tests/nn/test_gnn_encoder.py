@@ -265,3 +265,55 @@ def test_a_subgraph_of_the_visible_queries_equals_the_whole_masked_graph(tiny_gr
 def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(ValueError, match="3 heads"):
         GNNEncoder(4, 0, GNNEncoderSettings(heads=3))
+
+
+@pytest.mark.parametrize("stored", [1, 2])
+def test_stored_loop_features_stand_for_the_last_edge_features_and_are_standardised_with_them(stored):
+    model = randomised(GNNEncoder(4, 2))
+    model.edge_mean.copy_(torch.tensor([0.5, -1.0]))
+    model.edge_deviation.copy_(torch.tensor([2.0, 0.5]))
+    batch = random_batch(model)
+    columns = slice(2 - stored, None)
+
+    def unstandardised(learned, rows):
+        return (learned.detach() * model.edge_deviation + model.edge_mean)[columns].expand(rows, -1)
+
+    same = batch._replace(
+        query_loop_features=unstandardised(model.query_loop, 3),
+        passage_loop_features=unstandardised(model.passage_loop, 4),
+    )
+    torch.testing.assert_close(model(same), model(batch))
+    for name in ("query_loop_features", "passage_loop_features"):
+        moved = getattr(same, name).clone()
+        moved[0] += 1  # a node's own loop: passages 2 and 3 do not hear that node
+        other = model(same._replace(**{name: moved}))
+        assert not torch.allclose(other[0], model(same)[0])
+        torch.testing.assert_close(other[2:], model(same)[2:])
+
+
+def test_where_loop_features_are_stored_the_other_columns_stay_learned():
+    model = randomised(GNNEncoder(4, 2))
+    batch = random_batch(model)._replace(query_loop_features=torch.ones(3, 1), passage_loop_features=torch.ones(4, 1))
+    model(batch).square().sum().backward()
+    for learned in (model.query_loop, model.passage_loop):
+        assert learned.grad[0] != 0
+        assert learned.grad[1] == 0
+
+
+def test_more_loop_features_than_edge_features_are_refused():
+    model = GNNEncoder(4, 2)
+    with pytest.raises(ValueError, match="3 features, and edges only 2"):
+        model(random_batch(model)._replace(query_loop_features=torch.ones(3, 3)))
+
+
+def test_float16_edge_features_as_stored_give_what_their_float32_copy_gives():
+    model = randomised(GNNEncoder(4, 2))
+    batch = random_batch(model)
+    halved = batch._replace(
+        query_edge_features=batch.query_edge_features.half(), passage_edge_features=batch.passage_edge_features.half()
+    )
+    copied = halved._replace(
+        query_edge_features=halved.query_edge_features.float(),
+        passage_edge_features=halved.passage_edge_features.float(),
+    )
+    torch.testing.assert_close(model(halved), model(copied))

@@ -54,7 +54,7 @@ def by_full_ranking(model, store, similarity, queries, relevant, scale, visible)
 def test_measure_equals_rr_at_10_of_the_full_ranking_for_every_scale(
     tiny_graph, model, monkeypatch, normalize, mask, block
 ):
-    monkeypatch.setattr(embedding, "BLOCK", block)
+    monkeypatch.setattr(embedding, "_BLOCK", block)
     similarity = Similarity(normalize=normalize, scale=20.0)
     visible = np.arange(tiny_graph.num_queries) % 3 > 0 if mask else None
     queries, relevant = questions(tiny_graph)

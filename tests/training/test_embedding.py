@@ -10,10 +10,11 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.build import build_graph
-from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training import GNNEncoderModel, TrainSettings, embed_passages, embedding, open_embeddings, train_gnn
 from gnnretrieval.training.embedding import gated_contexts
+from gnnretrieval.training.embedding import nodes_to_embed
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
 
 
@@ -36,17 +37,45 @@ def moved_from_the_start(store) -> GNNEncoder:
 @pytest.mark.parametrize("block", [1, 7, 40, 8192])
 @pytest.mark.parametrize("mask", [False, True])
 def test_contexts_in_blocks_equal_one_forward_over_the_whole_graph(tiny_graph, monkeypatch, block, mask):
-    monkeypatch.setattr(embedding, "BLOCK", block)
+    monkeypatch.setattr(embedding, "_BLOCK", block)
     visible = np.arange(tiny_graph.num_queries) % 4 > 0 if mask else None
     model = moved_from_the_start(tiny_graph).eval()
     done = []
     blocks = list(gated_contexts(model, tiny_graph, "cpu", visible, done.append))
-    assert [row for rows, _, _ in blocks for row in range(rows.start, rows.stop)] == list(range(40))
+    assert np.concatenate([rows for rows, _, _ in blocks]).tolist() == list(range(40))
     assert sum(done) == tiny_graph.num_queries + tiny_graph.num_passages
     found = torch.cat([passages + context for _, passages, context in blocks])
     with torch.no_grad():
         whole = model(GraphTensors(tiny_graph).batch(np.arange(tiny_graph.num_passages), visible))
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("memory", [2**30, 1])
+def test_some_passages_alone_have_the_contexts_they_have_among_all(tiny_graph, memory, tmp_path):
+    """Also when interactive queries are kept in a file, which is gone afterwards."""
+    model = moved_from_the_start(tiny_graph).eval()
+    whole = torch.cat([context for _, _, context in gated_contexts(model, tiny_graph)])
+    only = np.array([0, 3, 21, 39])
+    done: list[int] = []
+    found = list(gated_contexts(model, tiny_graph, "cpu", None, done.append, only=only, memory=memory, scratch=tmp_path))
+    assert np.concatenate([rows for rows, _, _ in found]).tolist() == only.tolist()
+    torch.testing.assert_close(torch.cat([context for _, _, context in found]), whole[only], rtol=1e-4, atol=1e-5)
+    assert sum(done) == nodes_to_embed(tiny_graph, only) < nodes_to_embed(tiny_graph)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_over_a_view_of_smaller_k_they_are_those_of_the_graph_built_with_it(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    settings = GraphSettings(k=2, edge_features=("score", "reciprocal_rank"))
+    small = build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "small")
+    large = build_graph(
+        Dataset.open(tiny_dataset), tiny_features, settings.model_copy(update={"k": 5}), tmp_path / "large"
+    )
+    model = moved_from_the_start(small).eval()
+    expected = torch.cat([context for _, _, context in gated_contexts(model, small)])
+    found = torch.cat([context for _, _, context in gated_contexts(model, large.view(k=2))])
+    assert torch.equal(found, expected)
 
 
 def test_embeddings_are_those_of_the_model_as_they_are_compared(trained, tiny_graph, tmp_path):
@@ -124,10 +153,17 @@ def test_a_graph_without_edge_features_trains_and_embeds(tiny_dataset, tiny_feat
     assert np.isfinite(embeddings.passages).all()
 
 
-def test_edge_moments_are_the_mean_and_deviation_of_each_feature():
-    features = np.random.default_rng(0).normal(3, 2, (50, 4, 3)).astype(np.float16)
+def test_edge_moments_are_the_mean_and_deviation_of_each_feature(tiny_graph):
+    features = np.random.default_rng(0).normal(3, 2, (60, 5, 3)).astype(np.float16)
     features[:, :, 2] = 0.5
-    mean, deviation = edge_moments(features)
+    store = open_graph(tiny_graph.path)
+    store.__dict__["edge_arrays"] = store.edge_arrays._replace(cheap=features)
+    shown = np.arange(60) % 3 > 0
+    np.testing.assert_allclose(
+        edge_moments(store, shown)[0], features[shown].reshape(-1, 3).astype(np.float64).mean(0), rtol=1e-6
+    )
+    assert edge_moments(store.view(k=1), shown)[0][0] == np.float32(features[shown, 0, 0].astype(np.float64).mean())
+    mean, deviation = edge_moments(store)
     flat = features.reshape(-1, 3).astype(np.float64)
     np.testing.assert_allclose(mean, flat.mean(0), rtol=1e-6)
     np.testing.assert_allclose(deviation, [*flat.std(0)[:2], 1.0], rtol=1e-6)

@@ -1,0 +1,133 @@
+"""Arrays larger than memory: ``.npy`` files written in order by plain writes, and memory maps that give pages back.
+
+A file that grows by :func:`write` meets a full disk as an error; a memory map that is written to meets it as a signal
+that kills the process. So arrays are written here and only read through maps.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.format import dtype_to_descr, write_array_header_1_0
+from numpy.typing import DTypeLike, NDArray
+
+from gnnretrieval.errors import ArtifactError
+
+ROWS_RESIDENT = 4096  # rows of a memory map that are read at random before its pages are given back: 256 MiB at most
+
+
+class ArrayWriter:
+    """Writes an ``.npy`` file of known shape, rows in order; goes on after ``done`` rows of an earlier run.
+
+    Args:
+        path: The file.
+        shape: Shape of the whole array.
+        dtype: Its type.
+        done: Rows that are in the file already and are kept.
+    """
+
+    def __init__(self, path: str | Path, shape: tuple[int, ...], dtype: DTypeLike, done: int = 0) -> None:
+        self.path, self.shape, self.dtype, self.done = Path(path), shape, np.dtype(dtype), done
+        self._file = self.path.open("r+b" if done else "wb")
+        header = {"descr": dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
+        write_array_header_1_0(self._file, header)
+        self._start = self._file.tell()
+        row = self.dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        self._file.seek(self._start + done * row)
+        self._file.truncate()
+
+    def write(self, rows: NDArray[Any]) -> None:
+        """Append rows."""
+        if rows.shape[1:] != self.shape[1:] or self.done + len(rows) > self.shape[0]:
+            raise ValueError(f"{rows.shape} after {self.done} rows does not fit into {self.shape}")
+        self._file.write(np.ascontiguousarray(rows, dtype=self.dtype).data.cast("B") if rows.size else b"")
+        self.done += len(rows)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system: it survives the death of this process."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file, whole or not."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None and self.done != self.shape[0]:
+            raise ValueError(f"{self.path}: {self.done} of {self.shape[0]} rows were written")
+
+
+def save_array(path: str | Path, array: NDArray[Any]) -> None:
+    """Write a whole array as ``.npy``; a full disk is an :class:`OSError` that names the file."""
+    with ArrayWriter(path, array.shape, array.dtype) as writer:
+        writer.write(array)
+
+
+def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: DTypeLike | None = None) -> Any:
+    """Open an artifact's ``.npy`` memory-mapped, without pickle (law 8).
+
+    Args:
+        path: The file.
+        shape: What its shape must be; None in a place allows any length there.
+        dtype: What its type must be.
+
+    Raises:
+        ArtifactError: it is damaged, or of another shape or type.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise _damaged(path, str(error)) from None
+    if shape is not None and (
+        len(shape) != array.ndim or any(w not in (None, h) for w, h in zip(shape, array.shape, strict=True))
+    ):
+        wanted = ", ".join("any" if length is None else f"{length:,}" for length in shape)
+        raise _damaged(path, f"its shape is {array.shape}, and ({wanted}) is wanted")
+    if dtype is not None and array.dtype != np.dtype(dtype):
+        raise _damaged(path, f"its type is {array.dtype}, and {np.dtype(dtype)} is wanted")
+    return array
+
+
+def _damaged(path: Path, why: str) -> ArtifactError:
+    return ArtifactError(f"{path}: this array is damaged ({why}). Delete the directory it is in and make it again.")
+
+
+def release(*arrays: NDArray[Any]) -> None:
+    """Give back the resident pages of memory-mapped arrays; they stay in the system's cache and come back when read.
+
+    Other arrays are left alone. This is what keeps a pass over a file larger than memory within a budget.
+    """
+    for array in arrays:
+        base: Any = array
+        while base is not None and not isinstance(base, mmap.mmap):
+            base = getattr(base, "base", None)
+        if base is not None and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
+
+
+def blocks(count: int, size: int) -> Iterator[slice]:
+    """``0…count-1`` in slices of at most ``size``."""
+    return (slice(start, min(count, start + size)) for start in range(0, count, size))
+
+
+def gather_rows(array: NDArray[Any], rows: NDArray[np.integer], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    """Rows of an array, of another type; of a memory map few pages are resident at a time.
+
+    The system maps up to 64 KiB around a row that is read, so a map gives its pages back after every few thousand rows.
+    """
+    gathered = np.empty((len(rows), *array.shape[1:]), dtype=dtype)
+    for part in blocks(len(rows), ROWS_RESIDENT):
+        gathered[part] = array[rows[part]]
+        if len(rows) > ROWS_RESIDENT:
+            release(array)
+    return gathered

@@ -1,0 +1,122 @@
+"""``gnnretrieval graph build`` and ``gnnretrieval graph add``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.progress import say
+
+
+@click.command()
+@click.argument("dataset", type=PATH)
+@click.argument("features", type=PATH)
+@out_option
+@dataset_options
+@settings_options(GraphSettings)
+@click.option("--run", "run_file", type=PATH, help="TREC run whose passages the queries are joined to (edges: run).")
+@click.option("--edge-file", type=PATH, help=".npy of your own edge vectors (n, k, width) (edge vectors: file).")
+@device_option
+@overwrite_option
+def build(
+    dataset: Path,
+    features: Path,
+    out: Path,
+    qrels: str,
+    where: dict[str, str],
+    run_file: Path | None,
+    edge_file: Path | None,
+    device: str,
+    overwrite: bool,
+    **settings: Any,
+) -> None:
+    """Join each training query of DATASET to its top-k passages by FEATURES. Interrupted, the same command goes on.
+
+    \b
+    Example: gnnretrieval graph build my-data work/features --k 10 --out work/graph
+    Example: gnnretrieval graph build my-data work/features --run bm25.run --out work/graph
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.graph.build import build_graph
+
+    given = settings_from(GraphSettings, settings)
+    if run_file is not None:
+        given.setdefault("edges", "run")
+    if edge_file is not None:
+        given.setdefault("edge_vectors", "file")
+    parsed = GraphSettings.parse(given)
+    made = build_graph(
+        Dataset.open(dataset, qrels, where),
+        open_features(features),
+        parsed,
+        out,
+        run=run_file,
+        edge_file=edge_file,
+        device=device,
+        overwrite=overwrite,
+        say=say,
+    )
+    click.echo(
+        f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
+    )
+
+
+@click.command()
+@click.argument("store", metavar="GRAPH", type=PATH)
+@click.option("--queries", type=PATH, help="queries.jsonl of new queries, such as a click log's.")
+@click.option("--qrels", type=PATH, help=".tsv of judgements, for those that have any: only these are trained on.")
+@click.option("--passages", type=PATH, help="corpus.jsonl of new passages.")
+@click.option("--query-vectors", type=PATH, help="Their vectors (.npy or Parquet), instead of encoding the queries.")
+@click.option("--passage-vectors", type=PATH, help="Their vectors, instead of encoding the passages.")
+@click.option("--run", "run_file", type=PATH, help="TREC run over the new queries, if the graph was built from one.")
+@click.option("--split", help="What the new queries are called (default: as those that the graph was built of).")
+@device_option
+def add(
+    store: Path,
+    queries: Path | None,
+    qrels: Path | None,
+    passages: Path | None,
+    query_vectors: Path | None,
+    passage_vectors: Path | None,
+    run_file: Path | None,
+    split: str | None,
+    device: str,
+) -> None:
+    """Add new queries and passages to GRAPH in one step; only what they touch is computed.
+
+    Then bring what was made from it up to date: embed --changed, and index build --changed.
+
+    \b
+    Example: gnnretrieval graph add work/graph --queries clicks/queries.jsonl --qrels clicks/clicked.tsv
+    """
+    from gnnretrieval.graph.add import add_to_graph
+    from gnnretrieval.graph.additions import read_additions
+    from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.updates import recover
+
+    recover(store)
+    additions = read_additions(
+        open_graph(store),
+        queries=queries,
+        passages=passages,
+        qrels=qrels,
+        query_vectors=query_vectors,
+        passage_vectors=passage_vectors,
+        run=run_file,
+        split=split,
+        device=device,
+    )
+    if additions is None:
+        click.echo(f"{store}: these were added before, nothing to do")
+        return
+    made = add_to_graph(store, additions, device=device, say=say)
+    click.echo(
+        f"{store}: {len(additions.queries):,} queries and {len(additions.passages):,} passages added; now "
+        f"{made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
+    )

@@ -1,0 +1,27 @@
+"""``gnnretrieval graph export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnnretrieval.cli.options import PATH
+
+
+@click.command()
+@click.argument("store", metavar="GRAPH", type=PATH)
+@click.option("--out", type=PATH, required=True, help="File to write: .parquet, .csv or .tsv (.gz).")
+@click.option("--k", type=click.IntRange(1), help="Only the first passages of each query.  [default: all]")
+@click.option("--split", help="Only the queries of this split.  [default: all]")
+def export(store: Path, out: Path, k: int | None, split: str | None) -> None:
+    """Write the edges of GRAPH, one a line: ids, rows, rank, score, and whether the pair is labelled relevant.
+
+    \b
+    Example: gnnretrieval graph export work/graph --out work/edges.parquet
+    """
+    from gnnretrieval.graph.interchange import write_edges
+    from gnnretrieval.graph.store import open_graph
+
+    count = write_edges(open_graph(store).view(k=k, split=split), out)
+    click.echo(f"{out}: {count:,} edges")

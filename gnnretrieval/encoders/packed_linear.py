@@ -1,0 +1,36 @@
+"""A linear layer whose weight is laid out once as oneDNN's kernels read it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+CHUNK_ROWS = 512  # rows of one product: with their inputs and outputs, what the caches hold
+ROW_MULTIPLE = 16  # fewer rows may go to another kernel, which sums in another order
+
+
+class PackedLinear:
+    r""":math:`y = x W^\top + b` on the CPU, for inference.
+
+    ``F.linear`` lays the weight out anew in every call and writes the bias before the product is added to it; this does
+    neither. It is the operator that ``torch.compile`` freezes linear layers to. A row of ``y`` is the same bytes
+    whatever rows are beside it, as long as there are at least ``ROW_MULTIPLE``; in bfloat16 also those of ``F.linear``.
+
+    Args:
+        weight: ``(out, in)``.
+        bias: ``(out,)``.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self.bias = bias.detach().contiguous()
+        self.packed = torch.backends.mkldnn.is_available()
+        weight = weight.detach().contiguous()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, CHUNK_ROWS) if self.packed else weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``(rows, in)`` to ``(rows, out)``, both contiguous."""
+        if not self.packed:
+            return F.linear(x, self.weight, self.bias)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return y

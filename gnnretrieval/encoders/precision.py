@@ -1,0 +1,15 @@
+"""Which precision a device computes in natively."""
+
+from __future__ import annotations
+
+import torch
+
+
+def computes_in_bfloat16(device: str | torch.device) -> bool:
+    """Whether bfloat16 products are native on ``device``; emulated ones are slower than float32."""
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if kind == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return False

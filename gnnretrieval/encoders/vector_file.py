@@ -1,0 +1,209 @@
+"""A file of vectors that somebody else's encoder made: ``.npy`` or Parquet, with their ids, read in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import blocks, release
+from gnnretrieval.data.lines import read_lines
+from gnnretrieval.errors import GnnRetrievalError, InputError
+
+BLOCK = 2048  # vectors read at a time
+_ID_COLUMNS = ("id", "_id")
+_VECTOR_COLUMNS = ("vector", "embedding", "vectors", "embeddings")
+
+
+class VectorFile:
+    """Vectors ``(count, dimension)`` in a file, with their ids. Made by :func:`open_vectors`.
+
+    Attributes:
+        path: The file.
+        ids: Id of each row, each once; None for an ``.npy`` that no ids were given for.
+        count: Rows.
+        dimension: Numbers in a vector.
+    """
+
+    path: Path
+    ids: Sequence[str] | None
+    count: int
+    dimension: int
+
+    def blocks(self, wanted: NDArray[np.bool_] | None = None) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Rows and their vectors ``(b, dimension)``, float16, float32 or float64, in the order of the file.
+
+        Args:
+            wanted: ``(count,)`` the rows that must be finite; None: all.
+
+        Raises:
+            InputError: a vector is missing or of another width, or holds NaN or infinity; it is named by its id.
+        """
+        for part, block in self._blocks():
+            bad = ~np.isfinite(block).all(axis=1)
+            if wanted is not None:
+                bad &= wanted[part]
+            if bad.any():
+                self.refuse(part.start + int(bad.argmax()), "holds a number that is NaN or infinite")
+            yield part, block
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        raise NotImplementedError
+
+    def refuse(self, row: int, what: str) -> NoReturn:
+        """Raise an :class:`InputError` on the vector at ``row``, named by its id."""
+        name = f"of {self.ids[row]!r}" if self.ids is not None else f"at row {row}"
+        raise InputError(f"the vector {name} {what}. Make this vector again.", self.path)
+
+
+class _Npy(VectorFile):
+    def __init__(self, path: Path, ids: Sequence[str] | None) -> None:
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise InputError(f"this is no .npy file of numbers, or a damaged one ({error}).", path) from None
+        if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
+            raise InputError(f"an array {array.shape} of {array.dtype}; wanted floats (vectors, dimensions).", path)
+        self.path, self.ids, self._array = path, ids, array
+        self.count, self.dimension = array.shape
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        for part in blocks(self.count, BLOCK):
+            yield part, _native(self._array[part])
+            release(self._array)
+
+
+class _Parquet(VectorFile):
+    def __init__(self, path: Path) -> None:
+        pyarrow = self._pyarrow = _pyarrow()
+        try:
+            self._file = pyarrow.parquet.ParquetFile(path)
+        except (pyarrow.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise InputError(f"this is no Parquet file, or a damaged one ({reason}).", path) from None
+        self.path = path
+        schema = self._file.schema_arrow
+        self._column = _column_of_vectors(schema, path)
+        found = [name for name in _ID_COLUMNS if name in schema.names]
+        if not found:
+            raise InputError(f"no column of ids: wanted id or _id; present: {', '.join(schema.names)}.", path)
+        kind = schema.field(found[0]).type
+        if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or pyarrow.types.is_integer(kind)):
+            raise InputError(f"the column {found[0]} holds {kind}; wanted ids as strings or integers.", path)
+        ids = [id_ for batch in self._batches(found[0]) for id_ in batch.to_pylist()]
+        if None in ids:
+            raise InputError(f"row {ids.index(None)} has no {found[0]}.", path)
+        self.ids = [str(id_) for id_ in ids]
+        self.count = len(self.ids)
+        self.dimension = self._first_width()
+
+    def _batches(self, column: str) -> Iterator[Any]:
+        try:
+            for batch in self._file.iter_batches(BLOCK, columns=[column]):
+                yield batch.column(0)
+        except (self._pyarrow.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise InputError(f"this Parquet file is damaged ({reason}).", self.path) from None
+
+    def _first_width(self) -> int:
+        for batch in self._batches(self._column):
+            widths = batch.value_lengths()
+            if len(widths) and widths[0].as_py():
+                return int(widths[0].as_py())
+            break
+        raise InputError(f"the column {self._column} begins with no vector.", self.path)
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        start = 0
+        for batch in self._batches(self._column):
+            widths = np.asarray(batch.value_lengths().fill_null(0))
+            if (widths != self.dimension).any():
+                row = int((widths != self.dimension).argmax())
+                width = (
+                    f"has {widths[row]} numbers, and {self.dimension} are in the first" if widths[row] else "is empty"
+                )
+                self.refuse(start + row, width)
+            values = batch.flatten()
+            if values.null_count:
+                missing = np.asarray(values.is_null()).reshape(len(batch), -1).any(axis=1)
+                self.refuse(start + int(missing.argmax()), "lacks a number")
+            part = slice(start, start + len(batch))
+            yield part, _native(values.to_numpy(zero_copy_only=False)).reshape(len(batch), self.dimension)
+            start = part.stop
+
+
+def open_vectors(path: str | Path, ids_path: str | Path | None = None, ids: Sequence[str] | None = None) -> VectorFile:
+    """Open a file of vectors.
+
+    Args:
+        path: ``.npy``, floats ``(count, d)``; or ``.parquet`` with a column of ids (``id`` or ``_id``) and one of
+            vectors (lists of floats; the one called ``vector`` or ``embedding`` where there are several).
+        ids_path: Ids of an ``.npy``, one a line.
+        ids: Ids of an ``.npy`` without ``ids_path``, such as a dataset's, by row.
+
+    Raises:
+        InputError: it is no such file, an id is there twice, or ids and vectors differ in number (both are said).
+        GnnRetrievalError: pyarrow is not installed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        found = "this is a directory" if path.is_dir() else "no such file"
+        raise InputError(f"{found}; wanted a file of vectors.", path)
+    if path.suffix.lower() in {".parquet", ".pq"}:
+        if ids_path is not None:
+            raise InputError("a Parquet file has its ids in a column: leave out the file of ids.", path)
+        opened: VectorFile = _Parquet(path)
+    elif path.suffix.lower() == ".npy":
+        opened = _Npy(path, _ids_in(Path(ids_path)) if ids_path is not None else ids)
+    else:
+        raise InputError("vectors are read from .npy and .parquet; this is neither.", path)
+    if opened.ids is not None:
+        source = path if ids_path is None else Path(ids_path)
+        if len(opened.ids) != opened.count:
+            whose = f"{source} has" if ids_path is not None else "there are"
+            raise InputError(
+                f"{opened.count:,} vectors, and {whose} {len(opened.ids):,} ids: give one id a vector.", path
+            )
+        if len(set(opened.ids)) < opened.count:
+            seen: set[str] = set()
+            twice = next(id_ for id_ in opened.ids if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]
+            raise InputError(f"{twice!r} is there twice: keep one vector of it.", source)
+    return opened
+
+
+def _ids_in(path: Path) -> list[str]:
+    return [line.strip() for _, line in read_lines(path, "ids, one a line")]
+
+
+def _native(block: NDArray[Any]) -> NDArray[np.floating]:
+    """Plain floats of this machine's byte order, of 16, 32 or 64 bits."""
+    return np.asarray(block, dtype=np.dtype(f"f{min(8, block.dtype.itemsize)}"))
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]'.") from None
+    return pyarrow
+
+
+def _column_of_vectors(schema: Any, path: Path) -> str:
+    types = _pyarrow().types
+    lists = [
+        field.name
+        for field in schema
+        if (types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type))
+        and types.is_floating(field.type.value_type)
+    ]
+    named = [name for name in lists if name.lower() in _VECTOR_COLUMNS]
+    for one in (lists, named):
+        if len(one) == 1:
+            return str(one[0])
+    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    found = f"{len(lists)} columns of vectors ({', '.join(lists)})" if lists else "no column of vectors"
+    raise InputError(f"{found}; wanted one of lists of floats, called vector or embedding. Present: {columns}.", path)

@@ -1,0 +1,207 @@
+"""Features from vectors that another encoder made, such as a paid API's: from there on no model is needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from gnnretrieval.arrays import ArrayWriter, blocks
+from gnnretrieval.artifacts import relative_to
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.checkpoint import VECTORS
+from gnnretrieval.encoders.features import KIND, TEXTS, Features, _write_texts
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors
+from gnnretrieval.errors import InputError
+from gnnretrieval.making import make_artifact, scratch
+from gnnretrieval.progress import progress
+from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.settings import Settings
+
+_HASHED = 64 * 2**20  # bytes hashed at a time
+
+
+class VectorSettings(Settings):
+    """What made the vectors, and how they are compared.
+
+    Attributes:
+        name: The encoder's name, such as text-embedding-3-large: vectors of one name, similarity and width fit.
+        similarity: How its vectors are compared: cosine or dot.
+        scale: Factor on the similarity in the softmax (1 / temperature); not given: 20 for cosine, 1 for dot product.
+    """
+
+    name: str = Field(min_length=1)
+    similarity: Literal["cosine", "dot"]
+    scale: float | None = Field(None, gt=0)
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, name: str) -> str:
+        if not name.strip() or not name.isprintable():
+            raise ValueError("give the encoder's name in one line")
+        return name.strip()
+
+    def encoder(self) -> EncoderSettings:
+        """The settings that stand for this encoder in artifacts."""
+        return EncoderSettings(checkpoint=f"{VECTORS}{self.name}", similarity=self.similarity, scale=self.scale)
+
+    def compares(self) -> Similarity:
+        """How its vectors are compared."""
+        cosine = self.similarity == "cosine"
+        return Similarity(normalize=cosine, scale=self.scale if self.scale is not None else 20.0 if cosine else 1.0)
+
+    def hash(self, dimension: int) -> str:
+        """What stands for the hash of the weights: equal for vectors ``(…, dimension)`` of one encoder."""
+        return sha256_of_json({"name": f"{VECTORS}{self.name}", "similarity": self.similarity, "dimension": dimension})
+
+
+def import_vectors(
+    dataset: Dataset,
+    passages: str | Path,
+    queries: str | Path,
+    settings: VectorSettings,
+    out: str | Path,
+    *,
+    passage_ids: str | Path | None = None,
+    query_ids: str | Path | None = None,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Features:
+    """Make the features artifact ``out`` of vectors in files (:func:`gnnretrieval.encoders.vector_file.open_vectors`).
+
+    An ``.npy`` without ids has the dataset's order. Vectors of other ids than the dataset's are left out and counted.
+    Kept are float16 vectors, of length 1 where the similarity is cosine; files are read in blocks of rows.
+
+    Raises:
+        InputError: a passage or query has no vector, or one that is not finite, beyond float16 or (under cosine) zero;
+            passages' and queries' widths differ; the files do not hold vectors.
+    """
+    sides = {
+        "passages": _Side(open_vectors(passages, passage_ids, dataset.passage_ids), dataset.passage_ids, passage_ids),
+        "queries": _Side(open_vectors(queries, query_ids, dataset.query_ids), dataset.query_ids, query_ids),
+    }
+    dimension, other = (side.file.dimension for side in sides.values())
+    if dimension != other:
+        raise InputError(f"vectors of {other} numbers, and {passages} has {dimension}: give one encoder's.", queries)
+    similarity, hash_ = settings.compares(), settings.hash(dimension)
+
+    def write(directory: Path) -> dict[str, Any]:
+        counts = _write_texts(directory / TEXTS, dataset)
+        for name, side in sides.items():
+            try:
+                side.write(directory / f"{name}.npy", similarity, scratch(directory), name)
+            except InputError:  # there is nothing to go on from
+                for file in (TEXTS, "passages.npy", "queries.npy", f"{scratch(directory).name}/{name}.npy"):
+                    (directory / file).unlink(missing_ok=True)
+                raise
+            if side.ignored:
+                say(f"{side.file.path}: {side.ignored:,} vectors of other {name} than the dataset's left out")
+        return {
+            "encoder": settings.encoder().model_dump(),
+            "similarity": similarity.model_dump(),
+            "source": "vectors made outside",
+            "checkpoint_hash": {"query": hash_, "passage": hash_},
+            "num_passages": counts["passage"],
+            "num_queries": counts["query"],
+            "ignored": {name: side.ignored for name, side in sides.items()},
+            "dimension": dimension,
+            "made_from": {"dataset": relative_to(out, dataset.path)},
+        }
+
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={
+            "texts": dataset.texts_hash,
+            "encoder": hash_,
+            "query encoder": hash_,
+            **{f"vectors of {name}": side.hash() for name, side in sides.items()},
+        },
+        config=settings.model_dump(),
+        write=write,
+        overwrite=overwrite,
+        say=say,
+    )
+    return Features(artifact.path, artifact.meta)
+
+
+class _Side:
+    """The vectors of a dataset's passages, or of its queries.
+
+    Args:
+        file: The vectors, with ids.
+        ids: The dataset's ids, by row.
+        ids_path: The file that the vectors' ids are from, if they are from one.
+    """
+
+    def __init__(self, file: VectorFile, ids: Sequence[str], ids_path: str | Path | None) -> None:
+        assert file.ids is not None
+        self.file, self.ids, self.ids_path = file, ids, Path(ids_path) if ids_path is not None else None
+        row_of = {id_: row for row, id_ in enumerate(ids)}
+        self.rows = np.array([row_of.get(id_, -1) for id_ in file.ids], dtype=np.int64)  # in the dataset
+        self.ignored = int((self.rows < 0).sum())
+        if file.count - self.ignored < len(ids):
+            found = np.zeros(len(ids), dtype=np.bool_)
+            found[self.rows[self.rows >= 0]] = True
+            raise InputError(
+                f"{len(ids) - int(found.sum()):,} of the dataset's {len(ids):,} have no vector among these "
+                f"{file.count:,}, the first of them {ids[int(found.argmin())]!r}. Make the vectors of all.",
+                file.path,
+            )
+
+    def hash(self) -> str:
+        """sha256 over the files' sha256."""
+        files = [self.file.path] + ([self.ids_path] if self.ids_path is not None else [])
+        return sha256_of_json([_sha256(path) for path in files])
+
+    def write(self, path: Path, similarity: Similarity, place: Path, name: str) -> None:
+        """Write float16 ``(rows, d)`` in the dataset's order; out of order, they are staged in ``place`` first."""
+        kept = self.rows[self.rows >= 0]
+        shape = (len(kept), self.file.dimension)
+        in_order = bool((np.diff(kept) > 0).all())
+        target = path if in_order else place / path.name
+        with ArrayWriter(target, shape, np.float16) as writer, progress(f"reading {name}", len(kept), name) as meter:
+            for block in self._checked(similarity):
+                writer.write(block)
+                meter.advance(len(block))
+        if in_order:
+            return
+        staged = np.load(target, mmap_mode="r", allow_pickle=False)
+        order = np.argsort(kept)
+        with ArrayWriter(path, shape, np.float16) as writer, progress(f"sorting {name}", len(kept), name) as meter:
+            for part in blocks(len(kept), BLOCK):
+                writer.write(staged[order[part]])
+                meter.advance(part.stop - part.start)
+        target.unlink()
+
+    def _checked(self, similarity: Similarity) -> Iterator[NDArray[np.float16]]:
+        """The dataset's vectors in the order of the file, as they are kept."""
+        wanted = self.rows >= 0
+        largest = float(np.finfo(np.float16).max)
+        for part, block in self.file.blocks(wanted):
+            rows = np.flatnonzero(wanted[part])
+            vectors = block[rows].astype(np.float64)
+            if similarity.normalize:
+                lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+                if (zero := lengths[:, 0] == 0).any():
+                    self.file.refuse(part.start + int(rows[zero.argmax()]), "is zero, which has no cosine")
+                vectors /= lengths
+            elif (large := (np.abs(vectors) > largest).any(axis=1)).any():
+                self.file.refuse(part.start + int(rows[large.argmax()]), f"holds a number beyond float16's {largest:g}")
+            yield vectors.astype(np.float16)
+
+
+def _sha256(path: Path) -> str:
+    digest, size = hashlib.sha256(), path.stat().st_size
+    with path.open("rb") as file, progress(f"hashing {path.name}", size, "bytes") as meter:
+        while part := file.read(_HASHED):
+            digest.update(part)
+            meter.advance(len(part))
+    return digest.hexdigest()

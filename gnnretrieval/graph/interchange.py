@@ -1,0 +1,180 @@
+"""The graph in other tools' forms: PyG's ``HeteroData``, and an edge list in Parquet or as text."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import blocks, release
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.progress import progress
+
+if TYPE_CHECKING:
+    from torch_geometric.data import HeteroData
+
+FOUND, FOUND_BY = ("query", "found", "passage"), ("passage", "found_by", "query")
+COLUMNS = ("query_id", "passage_id", "query_row", "passage_row", "rank", "score", "labelled")
+_EDGES = 2**18  # edges written together: a row group
+_TEXT = {".csv": ",", ".tsv": "\t"}
+
+
+def shown_queries(store: GraphStore) -> Rows:
+    """Rows of the queries of a store or of a view of it, ascending."""
+    if store.visible is None:
+        return np.arange(store.num_queries)
+    return np.flatnonzero(store.visible)
+
+
+def to_hetero_data(store: GraphStore) -> HeteroData:
+    """The graph as PyG's ``HeteroData``, in memory, float32: ``("query", "found", "passage")`` and its reverse.
+
+    Node stores have ``x`` ``(m, d)`` and ``(n, d)``, edge stores ``edge_index`` ``(2, E)`` by query, then by rank, and
+    ``edge_attr`` ``(E, d_e)``. Of a view, all nodes and its own edges.
+    """
+    import torch
+    from torch_geometric.data import HeteroData
+
+    data = HeteroData()
+    data["query"].x = torch.from_numpy(store.query_features.astype(np.float32))
+    data["passage"].x = torch.from_numpy(store.passage_features.astype(np.float32))
+    shown = shown_queries(store)
+    found = torch.from_numpy(store.neighbors[shown].astype(np.int64).ravel())
+    queries = torch.from_numpy(np.repeat(shown, store.k))
+    edges = (shown[:, None] * store.stride + np.arange(store.k)).ravel()
+    features = torch.from_numpy(store.gather_edge_features(edges))
+    data[FOUND].edge_index = torch.stack([queries, found])
+    data[FOUND].edge_attr = features
+    data[FOUND_BY].edge_index = torch.stack([found, queries])
+    data[FOUND_BY].edge_attr = features
+    return data
+
+
+class EdgeBlock(NamedTuple):
+    """Consecutive edges, by query, then by rank.
+
+    Attributes:
+        queries: ``(E,)`` query rows.
+        passages: ``(E,)`` passage rows.
+        ranks: ``(E,)`` int32, from 1.
+        scores: ``(E,)`` float32, the dual-encoder's similarity.
+        labelled: ``(E,)`` whether the pair is judged relevant.
+    """
+
+    queries: Rows
+    passages: Rows
+    ranks: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    labelled: NDArray[np.bool_]
+
+
+def edge_blocks(store: GraphStore) -> Iterator[EdgeBlock]:
+    """All edges of a store or a view, in blocks read from its memory maps."""
+    labels = store.labels[:, 0] * store.num_passages + store.labels[:, 1]  # sorted
+    shown, ranks = shown_queries(store), np.arange(1, store.k + 1, dtype=np.int32)
+    for part in blocks(len(shown), max(1, _EDGES // store.k)):
+        rows = shown[part]
+        queries, passages = np.repeat(rows, store.k), store.neighbors[rows].astype(np.int64).ravel()
+        scores = np.asarray(store.scores[rows]).ravel()
+        release(store.neighbors, store.scores)
+        labelled = np.isin(queries * store.num_passages + passages, labels)
+        yield EdgeBlock(queries, passages, np.tile(ranks, len(rows)), scores, labelled)
+
+
+def write_edges(store: GraphStore, path: str | Path) -> int:
+    """Write one line an edge to ``path``: query and passage by id and by row, rank from 1, score, labelled.
+
+    ``.parquet`` (a row group a block), or text with a header: ``.csv`` or ``.tsv``, gzipped with ``.gz`` after it. The
+    file appears in one step, or not at all; in memory are the ids and one block.
+
+    Returns:
+        The number of edges.
+
+    Raises:
+        InputError: ``path`` has another ending, or no file can be written there.
+        GnnRetrievalError: pyarrow is not installed, for ``.parquet``.
+    """
+    path = Path(path)
+    kind = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    if kind not in _TEXT and path.suffix.lower() != ".parquet":
+        raise InputError("edges are written as .parquet, .csv, .tsv, .csv.gz or .tsv.gz: end the name in one.", path)
+    if path.is_dir():
+        raise InputError("this is a directory: name a file for the edges.", path)
+    write = _write_text if kind in _TEXT else _write_parquet
+    with store.texts() as texts:
+        ids = np.array(texts.query_ids(), dtype=np.object_), np.array(texts.passage_ids(), dtype=np.object_)
+    count = len(shown_queries(store)) * store.k
+    with _whole(path) as partial, progress(f"writing {path.name}", count, "edges") as meter:
+        write(partial, store, ids, meter.advance)
+    return count
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes ``path`` when that is done, and is gone otherwise."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError("a part of this path is a file. Name another place.", path) from None
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _columns(block: EdgeBlock, ids: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+    """The block as :data:`COLUMNS`."""
+    return ids[0][block.queries], ids[1][block.passages], *block
+
+
+def _write_parquet(path: Path, store: GraphStore, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]', or write .tsv.") from None
+    string, int64 = pyarrow.string(), pyarrow.int64()
+    types = (string, string, int64, int64, pyarrow.int32(), pyarrow.float32(), pyarrow.bool_())
+    schema = pyarrow.schema(list(zip(COLUMNS, types, strict=True)))
+    with parquet.ParquetWriter(path, schema) as writer:
+        for block in edge_blocks(store):
+            writer.write_table(pyarrow.table(dict(zip(COLUMNS, _columns(block, ids), strict=True)), schema=schema))
+            advance(len(block.queries))
+
+
+def _write_text(path: Path, store: GraphStore, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in {*_TEXT, ".gz"}]
+    with ExitStack() as stack:
+        raw = stack.enter_context(path.open("wb"))
+        # No name and no time in the gzip header: the same graph is the same bytes.
+        file: Any = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0)) if ".gz" in suffixes else raw
+        delimiter = next(_TEXT[suffix] for suffix in reversed(suffixes) if suffix in _TEXT)
+        writer = csv.writer(_Utf8(file), delimiter=delimiter, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for block in edge_blocks(store):
+            columns = [column.tolist() for column in _columns(block, ids)]
+            columns[5] = [f"{score:.9g}" for score in columns[5]]  # the digits that name a float32
+            columns[6] = [int(labelled) for labelled in columns[6]]
+            writer.writerows(zip(*columns, strict=True))
+            advance(len(block.queries))
+
+
+class _Utf8:
+    """What :mod:`csv` writes, into a binary file."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Write ``text`` as UTF-8."""
+        return int(self._file.write(text.encode("utf-8")))

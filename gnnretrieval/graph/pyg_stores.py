@@ -1,0 +1,203 @@
+"""PyG's ``FeatureStore`` and ``GraphStore`` over the memory-mapped store, and a sampler for its loaders.
+
+A loader over these reads the features of a batch's nodes from disk and no others::
+
+    features, edges = pyg_stores(store)
+    sampler = TwoHopSampler(store)
+    for batch in NodeLoader((features, edges), sampler, input_nodes="passage", batch_size=512):
+        batch["query", "found", "passage"].edge_attr = features.edge_attr(batch, FOUND)
+
+:class:`TwoHopSampler` takes every neighbour and needs no compiled package; ``NeighborLoader((features, edges), …)``
+draws some of them, with pyg-lib or torch-sparse.
+
+Edges of each type are numbered by destination, then by source as the store has them: PyG's CSC order, which its
+samplers' ``e_id`` count in.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import FeatureStore, HeteroData
+from torch_geometric.data import GraphStore as PyGGraphStore
+from torch_geometric.data.feature_store import TensorAttr
+from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
+from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, HeteroSamplerOutput, NodeSamplerInput, SamplerOutput
+
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.interchange import FOUND, FOUND_BY, shown_queries
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Rows
+
+EdgeType = tuple[str, str, str]
+
+
+class _ByDestination:
+    """The edges of a store or a view in CSC order, by name (``query row * stride + rank``)."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self.store = store
+        self.shown = shown_queries(store)
+
+    @cached_property
+    def into_passages(self) -> tuple[Rows, Rows]:
+        """Names ``(E,)`` by passage, and where each passage's start ``(m + 1,)``."""
+        return self.store.found_by(slice(0, self.store.num_passages))
+
+    @cached_property
+    def into_queries(self) -> tuple[Rows, Rows]:
+        """Names ``(E,)`` by query, and where each query's start ``(n + 1,)``."""
+        names = (self.shown[:, None] * self.store.stride + np.arange(self.store.k)).ravel()
+        counts = np.zeros(self.store.num_queries, dtype=np.int64)
+        counts[self.shown] = self.store.k
+        return names, np.concatenate([[0], np.cumsum(counts)])
+
+    def names(self, edge_type: EdgeType) -> Rows:
+        """Names of a type's edges ``(E,)``."""
+        return (self.into_passages if edge_type == FOUND else self.into_queries)[0]
+
+
+class NodeFeatures(FeatureStore):  # type: ignore[misc]
+    """Features as float32: ``x`` of groups ``"query"`` ``(n, d)`` and ``"passage"`` ``(m, d)``, and ``edge_attr``
+    ``(E, d_e)`` of both edge types. Only the rows that are asked for are read. Read-only.
+    """
+
+    def __init__(self, edges: _ByDestination) -> None:
+        super().__init__()
+        self.__dict__.update(_store=edges.store, _edges=edges)
+
+    def edge_attr(self, batch: HeteroData, edge_type: EdgeType) -> Tensor:
+        """Features ``(E, d_e)`` of the edges of a loader's batch."""
+        return self.get_tensor(group_name=edge_type, attr_name="edge_attr", index=batch[edge_type].e_id)  # type: ignore[no-any-return]
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
+        if self._get_tensor_size(attr) is None:
+            raise KeyError(f"there is no {attr.attr_name!r} of {attr.group_name!r}")
+        rows = slice(None) if attr.index is None else attr.index
+        if isinstance(rows, Tensor):
+            rows = rows.cpu().numpy()
+        if attr.attr_name == "edge_attr":
+            return torch.from_numpy(self._store.gather_edge_features(self._edges.names(attr.group_name)[rows]))
+        array = self._store.query_features if attr.group_name == "query" else self._store.passage_features
+        return torch.from_numpy(np.array(array[rows], dtype=np.float32))
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        if attr.attr_name == "edge_attr" and attr.group_name in (FOUND, FOUND_BY):
+            return len(self._edges.shown) * self._store.k, self._store.edge_dim
+        rows = {"query": self._store.num_queries, "passage": self._store.num_passages}.get(attr.group_name)
+        return None if rows is None or attr.attr_name != "x" else (rows, self._store.dimension)
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """The features of nodes: what PyG's loaders put into a batch by themselves."""
+        return [TensorAttr(group_name=group, attr_name="x") for group in ("query", "passage")]
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        raise _read_only()
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        raise _read_only()
+
+
+class GraphEdges(PyGGraphStore):  # type: ignore[misc]
+    """Edges of types ``("query", "found", "passage")`` and ``("passage", "found_by", "query")``, as CSC and COO.
+
+    PyG asks for all edges of a type at once: they are in memory then, 16 bytes each. Read-only.
+    """
+
+    def __init__(self, edges: _ByDestination) -> None:
+        super().__init__()
+        self._edges = edges
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """Both types in both layouts."""
+        n, m = self._edges.store.num_queries, self._edges.store.num_passages
+        return [
+            EdgeAttr(edge_type, layout, is_sorted=True, size=size)
+            for edge_type, size in ((FOUND, (n, m)), (FOUND_BY, (m, n)))
+            for layout in (EdgeLayout.CSC, EdgeLayout.COO)
+        ]
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        if edge_attr.edge_type not in (FOUND, FOUND_BY) or edge_attr.layout is EdgeLayout.CSR:
+            return None
+        store = self._edges.store
+        if edge_attr.edge_type == FOUND:
+            names, offsets = self._edges.into_passages
+            sources = names // store.stride
+        else:
+            _, offsets = self._edges.into_queries
+            sources = store.neighbors[self._edges.shown].astype(np.int64).ravel()
+        if edge_attr.layout is EdgeLayout.COO:
+            offsets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        return torch.from_numpy(np.array(sources)), torch.from_numpy(np.array(offsets))
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
+        raise _read_only()
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        raise _read_only()
+
+
+def _read_only() -> GnnRetrievalError:
+    return GnnRetrievalError("a graph store is not changed through PyG: use gnnretrieval graph add.")
+
+
+def pyg_stores(store: GraphStore) -> tuple[NodeFeatures, GraphEdges]:
+    """A graph store, or a view of it, as PyG's remote backend ``(FeatureStore, GraphStore)``."""
+    edges = _ByDestination(store)
+    return NodeFeatures(edges), GraphEdges(edges)
+
+
+class TwoHopSampler(BaseSampler):  # type: ignore[misc]
+    """For PyG's ``NodeLoader``: the whole two-hop neighbourhood of some passages, on which their embeddings are exact.
+
+    A batch has the passages asked for first, then those that their queries found.
+    """
+
+    def __init__(self, store: GraphStore) -> None:
+        self._edges = _ByDestination(store)
+
+    def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> HeteroSamplerOutput | SamplerOutput:
+        """The subgraph of a batch of passages.
+
+        Raises:
+            GnnRetrievalError: the nodes are not passages.
+        """
+        if index.input_type != "passage":
+            raise GnnRetrievalError(f"two hops start from 'passage' nodes, and these are {index.input_type!r}.")
+        store, asked = self._edges.store, index.node.numpy()
+        part = store.subgraph(asked)
+        passages = np.concatenate([asked, np.setdiff1d(part.sources, asked)])
+        order = np.argsort(passages, kind="stable")
+        place = order[np.searchsorted(passages, part.sources, sorter=order)]
+        counts = np.diff(part.passage_offsets)
+        starts = self._edges.into_passages[1][asked] - part.passage_offsets[:-1]
+        into_passages = np.arange(len(part.passage_edges)) + np.repeat(starts, counts)
+        into_queries = self._edges.into_queries[1][part.queries][:, None] + np.arange(store.k)
+        arrays: dict[str, dict[Any, NDArray[np.int64]]] = {
+            "node": {"query": part.queries, "passage": passages},
+            "row": {FOUND: part.passage_index, FOUND_BY: place[part.query_index]},
+            "col": {
+                FOUND: np.repeat(np.arange(len(asked)), counts),
+                FOUND_BY: np.repeat(np.arange(len(part.queries)), store.k),
+            },
+            "edge": {FOUND: into_passages, FOUND_BY: into_queries.ravel()},
+        }
+        tensors = {
+            name: {key: torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)) for key, array in group.items()}
+            for name, group in arrays.items()
+        }
+        return HeteroSamplerOutput(**tensors, metadata=(index.input_id, index.time))
+
+    def sample_from_edges(self, index: EdgeSamplerInput, **kwargs: Any) -> HeteroSamplerOutput | SamplerOutput:
+        """Refused: for links, ask for the passages of both ends.
+
+        Raises:
+            GnnRetrievalError: always.
+        """
+        raise GnnRetrievalError("two hops start from 'passage' nodes, not from edges: use PyG's NodeLoader.")

@@ -1,0 +1,86 @@
+"""A node of the graph with its neighbours, theirs, and what a trained model makes of the edges, as JSON values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gnnretrieval.data.text_store import PassageRow, QueryRow
+from gnnretrieval.graph.neighborhood import NeighborNode, count_neighbors, passages_of_query, queries_of_passage
+from gnnretrieval.graph.store import GraphStore
+
+if TYPE_CHECKING:
+    from gnnretrieval.index.explain import Attention, Explainer
+
+SECOND = 3  # neighbours shown of a neighbour
+
+
+def describe(
+    store: GraphStore,
+    id_: str,
+    is_query: bool = False,
+    *,
+    most: int = 20,
+    hops: int = 1,
+    explainer: Explainer | None = None,
+) -> dict[str, Any]:
+    """A passage and the queries that found it, or a query and the passages it found.
+
+    Args:
+        store: The graph.
+        id_: The node's id.
+        is_query: It is a query's.
+        most: Neighbours to give.
+        hops: 2: each neighbour's own best ``SECOND`` neighbours too.
+        explainer: Gives each edge its attention; a passage's queries then come by attention instead of by score.
+
+    Returns:
+        ``node``: ``kind``, ``id``, ``text``, a passage's ``title`` or a query's ``split``, and ``edges`` (how many it
+        has); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, with 2 hops their ``edges`` and
+        ``neighbors``. With an explainer each edge's ``attention``, and each node's ``own_attention`` and, of a passage,
+        ``mean_gate``.
+
+    Raises:
+        InputError: there is no such node.
+    """
+    center, found, attention = _around(store, id_, is_query, most, explainer)
+    neighbors = [_edge(node, attention) for node in found]
+    if hops > 1:
+        for edge in neighbors:
+            other, further, weights = _around(store, edge["id"], not is_query, SECOND, explainer)
+            edge["edges"] = count_neighbors(store, other.row, not is_query)
+            edge["neighbors"] = [_edge(node, weights) for node in further]
+            edge.update(_own(weights))
+    node = {
+        "kind": "query" if is_query else "passage",
+        **{name: value for name, value in center._asdict().items() if name != "row"},
+        "edges": count_neighbors(store, center.row, is_query),
+        **_own(attention),
+    }
+    return {"node": node, "neighbors": neighbors}
+
+
+def _around(
+    store: GraphStore, id_: str, is_query: bool, most: int, explainer: Explainer | None
+) -> tuple[QueryRow | PassageRow, list[NeighborNode], Attention | None]:
+    """A node, its best neighbours, and its attention where a model is given."""
+    if is_query:
+        query, found = passages_of_query(store, id_, most)
+        return query, found, None if explainer is None else explainer.attention_of_query(query.row)
+    passage, found = queries_of_passage(store, id_, most if explainer is None else None)
+    if explainer is None:
+        return passage, found, None
+    attention = explainer.attention_of_passage(passage.row)
+    found = sorted(found, key=lambda node: -attention.weights[node.id])[:most]
+    return passage, found, attention
+
+
+def _edge(node: NeighborNode, attention: Attention | None) -> dict[str, Any]:
+    values = node._asdict()
+    return values if attention is None else {**values, "attention": attention.weights[node.id]}
+
+
+def _own(attention: Attention | None) -> dict[str, float]:
+    if attention is None:
+        return {}
+    own = {"own_attention": attention.own}
+    return own if attention.mean_gate is None else {**own, "mean_gate": attention.mean_gate}

@@ -1,0 +1,251 @@
+"""A store after additions equals the store that was built with them, in every array."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.trec import write_run
+from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.graph import GraphSettings, build_graph, open_graph
+from gnnretrieval.graph.add import add_to_graph
+from gnnretrieval.graph.additions import read_additions
+from gnnretrieval.making import scratch
+from gnnretrieval.updates import changed_since
+
+NEW_QUERIES, NEW_PASSAGES = 7, 6
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines(keepends=True)
+
+
+@pytest.fixture(scope="module")
+def parts(tiny_dataset, tiny_settings, tmp_path_factory):
+    """The dataset without its last training queries and without some passages, what it lacks, and the features of all.
+
+    Rows are in the order of the files, so what is left out goes to the end of the whole set as well.
+    """
+    place = tmp_path_factory.mktemp("parts")
+    corpus, queries = lines(tiny_dataset / "corpus.jsonl"), lines(tiny_dataset / "queries.jsonl")
+    judged = lines(tiny_dataset / "qrels" / "train.tsv")
+    late_queries = {f"train-{number:02d}" for number in range(60 - NEW_QUERIES, 60)}
+    late_passages = {f"p{row:02d}" for row in (22, 25, 30, 31, 36, 39)}
+
+    def is_late(line: str) -> bool:
+        query, passage, _ = line.split("\t")
+        return query in late_queries
+
+    def split(records: list[str], late: set[str]) -> tuple[list[str], list[str]]:
+        return [r for r in records if json.loads(r)["_id"] not in late], [
+            r for r in records if json.loads(r)["_id"] in late
+        ]
+
+    early_corpus, late_corpus = split(corpus, late_passages)
+    early_queries, new_queries = split(queries, late_queries)
+    header, body = judged[:1], [line for line in judged[1:] if line.split("\t")[1] not in late_passages]
+    of_late_passages = ["train-55\tp22\t1\n"]  # a new query with a new passage
+    early = [line for line in body if not is_late(line)]
+    late = [line for line in [*body, *of_late_passages] if is_late(line)]
+    for name, some_corpus, some_queries, some_judged in (
+        ("early", early_corpus, early_queries, early),
+        ("more-passages", early_corpus + late_corpus, early_queries, early),
+        ("more-queries", early_corpus, early_queries + new_queries, early + [x for x in late if x in body]),
+        ("whole", early_corpus + late_corpus, early_queries + new_queries, early + late),
+    ):
+        directory = place / name
+        (directory / "qrels").mkdir(parents=True)
+        (directory / "corpus.jsonl").write_text("".join(some_corpus), encoding="utf-8")
+        (directory / "queries.jsonl").write_text("".join(some_queries), encoding="utf-8")
+        (directory / "qrels" / "train.tsv").write_text("".join(header + some_judged), encoding="utf-8")
+        for other in ("dev", "test"):
+            shutil.copy(tiny_dataset / "qrels" / f"{other}.tsv", directory / "qrels")
+    (place / "queries.jsonl").write_text("".join(new_queries), encoding="utf-8")
+    (place / "corpus.jsonl").write_text("".join(late_corpus), encoding="utf-8")
+    (place / "qrels.tsv").write_text("".join(header + late), encoding="utf-8")
+    (place / "early-qrels.tsv").write_text("".join(header + [x for x in late if x in body]), encoding="utf-8")
+    whole = encode_dataset(Dataset.open(place / "whole"), tiny_settings, place / "features-whole")
+    with_ids = {"corpus": whole.passages, "queries": whole.queries}
+    rows = {"corpus": slice(len(early_corpus), None), "queries": slice(len(early_queries), None)}
+    for name, array in with_ids.items():  # the very vectors, so that nothing but the graph is compared
+        np.save(place / f"{name}.npy", array[rows[name]].astype(np.float32))
+    return place
+
+
+def features_of(parts: Path, name: str, tiny_settings):
+    return encode_dataset(Dataset.open(parts / name), tiny_settings, parts / f"features-{name}")
+
+
+def built(parts: Path, name: str, tiny_settings, settings: GraphSettings, out: Path, **files):
+    features = features_of(parts, name, tiny_settings)
+    return build_graph(Dataset.open(parts / name), features, settings, out, **files)
+
+
+def added(graph, parts: Path, queries: bool, passages: bool, **more):
+    qrels = "qrels.tsv" if passages else "early-qrels.tsv"
+    additions = read_additions(
+        open_graph(graph.path),
+        queries=parts / "queries.jsonl" if queries else None,
+        qrels=parts / qrels if queries else None,
+        passages=parts / "corpus.jsonl" if passages else None,
+        query_vectors=parts / "queries.npy" if queries else None,
+        passage_vectors=parts / "corpus.npy" if passages else None,
+        **more,
+    )
+    return None if additions is None else add_to_graph(graph.path, additions)
+
+
+def require_equal(ours, theirs) -> None:
+    """Every array, byte by byte, and every text."""
+    names = {name for name in theirs.meta["files"] if name.endswith(".npy")}
+    assert {name for name in ours.meta["files"] if name.endswith(".npy") and "changes/" not in name} == names
+    for name in sorted(names):
+        assert (ours.path / name).read_bytes() == (theirs.path / name).read_bytes(), name
+    with ours.texts() as one, theirs.texts() as other:
+        assert list(one.passages()) == list(other.passages())
+        assert list(one.queries()) == list(other.queries())
+        assert one.qrels() == other.qrels()
+    assert (ours.num_passages, ours.num_queries) == (theirs.num_passages, theirs.num_queries)
+
+
+@pytest.mark.parametrize(
+    ("name", "queries", "passages"),
+    [("more-queries", True, False), ("more-passages", False, True), ("whole", True, True)],
+)
+@pytest.mark.parametrize("edge_features", [("score", "reciprocal_rank", "bm25"), ("reciprocal_rank",)])
+def test_what_is_added_is_as_if_it_had_always_been_there(
+    parts, tiny_settings, tmp_path, name, queries, passages, edge_features
+):
+    settings = GraphSettings(k=5, edge_features=edge_features)
+    graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph")
+    grown = added(graph, parts, queries, passages)
+    require_equal(grown, built(parts, name, tiny_settings, settings, tmp_path / "at-once"))
+    assert open_graph(graph.path).hash == grown.hash
+
+
+def test_added_one_after_the_other_it_is_the_same(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    added(graph, parts, False, True)
+    additions = read_additions(
+        open_graph(graph.path),
+        queries=parts / "queries.jsonl",
+        qrels=parts / "qrels.tsv",
+        query_vectors=parts / "queries.npy",
+    )
+    grown = add_to_graph(graph.path, additions)
+    require_equal(grown, built(parts, "whole", tiny_settings, GraphSettings(k=5), tmp_path / "at-once"))
+
+
+def test_the_encoder_of_the_store_encodes_what_comes_without_vectors(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    additions = read_additions(open_graph(graph.path), queries=parts / "queries.jsonl", qrels=parts / "early-qrels.tsv")
+    np.testing.assert_allclose(additions.query_vectors, np.load(parts / "queries.npy"), atol=2e-3)
+    assert add_to_graph(graph.path, additions).num_queries == graph.num_queries + NEW_QUERIES
+
+
+def test_a_query_without_labels_has_edges_and_is_called_what_it_is_said_to_be(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    additions = read_additions(open_graph(graph.path), queries=parts / "queries.jsonl", split="clicks")
+    grown = add_to_graph(graph.path, additions)
+    assert len(grown.labels) == len(graph.labels)
+    assert grown.view(split="clicks").degrees().sum() == 5 * NEW_QUERIES
+    assert grown.view(split="train").degrees().tolist() == graph.degrees().tolist()
+
+
+def test_it_says_which_passages_are_touched(parts, tiny_settings, tmp_path):
+    settings = GraphSettings(k=5, edge_features=("score",))
+    graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph")
+    old = np.array(graph.neighbors)
+    grown = added(graph, parts, True, True)
+    touched = set(changed_since(grown, graph.hash).tolist())
+    m, n = graph.num_passages, graph.num_queries
+    expected = set(range(m, grown.num_passages)) | set(grown.neighbors[n:].ravel().tolist())
+    for row in range(n):
+        if old[row].tolist() != grown.neighbors[row].tolist():
+            expected |= {*old[row].tolist(), *grown.neighbors[row].tolist()}
+    assert touched == expected
+    assert 0 < len(touched) <= grown.num_passages
+
+
+def test_the_same_files_are_not_added_twice(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    first = added(graph, parts, True, False)
+    assert added(first, parts, True, False) is None
+    assert open_graph(graph.path).hash == first.hash
+    with pytest.raises(InputError, match=r"7 of 7 queries are in the graph already, such as 'train-53'"):
+        read_additions(open_graph(graph.path), queries=parts / "queries.jsonl")
+
+
+def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path):
+    rng = np.random.default_rng(0)
+
+    def run_of(name: str, queries: list[str], passages: list[str]) -> Path:
+        ranked = {
+            query: [ScoredPassage(id_, float(-rank)) for rank, id_ in enumerate(rng.permutation(passages)[:4].tolist())]
+            for query in queries
+        }
+        write_run(tmp_path / f"{name}.run", ranked, "some")
+        return tmp_path / f"{name}.run"
+
+    dataset = Dataset.open(parts / "early")
+    old = run_of("old", list(dataset.split("train")), dataset.passage_ids)
+    whole = Dataset.open(parts / "more-queries")
+    late = [query for query in whole.split("train") if query not in dataset.split("train")]
+    new = run_of("new", late, dataset.passage_ids)
+    (tmp_path / "both.run").write_text(old.read_text() + new.read_text())
+    settings = GraphSettings(k=5, edges="run")
+    graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph", run=old)
+    assert graph.meta["filled"] == graph.num_queries  # four of five are the run's
+    with pytest.raises(GnnRetrievalError, match="its edges are a run's: give --run FILE"):
+        added(graph, parts, True, False)
+    grown = added(graph, parts, True, False, run=new)
+    at_once = built(parts, "more-queries", tiny_settings, settings, tmp_path / "at-once", run=tmp_path / "both.run")
+    require_equal(grown, at_once)
+    assert grown.meta["filled"] == at_once.meta["filled"]
+
+
+def test_a_graph_by_bm25_takes_queries_and_refuses_passages(parts, tiny_settings, tmp_path):
+    settings = GraphSettings(k=5, edges="bm25")
+    graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph")
+    grown = added(graph, parts, True, False)
+    require_equal(grown, built(parts, "more-queries", tiny_settings, settings, tmp_path / "at-once"))
+    with pytest.raises(GnnRetrievalError, match="new passages change BM25's score of every pair"):
+        added(graph, parts, False, True)
+    assert open_graph(graph.path).hash == grown.hash
+
+
+def test_there_must_be_something_to_add(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    with pytest.raises(GnnRetrievalError, match="there is nothing to add"):
+        read_additions(graph)
+    with pytest.raises(GnnRetrievalError, match="its edges are dual-encoder's: leave out --run"):
+        read_additions(graph, queries=parts / "queries.jsonl", run=parts / "some.run")
+    with pytest.raises(InputError, match="there is no passage 'p22' in the dataset"):
+        read_additions(graph, queries=parts / "queries.jsonl", qrels=parts / "qrels.tsv")
+
+
+def test_a_checkpoint_that_changed_is_noticed(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    meta = json.loads((graph.path / "meta.json").read_text())
+    meta["checkpoint_hash"] = {"query": "0", "passage": "0"}
+    (graph.path / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(ArtifactError, match="holds other weights now than when the graph was built"):
+        read_additions(open_graph(graph.path), queries=parts / "queries.jsonl")
+
+
+def test_nothing_is_left_of_an_addition_that_fails(parts, tiny_settings, tmp_path, monkeypatch):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
+    before = {name: (graph.path / name).read_bytes() for name in graph.meta["files"]}
+    monkeypatch.setattr("gnnretrieval.graph.add.write_cheap_features", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        added(graph, parts, True, True)
+    assert {name: (graph.path / name).read_bytes() for name in graph.meta["files"]} == before
+    monkeypatch.undo()
+    grown = added(graph, parts, True, True)
+    require_equal(grown, built(parts, "whole", tiny_settings, GraphSettings(k=5), tmp_path / "at-once"))
+    assert not scratch(grown.path).exists()

@@ -1,0 +1,98 @@
+"""Each warning appears exactly when it should: figures without fault have none, and one fault has its own."""
+
+import copy
+
+import pytest
+
+from gnnretrieval.graph.advice import warnings_of
+
+FINE = {
+    "passages": 1000,
+    "queries": 2000,
+    "k": 5,
+    "queries_per_passage": {"mean": 10.0, "max": 80, "share_never_found": 0.1, "edges_of_top_percent": 0.05},
+    "most_found": [{"id": "hub", "queries": 80}],
+    "labelled_passage_among_neighbours": {"1": 0.4, "5": 0.8},
+    "agreement": {"share_of_queries": 0.6, "paraphrase": 0.7},
+    "near_duplicates": {"threshold": 0.95, "queries": {"share": 0.02}, "passages": {"share": 0.01}},
+    "overlap": {
+        "splits": {
+            "test": {
+                "queries": 100,
+                "same_id": 0,
+                "same_text": 0,
+                "relevant_passages": 90,
+                "share_with_training_questions": 0.5,
+            }
+        }
+    },
+}
+TEST = ("overlap", "splits", "test")
+
+
+def changed(**values):
+    """``FINE`` with other values at dotted places (``__`` for a dot)."""
+    figures = copy.deepcopy(FINE)
+    for place, value in values.items():
+        *path, name = place.split("__")
+        target = figures
+        for key in path:
+            target = target[key]
+        target[name] = value
+    return figures
+
+
+def test_a_graph_without_fault_has_no_warning():
+    assert list(warnings_of(FINE)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"queries_per_passage__mean": 15.5, "queries": 3100}, "Try k = 4"),
+        ({"queries_per_passage__mean": 20.0, "k": 1, "labelled_passage_among_neighbours": {"1": 1.0}}, "fewer queries"),
+        (
+            {"queries_per_passage__max": 501, "most_found": [{"id": "hub", "queries": 501}]},
+            "Passage hub was found by 501",
+        ),
+        ({"queries_per_passage__edges_of_top_percent": 0.21}, "most-found 1 %"),
+        ({"queries_per_passage__share_never_found": 0.51}, "51% of the passages were found by no query"),
+        ({"labelled_passage_among_neighbours": {"1": 0.1, "5": 0.49}}, "Only 49% of the queries"),
+        ({"labelled_passage_among_neighbours": {}}, "Add judgements"),
+        ({"agreement__paraphrase": 0.49}, "Too few paraphrases: the questions of one passage agree by 0.49"),
+        (
+            {"agreement__share_of_queries": 0.04, "agreement__paraphrase": 0.1},
+            "4.0% of the queries share their passage",
+        ),
+        ({"agreement": None}, "0.0% of the queries share their passage"),
+        ({"near_duplicates__queries__share": 0.11}, "11% of the queries have a near-duplicate"),
+        ({"near_duplicates__passages__share": 0.06}, "6% of the passages that were found"),
+        ({"__".join((*TEST, "same_text")): 3}, "Queries of test are in the graph, by id or text (3 of 100)"),
+        ({"__".join((*TEST, "same_id")): 100}, "(100 of 100)"),
+        ({"__".join((*TEST, "share_with_training_questions")): 0.04}, "(4% of those of test)"),
+    ],
+)
+def test_one_fault_has_its_own_warning_and_no_other(values, says):
+    (warning,) = warnings_of(changed(**values))
+    assert says in warning
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"queries_per_passage__mean": 15.0},
+        {"queries_per_passage__max": 500},
+        {"queries_per_passage__edges_of_top_percent": 0.2},
+        {"queries_per_passage__edges_of_top_percent": 0.9, "passages": 99},
+        {"queries_per_passage__share_never_found": 0.5},
+        {"labelled_passage_among_neighbours": {"1": 0.1, "5": 0.5}},
+        {"agreement__paraphrase": 0.5},
+        {"near_duplicates__queries__share": 0.1},
+        {"near_duplicates__passages__share": 0.05},
+        {"__".join((*TEST, "share_with_training_questions")): 0.1},
+        {"__".join((*TEST, "share_with_training_questions")): 0.0, "__".join((*TEST, "relevant_passages")): 0},
+        {"overlap__splits": {}},
+    ],
+)
+def test_at_a_threshold_there_is_no_warning(values):
+    assert list(warnings_of(changed(**values))) == []
