@@ -82,6 +82,19 @@ def write_checkpoint(directory: Path, seed: int = 0, hidden_size: int = 32) -> P
 
 
 @pytest.fixture(scope="session")
+def tiny_cross_encoder(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a cross-encoder: the tiny BERT with a random head of one label."""
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    directory = tmp_path_factory.mktemp("cross-encoder") / "tiny-cross-encoder"
+    torch.manual_seed(1)
+    bert = tiny_checkpoint.with_name("tiny-bert-bert")
+    BertForSequenceClassification.from_pretrained(bert, num_labels=1).save_pretrained(directory)
+    AutoTokenizer.from_pretrained(bert).save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset directory (BEIR layout): 40 passages and 60 train, 10 dev and 10 test questions on half of them."""
     directory = tmp_path_factory.mktemp("dataset") / "tiny"

@@ -28,7 +28,10 @@ def test_an_array_written_in_two_runs_is_the_array(tmp_path_factory, rows, cut, 
 
 
 def test_an_array_that_lacks_rows_is_not_finished(tmp_path):
-    with pytest.raises(ValueError, match="1 of 3 rows were written"), ArrayWriter(tmp_path / "a", (3, 2), "f2") as writer:
+    with (
+        pytest.raises(ValueError, match="1 of 3 rows were written"),
+        ArrayWriter(tmp_path / "a", (3, 2), "f2") as writer,
+    ):
         writer.write(np.ones((1, 2)))
 
 

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "gnnretrieval"
-FOUNDATIONS = ("errors", "arrays", "artifacts", "making", "updates", "provenance", "progress", "settings", "memory", "lazy")
+FOUNDATIONS = (
+    "errors",
+    "arrays",
+    "artifacts",
+    "making",
+    "updates",
+    "provenance",
+    "progress",
+    "settings",
+    "memory",
+    "lazy",
+)
 ROOMS = (
     "data",
     "encoders",

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import (
-    PATH,
-    dataset_options,
-    device_option,
-    echo_json,
-    json_option,
-    out_option,
-    overwrite_option,
-)
-from gnnretrieval.cli.settings_options import settings_from, settings_options
-from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.cli.graph_build import add, build
+from gnnretrieval.cli.graph_export import export
+from gnnretrieval.cli.options import PATH, echo_json, json_option
 from gnnretrieval.progress import say
 
 
@@ -26,39 +17,8 @@ def graph() -> None:
     """The query-passage graph: build it, and look into it."""
 
 
-@graph.command()
-@click.argument("dataset", type=PATH)
-@click.argument("features", type=PATH)
-@out_option
-@dataset_options
-@settings_options(GraphSettings)
-@device_option
-@overwrite_option
-def build(
-    dataset: Path,
-    features: Path,
-    out: Path,
-    qrels: str,
-    where: dict[str, str],
-    device: str,
-    overwrite: bool,
-    **settings: Any,
-) -> None:
-    """Join each training query of DATASET to its top-k passages by FEATURES.
-
-    \b
-    Example: gnnretrieval graph build my-data work/features --k 10 --out work/graph
-    """
-    from gnnretrieval.data import Dataset
-    from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.graph.build import build_graph
-
-    parsed = GraphSettings.parse(settings_from(GraphSettings, settings))
-    opened = Dataset.open(dataset, qrels, where)
-    made = build_graph(opened, open_features(features), parsed, out, device=device, overwrite=overwrite, say=say)
-    click.echo(
-        f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
-    )
+for command in (build, add, export):
+    graph.add_command(command)
 
 
 @graph.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,23 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
+from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.packed_linear import by_equal_blocks
+from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
 
 Side = Literal["query", "passage"]
-
-
-def computes_in_bfloat16(device: torch.device) -> bool:
-    """Whether bfloat16 products are native on ``device``; emulated ones are slower than float32."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return False
 
 
 class DualEncoder:
@@ -43,9 +36,7 @@ class DualEncoder:
     def __init__(self, settings: EncoderSettings, device: str | torch.device = "cpu") -> None:
         self.settings = settings
         self.device = torch.device(device)
-        native = computes_in_bfloat16(self.device)
-        reduced = settings.precision == "bfloat16" or (settings.precision == "auto" and native)
-        self.dtype = torch.bfloat16 if reduced else torch.float32
+        self.dtype = weights_dtype(settings.precision, self.device)
         self.passage_checkpoint = find_checkpoint(settings.checkpoint)
         self.query_checkpoint = (
             find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else self.passage_checkpoint
@@ -53,6 +44,8 @@ class DualEncoder:
         self._passage_model = self._load(self.passage_checkpoint)
         shared = self.query_checkpoint == self.passage_checkpoint
         self._query_model = self._passage_model if shared else self._load(self.query_checkpoint)
+        self._passage_pass = _packed_pass(self._passage_model)
+        self._query_pass = self._passage_pass if shared else _packed_pass(self._query_model)
         self.similarity = self._similarity()
         widths = [self._width(model) for model in (self._query_model, self._passage_model)]
         if widths[0] != widths[1]:
@@ -63,33 +56,20 @@ class DualEncoder:
             )
 
     def _load(self, checkpoint: Checkpoint) -> Any:
-        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # "creating a new one with mean pooling"
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging as transformers_logging
+        with loading(checkpoint):
+            from sentence_transformers import SentenceTransformer
 
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        try:
-            model = SentenceTransformer(
+            model: Any = SentenceTransformer(
                 str(checkpoint.directory),
                 device=str(self.device),
                 local_files_only=True,
                 model_kwargs={"dtype": self.dtype, "use_safetensors": True},
             )
-        except Exception as error:  # whatever the libraries raise over a damaged checkpoint
-            reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-            raise InputError(
-                f"this checkpoint cannot be loaded: {reason}. Save or download it again.", checkpoint.directory
-            ) from error
         for module in list(model)[1:]:  # after the transformer: in float32
             module.float()
         positions = getattr(getattr(model[0], "auto_model", None), "config", None)
         most = getattr(positions, "max_position_embeddings", None)
-        if self.settings.max_tokens is not None and most is not None and self.settings.max_tokens > most:
-            raise InputError(
-                f"this checkpoint has positions for {most} tokens, and max_tokens is {self.settings.max_tokens}.",
-                checkpoint.directory,
-            )
+        check_max_tokens(self.settings.max_tokens, most, checkpoint)
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()
@@ -127,12 +107,14 @@ class DualEncoder:
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         """Vectors ``(len(texts), d)`` float32, of length 1 where the similarity is cosine.
 
-        Texts are batched by token count, so that little padding is computed; a vector does not depend on its batch
-        beyond rounding.
+        A text's vector does not depend on the texts beside it: on the CPU, for BERT-like checkpoints, bit for bit (see
+        :mod:`gnnretrieval.encoders.packed_pass`); elsewhere texts are batched by token count and padded, and it does
+        not beyond rounding.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         model = self._query_model if side == "query" else self._passage_model
+        packed = self._query_pass if side == "query" else self._passage_pass
         prompt = self._prompt(model, side)
         if not hasattr(model.tokenizer, "pad"):  # static embeddings: no transformer, so nothing to batch by length
             rows = model.encode([prompt + text for text in texts], show_progress_bar=False, convert_to_tensor=True)
@@ -140,8 +122,11 @@ class DualEncoder:
         tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=model.max_seq_length)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
         vectors: NDArray[np.float32] | None = None
-        for batch in batches_by_tokens(lengths, self.settings.token_budget):
-            rows = self._forward(model, {name: [values[i] for i in batch] for name, values in tokens.items()})
+        for batch in batches_by_tokens(lengths, self.settings.token_budget, padded=packed is None):
+            if packed is not None:
+                rows = self._forward_packed(model, packed, [np.array(tokens["input_ids"][i]) for i in batch])
+            else:
+                rows = self._forward(model, {name: [values[i] for i in batch] for name, values in tokens.items()})
             if vectors is None:
                 vectors = np.empty((len(texts), rows.shape[1]), dtype=np.float32)
             vectors[batch] = rows.cpu().numpy()
@@ -153,19 +138,33 @@ class DualEncoder:
             features = module(features)
             if "token_embeddings" in features:  # pooling sums in float32
                 features["token_embeddings"] = features["token_embeddings"].float()
-        vectors: Tensor = features["sentence_embedding"].float()
-        return F.normalize(vectors, dim=-1) if self.similarity.normalize else vectors
+        return self.similarity.prepare(features["sentence_embedding"])
+
+    def _forward_packed(self, model: Any, packed: PackedPass, ids: list[NDArray[np.int64]]) -> Tensor:
+        """Vectors ``(len(ids), d)`` of token sequences, longest first."""
+        _, pooling, *others = model
+        pooled = []
+        for states in packed(ids):
+            mask = torch.ones(states.shape[:2], dtype=torch.long)
+            features = pooling({"token_embeddings": states.float(), "attention_mask": mask})
+            pooled.append(features["sentence_embedding"])
+
+        def finish(rows: Tensor) -> Tensor:
+            features = {"sentence_embedding": rows}
+            for module in others:
+                features = module(features)
+            return self.similarity.prepare(features["sentence_embedding"])
+
+        return by_equal_blocks(finish, torch.cat(pooled))
 
 
-def batches_by_tokens(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
-    """Row numbers in batches of similar length, longest first, each at most ``budget`` tokens once padded.
+def _packed_pass(model: Any) -> PackedPass | None:
+    """For a sentence-transformers model that pools a BERT-like encoder's last hidden states; else nothing."""
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
-    A single text longer than the budget is a batch by itself.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    batches, start = [], 0
-    while start < len(order):
-        count = max(1, budget // max(1, int(lengths[order[start]])))
-        batches.append(order[start : start + count])
-        start += count
-    return batches
+    modules = list(model)
+    if [type(module) for module in modules[:2]] != [Transformer, Pooling]:
+        return None
+    plain = modules[0].modality_config.get("text") == {"method": "forward", "method_output_name": "last_hidden_state"}
+    known = all(type(module) in {Dense, Normalize} for module in modules[2:])
+    return PackedPass(modules[0].auto_model) if plain and known and can_pack(modules[0].auto_model) else None

@@ -106,7 +106,7 @@ def encode_dataset(
             "passage": lambda: (passage.full_text for passage in dataset.passages()),
             "query": lambda: (query.text for query in dataset.queries()),
         }
-        counts = _write_texts(directory / TEXTS, dataset)
+        counts = write_texts(directory / TEXTS, dataset)
         for side, stream in texts.items():
             _encode_stream(encoder, side, stream(), counts[side], directory)
         return {
@@ -143,7 +143,7 @@ def _found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
     return settings.model_copy(update=places)
 
 
-def _write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
+def write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
     """Write ids and passages' texts; return the number of passages and queries."""
     with TextStore(path, create=True) as texts:
         texts.add_passages(passage_rows(dataset.passages()))

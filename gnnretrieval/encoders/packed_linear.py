@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK_ROWS = 512  # rows of one product: with their inputs and outputs, what the caches hold
 ROW_MULTIPLE = 16  # fewer rows may go to another kernel, which sums in another order
+BLOCK_ROWS = 32
 
 
 class PackedLinear:
@@ -24,7 +27,7 @@ class PackedLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         self.bias = bias.detach().contiguous()
-        self.packed = torch.backends.mkldnn.is_available()
+        self.packed = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
         weight = weight.detach().contiguous()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, CHUNK_ROWS) if self.packed else weight
 
@@ -34,3 +37,12 @@ class PackedLinear:
             return F.linear(x, self.weight, self.bias)
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return y
+
+
+def by_equal_blocks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """``function`` of ``(n, d)`` rows, applied to blocks of ``BLOCK_ROWS``, the last one filled up with zeros.
+
+    Whatever ``n``, its kernels are those of one shape, so that a row's result does not depend on how many others come.
+    """
+    blocks = F.pad(rows, (0, 0, 0, -len(rows) % BLOCK_ROWS)).split(BLOCK_ROWS)  # type: ignore[no-untyped-call]
+    return torch.cat([function(block) for block in blocks])[: len(rows)]

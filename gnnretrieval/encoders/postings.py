@@ -22,8 +22,8 @@ from gnnretrieval.progress import progress
 
 K1, B = 1.5, 0.75
 TEXTS = 16384  # texts that are split into words together
-_IN_MEMORY = 256 * 2**20  # bytes of the spool that are kept in memory
-_RANGE = 2**23  # postings that are scored together: about 200 MiB
+_IN_MEMORY = 64 * 2**20  # bytes of the spool that are kept in memory
+_RANGE = 2**21  # postings that are scored together: about 150 MiB
 _NAMES = {"indptr": "indptr.csc.index.npy", "rows": "indices.csc.index.npy", "scores": "data.csc.index.npy"}
 
 Advance = Callable[[int], None]

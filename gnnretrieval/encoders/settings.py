@@ -35,3 +35,20 @@ class EncoderSettings(Settings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
     window: int = Field(1024, ge=1)
+
+
+class CrossEncoderSettings(Settings):
+    """How pairs of texts are read together.
+
+    Attributes:
+        checkpoint: Name or path of a cross-encoder: a sequence classifier with one or two labels.
+        max_tokens: Longest pair in tokens, special ones included; the longer text is cut first; not given: the
+            checkpoint's own limit.
+        precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
+        token_budget: Tokens in one batch.
+    """
+
+    checkpoint: str
+    max_tokens: int | None = Field(192, ge=8)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    token_budget: int = Field(1024, ge=1)

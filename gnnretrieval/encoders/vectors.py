@@ -15,7 +15,7 @@ from gnnretrieval.arrays import ArrayWriter, blocks
 from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.checkpoint import VECTORS
-from gnnretrieval.encoders.features import KIND, TEXTS, Features, _write_texts
+from gnnretrieval.encoders.features import KIND, TEXTS, Features, write_texts
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors
@@ -93,7 +93,7 @@ def import_vectors(
     similarity, hash_ = settings.compares(), settings.hash(dimension)
 
     def write(directory: Path) -> dict[str, Any]:
-        counts = _write_texts(directory / TEXTS, dataset)
+        counts = write_texts(directory / TEXTS, dataset)
         for name, side in sides.items():
             try:
                 side.write(directory / f"{name}.npy", similarity, scratch(directory), name)

@@ -70,8 +70,8 @@ def degree_figures(degrees: Rows) -> dict[str, Any]:
 
 def most_found(store: GraphStore, degrees: Rows, most: int) -> list[dict[str, Any]]:
     """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; equal ones by row."""
-    cut = np.partition(degrees, len(degrees) - min(most, len(degrees)))[len(degrees) - min(most, len(degrees))]
-    leading = np.flatnonzero(degrees >= max(cut, 1))
+    place = len(degrees) - max(1, min(most, len(degrees)))
+    leading = np.flatnonzero(degrees >= max(1, np.partition(degrees, place)[place]))
     top = leading[np.lexsort((leading, -degrees[leading]))][:most]
     with store.texts() as texts:
         passages = [texts.passage(int(row)) for row in top]

@@ -42,8 +42,8 @@ def inspect_graph(
         (:func:`~gnnretrieval.graph.agreement.agreement_figures`); ``near_duplicates``
         (:func:`~gnnretrieval.graph.near_duplicates.duplicate_figures`); ``overlap``
         (:func:`~gnnretrieval.graph.overlap.overlap_figures`); ``bytes_on_disk`` and ``files`` (bytes by name, largest
-        first; a directory with a slash); ``memory`` (:class:`~gnnretrieval.graph.memory_needs.MemoryNeeds`); ``warnings``: sentences that say
-        what to change.
+        first; a directory has a slash); ``memory`` (:class:`~gnnretrieval.graph.memory_needs.MemoryNeeds`);
+        ``warnings``: sentences that say what to change.
 
     Raises:
         GnnRetrievalError: ``data`` is no dataset directory, or another one.

@@ -1,7 +1,7 @@
 """Bytes of memory that training and embedding over a graph will take, before they are spent (law 11).
 
 The formulas count float32 vectors of width ``d`` that are alive at the same time, in the forward and backward pass of
-the layers, rounded up: peaks of anonymous memory above what the process held at its start were 0.6 to 0.9 times the
+the layers, rounded up: peaks of anonymous memory above what the process held at its start were 0.5 to 0.9 times the
 estimate (``m`` and ``n`` of 10,000 and 20,000, ``k`` of 5 and 20, ``d`` of 128 and 384). Pages of the store come on top
 where memory is free; the system takes them back when it is not.
 """
@@ -68,7 +68,7 @@ def memory_needs(
     passages, ``S`` adjacent queries and ``U`` passages that those found takes
     ``v (24 T + 12 S + 1.5 U) + 28 B T + e (S k + edges into T)``. Embedding takes ``v n`` for the interactive queries,
     where that is at most half of its budget, and ``v (10 b + 1.5 U) + e (edges of the block)`` for a block of ``b``
-    nodes, where that is at most a quarter of it.
+    nodes, at most the other half.
 
     Args:
         num_passages: ``m``.
@@ -95,7 +95,7 @@ def memory_needs(
     block = min(shape.block, max(num_passages, num_queries))
     of_block = vector * (_OF_BLOCK * block + _OF_SOURCE * _distinct(block * k, num_passages))
     of_block += edge * block * max(k, num_queries * k / num_passages)
-    embedding = (interactive if interactive <= shape.budget // 2 else 0) + min(of_block, shape.budget / 4)
+    embedding = (interactive if interactive <= shape.budget // 2 else 0) + min(of_block, shape.budget / 2)
     return MemoryNeeds(
         training_corpus=math.ceil(max(embedding, step(num_passages, visible, visible * k))),
         training_batch=math.ceil(max(embedding, step(candidates, _distinct(edges, visible), edges))),

@@ -9,7 +9,7 @@ found, 73 to 90 % at k = 5 and 89 to 98 % at k = 10.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +98,7 @@ def similar_passages(store: GraphStore, seed: int, threshold: float = NEAR_DUPLI
     places = places.reshape(around.shape)
     vectors = np.empty((len(rows), store.dimension), dtype=np.float16)
     with progress("passages read", len(rows), "passages") as meter:
-        for part in blocks(len(rows), _READ):  # in row order: a disk that is read forwards is read fast
+        for part in blocks(len(rows), _READ):
             vectors[part] = gather_rows(store.passage_features, rows[part], np.float16)
             meter.advance(part.stop - part.start)
     release(store.passage_features)

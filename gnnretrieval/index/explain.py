@@ -133,24 +133,15 @@ class Explainer:
             query_index=index,
             query_offsets=np.array([0, k]),
         )
-        attention, own = self._first_layer(self._tensors.tensors(subgraph))
+        batch = self._tensors.tensors(subgraph)
+        attention, own = self.model.query_attention(
+            batch.queries, batch.sources, batch.to_queries, batch.query_edge_features, batch.query_loop_features
+        )
         weights = {
             self._texts.passage(passage).id: weight
             for passage, weight in zip(found.tolist(), attention.mean(1).tolist(), strict=True)
         }
         return Attention(weights, float(own.mean()), None)
-
-    def _first_layer(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Attention of eq. 6: of each edge ``(E, heads)`` and of each query's self-loop ``(S, heads)``."""
-        model = self.model
-        return model.passages_to_queries.attention(
-            batch.sources,
-            batch.queries,
-            batch.to_queries,
-            batch.query_edge_features,
-            model._loops(model.query_loop, batch.query_loop_features),
-            model._moments,
-        )
 
     def _second_layer(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Attention of eq. 8 (edges ``(E, heads)``, self-loops ``(T, heads)``), context and gate ``(T, d)``."""

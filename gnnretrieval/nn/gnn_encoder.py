@@ -158,6 +158,18 @@ class GNNEncoder(nn.Module):
         context: Tensor = self.queries_to_passages(queries, passages, neighbors, edge_features, loops, self._moments)
         return context
 
+    def query_attention(
+        self,
+        queries: Tensor,
+        sources: Tensor,
+        neighbors: Neighbors,
+        edge_features: Tensor | None,
+        loop_features: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of eq. 6: of each edge ``(E, heads)`` and of each query's self-loop ``(S, heads)``."""
+        loops = self._loops(self.query_loop, loop_features)
+        return self.passages_to_queries.attention(sources, queries, neighbors, edge_features, loops, self._moments)
+
     def passage_attention(
         self,
         passages: Tensor,

@@ -57,6 +57,7 @@ class GNNTraining:
         shown = store.among(None if hidden is None else ~hidden)
         self.shown = np.ones(store.num_queries, dtype=bool) if shown is None else shown
         self.labels = store.labels[self.shown[store.labels[:, 0]]]
+        self.learnable = np.unique(self.labels[:, 0])  # a query without a label is in the graph, and never trained on
         self.tensors = GraphTensors(store, device)
         self.whole_corpus = settings.candidates == "corpus" or (
             settings.candidates == "auto"
@@ -71,7 +72,7 @@ class GNNTraining:
         self.model.to(self.device)
         self.average = copy.deepcopy(self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
-        self.steps_per_epoch = -(-round(settings.mask_ratio * int(self.shown.sum())) // settings.batch_size) or 1
+        self.steps_per_epoch = -(-round(settings.mask_ratio * len(self.learnable)) // settings.batch_size) or 1
         self.progress = Progress(0, 0, [])
         self.best = self._weights()
         self.scales = tuple(sorted({0.0, *settings.context_scales}))
@@ -102,10 +103,9 @@ class GNNTraining:
         rng = np.random.default_rng([settings.seed, epoch])
         torch.manual_seed(int(rng.integers(2**62)))
         masked = np.zeros(self.store.num_queries, dtype=bool)  # Q_t
-        learnable = np.flatnonzero(self.shown)
-        row_of = np.cumsum(self.shown) - 1
-        labels = np.stack([row_of[self.labels[:, 0]], self.labels[:, 1]], axis=1)
-        masked[learnable[mask_queries(len(learnable), labels, settings.mask_ratio, settings.mask_unit, rng)]] = True
+        labels = np.stack([np.searchsorted(self.learnable, self.labels[:, 0]), self.labels[:, 1]], axis=1)
+        chosen = mask_queries(len(self.learnable), labels, settings.mask_ratio, settings.mask_unit, rng)
+        masked[self.learnable[chosen]] = True
         visible = self.shown & ~masked  # Q_g
         everything = np.arange(self.store.num_passages) if self.whole_corpus else None
         graph = self.tensors.batch(everything, visible) if everything is not None else None

@@ -52,13 +52,17 @@ def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, se
     split = dev_split(dataset)
     if split is None:
         rng = np.random.default_rng([seed, 0, 1])  # none of the epochs' own
-        hidden = mask_queries(store.num_queries, store.labels, HELD_OUT, "passage", rng)
+        labelled = np.unique(store.labels[:, 0])
+        labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
+        chosen = mask_queries(len(labelled), labels, HELD_OUT, "passage", rng)
+        hidden = np.zeros(store.num_queries, dtype=bool)
+        hidden[labelled[chosen]] = True
         rows = np.flatnonzero(hidden)
-        if len(rows) == store.num_queries:
+        if chosen.all():
             raise GnnRetrievalError(
                 f"{dataset.path}: there is no dev split, and too few training queries to hold some out: add one."
             )
-        relevant = _relevant(store, hidden)  # by query row: every graph query has a relevant passage
+        relevant = _relevant(store, hidden)  # by query row
         return HeldOut("held-out training queries", store.query_features[rows], [*relevant.values()], hidden)
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     judged = {

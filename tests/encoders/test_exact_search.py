@@ -69,9 +69,7 @@ def test_a_score_is_a_function_of_its_two_vectors_alone(monkeypatch, reduced):
     products = COSINE.prepare_array(queries).astype(np.float64) @ COSINE.prepare_array(passages).astype(np.float64).T
     np.testing.assert_allclose(scores, np.sort(products)[:, ::-1][:, :9], rtol=1e-6)
     early, late = (exact_top_k(queries, part, 9, COSINE) for part in (passages[:350], passages[350:]))
-    merged_rows, merged_scores, _ = merge_top_k(
-        np.hstack([early[0], late[0] + 350]), np.hstack([early[1], late[1]]), 9
-    )
+    merged_rows, merged_scores, _ = merge_top_k(np.hstack([early[0], late[0] + 350]), np.hstack([early[1], late[1]]), 9)
     assert merged_rows.tolist() == rows.tolist()
     assert merged_scores.tobytes() == scores.tobytes()
 

@@ -132,9 +132,9 @@ def test_what_is_damaged_can_be_made_again_as_the_message_says(copy, gnnretrieva
 def test_an_artifact_from_other_inputs_stays_until_overwrite(copy, refuses, succeeds, made):
     graph = copy("graph")
     build = ("graph", "build", made.data, made.features, "--k", 3, "--out", graph)
-    before = {file: file.read_bytes() for file in graph.iterdir()}
+    before = {file: file.read_bytes() for file in graph.rglob("*") if file.is_file()}
     refuses(*build, says=(graph, "k was 5 and is now 3", "--overwrite"))
-    assert {file: file.read_bytes() for file in graph.iterdir()} == before
+    assert {file: file.read_bytes() for file in graph.rglob("*") if file.is_file()} == before
     assert "made again, since k was 5 and is now 3" in succeeds(*build, "--overwrite").err
     assert succeeds("graph", "inspect", graph, "--json").json["k"] == 3
     assert {path.name for path in graph.parent.iterdir()} == {"graph"}

@@ -41,7 +41,10 @@ def test_every_command_of_the_tree_is_known_here():
         "data docstrings",
         "data inspect",
         "encoder encode",
+        "encoder import",
+        "graph add",
         "graph build",
+        "graph export",
         "graph inspect",
         "graph neighbors",
         "train",
@@ -120,10 +123,10 @@ def test_each_stage_says_what_it_made(made):
 
 
 def test_a_stage_made_again_from_the_same_inputs_is_reused(made, succeeds):
-    before = {file: file.read_bytes() for file in made.graph.iterdir()}
+    before = {file: file.read_bytes() for file in made.graph.rglob("*") if file.is_file()}
     again = succeeds("graph", "build", made.data, made.features, "--out", made.graph)
     assert "already made from these inputs, reused" in again.err
-    assert {file: file.read_bytes() for file in made.graph.iterdir()} == before
+    assert {file: file.read_bytes() for file in made.graph.rglob("*") if file.is_file()} == before
 
 
 def test_graph_inspect(made, succeeds):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import write_run
 from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.trec import write_run
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph

@@ -29,6 +29,7 @@ def test_the_most_found_passages_are_named_most_first_and_by_row_where_equal(han
     store = hand_made([[3, 1], [3, 2], [3, 1], [5, 2]])
     named = most_found(store, store.degrees(), 3)
     assert [(passage["id"], passage["queries"]) for passage in named] == [("p3", 3), ("p1", 2), ("p2", 2)]
+    assert most_found(store, store.degrees(), 0) == []
     assert [passage["id"] for passage in most_found(store, store.degrees(), 50)] == ["p3", "p1", "p2", "p5"]
 
 

@@ -9,12 +9,10 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training import GNNEncoderModel, TrainSettings, embed_passages, embedding, open_embeddings, train_gnn
-from gnnretrieval.training.embedding import gated_contexts
-from gnnretrieval.training.embedding import nodes_to_embed
+from gnnretrieval.training.embedding import gated_contexts, nodes_to_embed
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
 
 
@@ -57,7 +55,9 @@ def test_some_passages_alone_have_the_contexts_they_have_among_all(tiny_graph, m
     whole = torch.cat([context for _, _, context in gated_contexts(model, tiny_graph)])
     only = np.array([0, 3, 21, 39])
     done: list[int] = []
-    found = list(gated_contexts(model, tiny_graph, "cpu", None, done.append, only=only, memory=memory, scratch=tmp_path))
+    found = list(
+        gated_contexts(model, tiny_graph, "cpu", None, done.append, only=only, memory=memory, scratch=tmp_path)
+    )
     assert np.concatenate([rows for rows, _, _ in found]).tolist() == only.tolist()
     torch.testing.assert_close(torch.cat([context for _, _, context in found]), whole[only], rtol=1e-4, atol=1e-5)
     assert sum(done) == nodes_to_embed(tiny_graph, only) < nodes_to_embed(tiny_graph)

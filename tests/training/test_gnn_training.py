@@ -371,3 +371,19 @@ def test_made_again_from_the_same_inputs_it_is_reused(tiny_graph, tiny_dataset, 
     assert train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1).meta == first.meta
     with pytest.raises(ArtifactError, match="seed was 0 and is now 1"):
         train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1, seed=1)
+
+
+def test_queries_without_a_label_are_in_the_graph_and_never_trained_on(tiny_graph, tmp_path, monkeypatch):
+    store = in_memory(tiny_graph)
+    store.__dict__["labels"] = store.labels[store.labels[:, 0] % 2 == 0]
+    seen = []
+    monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=gnn.step_of: seen.append(args[0]) or step_of(*args))
+    graphs = []
+    batch = GraphTensors.batch
+    monkeypatch.setattr(GraphTensors, "batch", lambda self, *args: graphs.append(args[1]) or batch(self, *args))
+    settings = TrainSettings(**{**SHORT, "epochs": 3}, candidates="corpus")
+    GNNTraining(store, a_dev_set(store), settings, tmp_path).run()
+    trained = np.unique(np.concatenate(seen))
+    assert len(trained) > 5
+    assert not (trained % 2).any()
+    assert all(visible[1::2].all() for visible in graphs if visible is not None)

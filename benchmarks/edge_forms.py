@@ -1,0 +1,205 @@
+"""Edge vectors by a cross-encoder as float16, as int8 and projected: what they take, and RR@10 of what is trained on them.
+
+    .venv/bin/python benchmarks/edge_forms.py --work DIRECTORY
+
+On the docstring corpus, which is made. No cross-encoder travels with the project, so one is trained first: all-MiniLM-L6-v2
+with a fresh head, one pass over the training pairs and as many neighbours that are not relevant. Each graph is built
+anew with its form; a GNN-encoder is trained over it, its epoch and context scale chosen on dev; RR@10 is reported on test,
+with a paired t-test against float16. Writes results/edge_forms.json and results/edge_forms.md; what is in DIRECTORY is
+reused.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.docstrings import make_docstring_corpus
+from gnnretrieval.encoders import EncoderSettings
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.evaluation import mean, paired_test, per_query
+from gnnretrieval.graph import GraphSettings, GraphStore, build_graph
+from gnnretrieval.index import build_index
+from gnnretrieval.index.search import index_run
+from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.mining import sample_hard_negatives
+from gnnretrieval.progress import progress, say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+
+RESULTS = Path(__file__).resolve().parent / "results"
+CHEAP = ("score", "reciprocal_rank", "bm25")
+TOKENS = 160
+FORMS: dict[str, dict[str, Any]] = {
+    "no edge vectors": {},
+    "float16": {"edge_vectors": "cross-encoder"},
+    "int8": {"edge_vectors": "cross-encoder", "edge_form": "int8"},
+    "64 dimensions (PCA)": {"edge_vectors": "cross-encoder", "edge_dimensions": 64},
+    "64 dimensions, int8": {"edge_vectors": "cross-encoder", "edge_dimensions": 64, "edge_form": "int8"},
+    "16 dimensions (PCA)": {"edge_vectors": "cross-encoder", "edge_dimensions": 16},
+}
+
+
+def train_cross_encoder(store: GraphStore, out: Path, batch: int = 32, learning_rate: float = 5e-5) -> None:
+    """all-MiniLM-L6-v2 with a head, one pass over each training pair and one neighbour that is not relevant."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    torch.manual_seed(0)
+    place = find_checkpoint("sentence-transformers/all-MiniLM-L6-v2").directory
+    model = AutoModelForSequenceClassification.from_pretrained(place, num_labels=1).train()
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    rng = np.random.default_rng(0)
+    negatives = [
+        (query, int(sample_hard_negatives(store.neighbors, np.array([query]), store.labels, 1, rng)[0]), 0.0)
+        for query in range(store.num_queries)
+    ]
+    pairs = [(query, passage, 1.0) for query, passage in store.labels.tolist()] + negatives
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    steps = -(-len(pairs) // batch)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps, pct_start=0.1)
+    order = rng.permutation(len(pairs))
+    with store.texts() as texts, progress("training the cross-encoder", len(pairs), "pairs") as meter:
+        for start in range(0, len(pairs), batch):
+            some = [pairs[number] for number in order[start : start + batch]]
+            tokens = tokenizer(
+                texts.texts_of_queries([query for query, _, _ in some]),
+                texts.texts_of_passages([passage for _, passage, _ in some]),
+                truncation=True,
+                max_length=TOKENS,
+                padding=True,
+                return_tensors="pt",
+            )
+            with torch.autocast("cpu", torch.bfloat16):
+                logits = model(**tokens).logits[:, 0]
+            wanted = torch.tensor([label for _, _, label in some])
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            meter.advance(len(some), f"loss {loss.item():.3f}")
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def measure(
+    name: str, options: dict[str, Any], work: Path, dataset: Dataset, features: Any, seeds: int
+) -> dict[str, Any]:
+    """Build, train and rank with one form; figures and the test queries' RR@10, the mean over training seeds."""
+    place = work / name.replace(" ", "-").replace("(", "").replace(")", "").replace(",", "")
+    settings = GraphSettings(
+        edge_features=CHEAP, cross_encoder=str(work / "cross-encoder"), pair_tokens=TOKENS, **options
+    )
+    if not settings.reads_pairs:
+        settings = settings.model_copy(update={"cross_encoder": None})
+    common: dict[str, Any] = {"overwrite": True, "say": say}
+    start = time.perf_counter()
+    graph = build_graph(dataset, features, settings, place / "graph", **common)
+    built = time.perf_counter() - start
+    queries, judged = list(dataset.split("test")), dataset.split("test")
+    asked = features.queries[features.rows_of(queries)]
+    found, chosen = [], []
+    for seed in range(seeds):
+        model = train_gnn(graph, dataset, features, TrainSettings(seed=seed), place / f"model-{seed}", **common)
+        embeddings = embed_passages(model, graph, place / f"embeddings-{seed}", **common)
+        index = build_index(embeddings, place / f"index-{seed}", **common)
+        (values,) = per_query(judged, index_run(index, queries, asked, 100), ["RR@10"]).values()
+        found.append(values)
+        chosen.append(model.meta["dev"]["chosen"])
+    names = ("edge_features", "edge_vectors", "edge_scales", "edge_projection")
+    sizes = [(graph.path / f"{part}.npy").stat().st_size for part in names if (graph.path / f"{part}.npy").is_file()]
+    return {
+        "form": name,
+        "edge_dim": graph.edge_dim,
+        "bytes": sum(sizes),
+        "bytes_an_edge": sum(sizes) / (graph.num_queries * graph.k),
+        "seconds_to_build": built,
+        "dev": [one["RR@10"] for one in chosen],
+        "chosen_on_dev": chosen,
+        "RR@10": [mean({"RR@10": values})["RR@10"] for values in found],
+        "per_query": {id_: float(np.mean([values[id_] for values in found])) for id_ in found[0]},
+    }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The figures as a page."""
+    rows = "\n".join(
+        f"| {row['form']} | {row['edge_dim']} | {row['bytes'] / 2**20:.1f} | {row['bytes_an_edge']:.0f} | "
+        f"{100 * np.mean(row['dev']):.1f} | {100 * np.mean(row['RR@10']):.1f} "
+        f"({', '.join(f'{100 * value:.1f}' for value in row['RR@10'])}) | "
+        + (f"{100 * row['difference']:+.2f} (p = {row['p']:.2f}) |" if "p" in row else "– |")
+        for row in results["forms"]
+    )
+    return f"""# Forms of edge vectors
+
+Regenerate: `.venv/bin/python benchmarks/edge_forms.py --work DIRECTORY --seeds {results["seeds"]}`
+
+The docstring corpus ({results["queries"]:,} training queries, k = 5), all-MiniLM-L6-v2 as it comes, cheap edge features
+({", ".join(CHEAP)}) and the [CLS] vector of a cross-encoder trained on the same training pairs. RR@10 × 100, mean of the
+seeds (each); the epoch and the context scale are chosen on dev; the difference to float16 is on test, over the queries'
+means, with a paired t-test.
+
+| form | width | MiB | bytes an edge | dev RR@10 | test RR@10 | against float16 |
+|---|---:|---:|---:|---:|---:|---|
+{rows}
+
+AUC of the cross-encoder's probability on the graph's edges, labelled against not: {results["auc"]:.3f}.
+"""
+
+
+@click.command()
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Directory for what is made.")
+@click.option("--seeds", type=click.IntRange(1), default=2, show_default=True, help="Training seeds of each form.")
+def main(work: Path, seeds: int) -> None:
+    """Measure the forms of edge vectors."""
+    keep_freed_memory()
+    dataset = make_docstring_corpus(work / "dataset", overwrite=True, say=say)
+    dataset = Dataset.open(dataset.path)
+    features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True, say=say)
+    plain = build_graph(dataset, features, GraphSettings(edge_features=CHEAP), work / "plain", overwrite=True, say=say)
+    if not (work / "cross-encoder" / "config.json").is_file():
+        train_cross_encoder(plain, work / "cross-encoder")
+    forms = [measure(name, options, work, dataset, features, seeds) for name, options in FORMS.items()]
+    reference = next(row for row in forms if row["form"] == "float16")
+    for row in forms:
+        if row is not reference:
+            test = paired_test(row["per_query"], reference["per_query"])
+            row |= {"difference": test.difference, "p": test.p}
+    for row in forms:
+        del row["per_query"]
+    results = {
+        "dataset": dataset.provenance(),
+        "queries": plain.num_queries,
+        "seeds": seeds,
+        "forms": forms,
+        "auc": _auc(work / "float16" / "graph"),
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+    }
+    write_json(RESULTS / "edge_forms.json", results)
+    (RESULTS / "edge_forms.md").write_text(markdown(results), encoding="utf-8")
+    click.echo(markdown(results))
+
+
+def _auc(path: Path) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    from gnnretrieval.graph import open_graph
+
+    store = open_graph(path)
+    labelled = np.isin(
+        np.arange(store.num_queries)[:, None] * store.num_passages + store.neighbors.astype(np.int64),
+        store.labels[:, 0] * store.num_passages + store.labels[:, 1],
+    )
+    return float(roc_auc_score(labelled.ravel(), np.asarray(store.array("probabilities")).ravel()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""A retrieval set of MS MARCO's shape, made from a seed: passages and queries as vectors around common topics.
+
+At scale 1 it has MS MARCO's 8,841,823 passages and 502,939 training queries. Each passage belongs to one of many topics;
+a query is a noisy copy of its labelled passage. Texts are a few words: what is measured over it is the store, not an
+encoder.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from gnnretrieval.arrays import ArrayWriter, blocks
+from gnnretrieval.progress import progress
+
+PASSAGES, QUERIES = 8_841_823, 502_939
+_BLOCK = 65536
+
+
+def make_synthetic_set(
+    directory: Path, scale: float, dimension: int, seed: int = 0, late: float = 0.0
+) -> tuple[int, int]:
+    """Write a dataset (BEIR layout) with its vectors; returns the numbers of passages and queries.
+
+    Args:
+        directory: Gets ``whole/``, ``passages.npy``, ``queries.npy`` and, with ``late``, ``early/`` without the last
+            queries, these as ``late-queries.jsonl``, ``late-qrels.tsv`` and ``late-queries.npy``, and
+            ``early-queries.npy``.
+        scale: 1 is MS MARCO.
+        dimension: Width of the vectors.
+        seed: Of everything.
+        late: Share of the queries that come later.
+    """
+    m, n = round(scale * PASSAGES), round(scale * QUERIES)
+    rng = np.random.default_rng(seed)
+    topics = rng.normal(size=(max(10, m // 200), dimension)).astype(np.float32)
+    topic_of = rng.integers(0, len(topics), m)
+    asked = np.sort(rng.choice(m, n, replace=False))  # the labelled passage of each query, in order
+    (directory / "whole" / "qrels").mkdir(parents=True, exist_ok=True)
+    queries = np.empty((n, dimension), dtype=np.float16)
+    with (
+        ArrayWriter(directory / "passages.npy", (m, dimension), np.float16) as writer,
+        (directory / "whole" / "corpus.jsonl").open("w", encoding="utf-8") as corpus,
+        progress("making passages", m, "passages") as meter,
+    ):
+        for part in blocks(m, _BLOCK):
+            noise = rng.standard_normal((part.stop - part.start, dimension), dtype=np.float32)
+            vectors = topics[topic_of[part]] + noise
+            writer.write(vectors)
+            first, last = np.searchsorted(asked, (part.start, part.stop))
+            near = vectors[asked[first:last] - part.start]
+            queries[first:last] = near + 0.7 * rng.standard_normal(near.shape, dtype=np.float32)
+            corpus.writelines(
+                f'{{"_id": "p{row}", "title": "", "text": "passage {row} of topic {topic_of[row]}"}}\n'
+                for row in range(part.start, part.stop)
+            )
+            meter.advance(part.stop - part.start)
+    order = rng.permutation(n)
+    lines = [json.dumps({"_id": f"q{row}", "text": f"what about {asked[row]}"}) + "\n" for row in order]
+    judged = [f"q{row}\tp{asked[row]}\t1\n" for row in order]
+    _write_queries(directory / "whole", lines, judged)
+    np.save(directory / "queries.npy", queries[order])
+    if late:
+        early = n - round(late * n)
+        (directory / "early" / "qrels").mkdir(parents=True, exist_ok=True)
+        link = directory / "early" / "corpus.jsonl"
+        link.unlink(missing_ok=True)
+        link.hardlink_to(directory / "whole" / "corpus.jsonl")
+        _write_queries(directory / "early", lines[:early], judged[:early])
+        np.save(directory / "early-queries.npy", queries[order[:early]])
+        (directory / "late-queries.jsonl").write_text("".join(lines[early:]), encoding="utf-8")
+        (directory / "late-qrels.tsv").write_text("".join(judged[early:]), encoding="utf-8")
+        np.save(directory / "late-queries.npy", queries[order[early:]])
+    return m, n
+
+
+def _write_queries(directory: Path, lines: list[str], judged: list[str]) -> None:
+    (directory / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
+    (directory / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged), encoding="utf-8")

@@ -1,0 +1,154 @@
+"""The cross-encoder: reads a query and a passage together, into a vector and the probability that they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gnnretrieval.encoders.batching import batches_by_tokens
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.packed_linear import by_equal_blocks
+from gnnretrieval.encoders.packed_pass import PackedPass, Tokens, can_pack
+from gnnretrieval.encoders.pair_tokens import PairTokenizer
+from gnnretrieval.encoders.settings import CrossEncoderSettings
+from gnnretrieval.errors import GnnRetrievalError, InputError
+
+
+class PairFeatures(NamedTuple):
+    """What a cross-encoder makes of pairs of texts.
+
+    Attributes:
+        vectors: Last hidden state of ``[CLS]``, float32 ``(pairs, d)``: an edge feature.
+        probabilities: That the second text answers the first, float32 ``(pairs,)``: ``sigmoid`` of the logit of a
+            checkpoint with one label, the second label's ``softmax`` of one with two.
+    """
+
+    vectors: NDArray[np.float32]
+    probabilities: NDArray[np.float32]
+
+
+class CrossEncoder:
+    """Any Hugging Face or sentence-transformers cross-encoder: a sequence classifier with one or two labels.
+
+    Args:
+        settings: Checkpoint, longest pair, precision.
+        device: Where the weights go.
+
+    Raises:
+        InputError: the checkpoint cannot be loaded, or is no cross-encoder.
+    """
+
+    def __init__(self, settings: CrossEncoderSettings, device: str | torch.device = "cpu") -> None:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        self.settings = settings
+        self.device = torch.device(device)
+        self.checkpoint = find_checkpoint(settings.checkpoint)
+        directory = self.checkpoint.directory
+        with loading(self.checkpoint):
+            model, report = AutoModelForSequenceClassification.from_pretrained(
+                directory,
+                dtype=weights_dtype(settings.precision, self.device),
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+            tokenizer: Any = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        if report["missing_keys"]:
+            missing = ", ".join(sorted(report["missing_keys"])[:2])
+            raise InputError(f"this is no cross-encoder's checkpoint: it has no weights for {missing}.", directory)
+        if model.config.num_labels not in (1, 2):
+            raise InputError(
+                f"a cross-encoder has one label or two, and this checkpoint has {model.config.num_labels}.", directory
+            )
+        check_max_tokens(settings.max_tokens, getattr(model.config, "max_position_embeddings", None), self.checkpoint)
+        self._model: Any = model.eval().to(self.device)
+        most = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        self._tokens = PairTokenizer(tokenizer, most, directory)
+        self._pad = tokenizer.pad
+        self._typed = "token_type_ids" in tokenizer.model_input_names
+        self._packed = _PackedClassifier(model) if can_pack(model.base_model) else None
+
+    @property
+    def dimension(self) -> int:
+        """Width ``d`` of a pair's vector."""
+        width: int = self._model.config.hidden_size
+        return width
+
+    @property
+    def hash(self) -> str:
+        """The checkpoint's hash: equal weights have equal hashes wherever they lie."""
+        return self.checkpoint.hash
+
+    @torch.inference_mode()
+    def encode_pairs(
+        self, first: Sequence[str], second: Sequence[str], pairs: NDArray[np.integer[Any]]
+    ) -> PairFeatures:
+        """Vectors and probabilities of pairs of texts.
+
+        Every text is split to tokens once, however many pairs it is in. A pair's result does not depend on the pairs
+        beside it: on the CPU, for BERT-like checkpoints, bit for bit; elsewhere not beyond rounding.
+
+        Args:
+            first: The first texts of pairs: queries.
+            second: The second texts: passages.
+            pairs: ``(pairs, 2)`` rows of ``first`` and of ``second``.
+
+        Raises:
+            GnnRetrievalError: a row that is not there.
+        """
+        pairs = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+        if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(first), len(second))).any()):
+            raise GnnRetrievalError(f"a pair's rows are outside of {len(first)} first and {len(second)} second texts.")
+        vectors = np.empty((len(pairs), self.dimension), dtype=np.float32)
+        probabilities = np.empty(len(pairs), dtype=np.float32)
+        texts = self._tokens.split(first, second)
+        lengths = texts.lengths(pairs)
+        for batch in batches_by_tokens(lengths, self.settings.token_budget, padded=self._packed is None):
+            joined = [texts.join(*pair) for pair in pairs[batch].tolist()]
+            ids, types = [pair.ids for pair in joined], [pair.types for pair in joined] if self._typed else None
+            states, logits = (self._packed or self._forward)(ids, types)
+            vectors[batch] = states.float().cpu().numpy()
+            logits = logits.float()
+            probability = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
+            probabilities[batch] = probability.cpu().numpy()
+        return PairFeatures(vectors, probabilities)
+
+    def _forward(self, ids: Tokens, types: Tokens | None) -> tuple[Tensor, Tensor]:
+        """``[CLS]`` vectors and logits of token sequences, padded to the longest."""
+        tokens = {"input_ids": [row.tolist() for row in ids]}
+        if types is not None:
+            tokens["token_type_ids"] = [row.tolist() for row in types]
+        states: list[Tensor] = []
+        hook = self._model.base_model.register_forward_hook(lambda module, given, made: states.append(made[0][:, 0]))
+        try:
+            logits = self._model(**self._pad(tokens, return_tensors="pt").to(self.device)).logits
+        finally:
+            hook.remove()
+        return states[0], logits
+
+
+class _PackedClassifier:
+    """A BERT-like encoder without padding, and its classifier in float32."""
+
+    def __init__(self, model: Any) -> None:
+        self.encoder = PackedPass(model.base_model, first_only=True)
+        pooler: nn.Module | None = getattr(model.base_model, "pooler", None)  # RoBERTa's is part of its classifier
+        self.head = [part.float() for part in (pooler, model.classifier) if part is not None]
+
+    def __call__(self, ids: Tokens, types: Tokens | None) -> tuple[Tensor, Tensor]:
+        """``[CLS]`` vectors ``(pairs, d)`` and logits ``(pairs, labels)`` of token sequences, longest first."""
+        states = torch.cat(self.encoder(ids, types)).float()  # (pairs, 1, d)
+        return states[:, 0], by_equal_blocks(self._logits, states[:, 0])
+
+    def _logits(self, rows: Tensor) -> Tensor:
+        states = rows.unsqueeze(1)  # the head takes the first token's
+        for part in self.head:
+            states = part(states)
+        return states
