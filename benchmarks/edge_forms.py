@@ -1,12 +1,12 @@
-"""Edge vectors by a cross-encoder as float16, as int8 and projected: what they take, and RR@10 of what is trained on them.
+"""Edge vectors by a cross-encoder as float16, int8 and projected: bytes, and RR@10 of what is trained on them.
 
     .venv/bin/python benchmarks/edge_forms.py --work DIRECTORY
 
-On the docstring corpus, which is made. No cross-encoder travels with the project, so one is trained first: all-MiniLM-L6-v2
-with a fresh head, one pass over the training pairs and as many neighbours that are not relevant. Each graph is built
-anew with its form; a GNN-encoder is trained over it, its epoch and context scale chosen on dev; RR@10 is reported on test,
-with a paired t-test against float16. Writes results/edge_forms.json and results/edge_forms.md; what is in DIRECTORY is
-reused.
+On the docstring corpus, which is made. No cross-encoder travels with the project, so one is trained first: all-
+MiniLM-L6-v2 with a fresh head, one pass over the training pairs and as many neighbours that are not relevant. Each
+graph is built anew with its form; a GNN-encoder is trained over it, its epoch and context scale chosen on dev; RR@10
+is reported on test, with a paired t-test against float16. Writes results/edge_forms.json and results/edge_forms.md;
+what is in DIRECTORY is reused.
 """
 
 from __future__ import annotations
@@ -94,11 +94,8 @@ def measure(
 ) -> dict[str, Any]:
     """Build, train and rank with one form; figures and the test queries' RR@10, the mean over training seeds."""
     place = work / name.replace(" ", "-").replace("(", "").replace(")", "").replace(",", "")
-    settings = GraphSettings(
-        edge_features=CHEAP, cross_encoder=str(work / "cross-encoder"), pair_tokens=TOKENS, **options
-    )
-    if not settings.reads_pairs:
-        settings = settings.model_copy(update={"cross_encoder": None})
+    pairs = {"cross_encoder": str(work / "cross-encoder"), "pair_tokens": TOKENS}
+    settings = GraphSettings(edge_features=CHEAP, **pairs, **options)
     common: dict[str, Any] = {"overwrite": True, "say": say}
     start = time.perf_counter()
     graph = build_graph(dataset, features, settings, place / "graph", **common)

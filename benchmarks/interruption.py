@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/interruption.py --work DIRECTORY
 
-Three commands over a part of the docstring corpus, each killed with SIGKILL at 30 moments drawn from a seed over the time
-it takes unbroken: encoder encode, graph build (with a cross-encoder's vectors on the edges) and graph add (queries and
-passages). After each kill the same command runs again; every file is then compared, byte by byte, with the unbroken
-run's. Writes results/interruption.json and results/interruption.md.
+Three commands over a part of the docstring corpus, each killed with SIGKILL at 30 moments drawn from a seed over the
+time it takes unbroken: encoder encode, graph build (with a cross-encoder's vectors on the edges) and graph add
+(queries and passages). After each kill the same command runs again; every file is then compared, byte by byte, with
+the unbroken run's. Writes results/interruption.json and results/interruption.md.
 """
 
 from __future__ import annotations

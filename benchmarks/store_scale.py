@@ -103,7 +103,7 @@ def measure_machine() -> dict[str, float]:
 
 
 def measure_encoding(texts: Path) -> dict[str, Any]:
-    """Seconds a passage of plain encoding by all-MiniLM-L6-v2 (128 tokens), and of embedding over a graph of its width."""
+    """Seconds a passage of encoding by all-MiniLM-L6-v2 (128 tokens), and of embedding over a graph of its width."""
     import itertools
     import tempfile
 

@@ -1,8 +1,8 @@
 """A retrieval set of MS MARCO's shape, made from a seed: passages and queries as vectors around common topics.
 
-At scale 1 it has MS MARCO's 8,841,823 passages and 502,939 training queries. Each passage belongs to one of many topics;
-a query is a noisy copy of its labelled passage. Texts are a few words: what is measured over it is the store, not an
-encoder.
+At scale 1 it has MS MARCO's 8,841,823 passages and 502,939 training queries. Each passage belongs to one of many
+topics; a query is a noisy copy of its labelled passage. Texts are a few words: what is measured over it is the store,
+not an encoder.
 """
 
 from __future__ import annotations

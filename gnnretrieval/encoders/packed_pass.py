@@ -195,10 +195,11 @@ def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """``softmax(Q Kᵀ / √d) V`` of ``(sequences, heads, tokens, d)`` each, every token seeing every other.
 
     In bfloat16, as two products with the scores between them in the cache: on a CPU faster than the fused kernel, which
-    is used in float32 and for long sequences.
+    is used in float32 and for long sequences, but not for a single query token: that one it may split among threads,
+    by how many sequences there are.
     """
     sequences, heads, length, width = key.shape
-    if query.dtype != torch.bfloat16 or length > LONGEST_EXPLICIT:
+    if (query.dtype != torch.bfloat16 or length > LONGEST_EXPLICIT) and query.shape[2] > 1:
         return F.scaled_dot_product_attention(query, key, value)
     query, key, value = (part.reshape(sequences * heads, -1, width) for part in (query, key, value))
     scores = torch.baddbmm(query.new_zeros(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=width**-0.5)

@@ -34,8 +34,6 @@ def write_classifier(directory: Path, encoder: Path, labels: int, kind: str = "b
 
     torch.manual_seed(labels)
     tokenizer = AutoTokenizer.from_pretrained(encoder)
-    if kind == "roberta":
-        tokenizer.model_input_names = ["input_ids", "attention_mask"]
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     if kind == "distilbert":
         sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
@@ -43,6 +41,7 @@ def write_classifier(directory: Path, encoder: Path, labels: int, kind: str = "b
         kind,
         vocab_size=len(tokenizer),
         max_position_embeddings=80,
+        type_vocab_size=2,
         num_labels=labels,
         pad_token_id=tokenizer.pad_token_id,
         initializer_range=0.2,
@@ -73,8 +72,6 @@ def expected_of(checkpoint: Path, first, second, pairs, max_tokens: int = 48) ->
     for query, passage in pairs:
         given = ([first[query]], [second[passage]])  # as a batch: a single empty text counts as none
         tokens = tokenizer(*given, truncation=True, max_length=max_tokens, return_tensors="pt")
-        if "Roberta" in type(model).__name__ or "Distil" in type(model).__name__:
-            tokens.pop("token_type_ids", None)
         with torch.no_grad():
             vectors.append(model.base_model(**tokens).last_hidden_state[0, 0].numpy())
             logits.append(model(**tokens).logits[0])

@@ -48,6 +48,46 @@ def test_a_vector_does_not_depend_on_its_batch(encoder, tiny_checkpoint, texts):
     np.testing.assert_allclose(together, small, atol=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_vector_is_the_same_bytes_whatever_texts_are_beside_it(tiny_checkpoint, texts, precision):
+    encoder = encoder_of(tiny_checkpoint, precision=precision)
+    together = encoder.encode(texts, "passage")
+    alone = np.concatenate([encoder.encode([text], "passage") for text in texts])
+    assert np.array_equal(together, alone)
+    small = encoder_of(tiny_checkpoint, precision=precision, token_budget=50)
+    turned = small.encode(texts[::-1] + texts[5:], "passage")[: len(texts)][::-1]
+    assert np.array_equal(together, turned)
+
+
+@pytest.mark.parametrize("mode", ["cls", "max", ("mean", "lasttoken")])
+def test_every_way_of_pooling_is_sentence_transformers(tiny_checkpoint, texts, tmp_path, mode):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    base = SentenceTransformer(str(tiny_checkpoint), device="cpu")
+    model = SentenceTransformer(modules=[base[0], Pooling(32, pooling_mode=mode)], device="cpu")
+    model.save(str(tmp_path / "model"))
+    found = encoder_of(tmp_path / "model", similarity="dot").encode(texts, "passage")
+    np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
+
+
+def test_an_architecture_that_is_not_packed_equals_sentence_transformers(tiny_checkpoint, texts, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_checkpoint)
+    torch.manual_seed(0)
+    sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 64}
+    DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "distilbert")
+    tokenizer.save_pretrained(tmp_path / "distilbert")
+    transformer = Transformer(str(tmp_path / "distilbert"), max_seq_length=64)
+    model = SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="mean")], device="cpu")
+    model.save(str(tmp_path / "model"))
+    found = encoder_of(tmp_path / "model", similarity="dot").encode(texts, "passage")
+    np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
+
+
 def test_padding_changes_nothing(encoder, texts):
     short = min(texts, key=len)
     with_long = encoder.encode([short, " ".join(texts)], "passage")[0]

@@ -1,0 +1,119 @@
+"""Adding 1% new queries to a graph store against building it anew: seconds of each, and whether they are equal.
+
+    .venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale 0.02
+
+Over a synthetic set of MS MARCO's shape (benchmarks/synthetic.py), width 384, k = 25, features at hand in both cases,
+so that encoding is not counted. Writes results/graph_add.json and results/graph_add.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+DIMENSION, K, LATE = 384, 25, 0.01
+
+
+def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
+    """Build the early graph, add the late queries, build the whole graph, and compare every array."""
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
+    from gnnretrieval.graph import GraphSettings, build_graph
+    from gnnretrieval.graph.add import add_to_graph
+    from gnnretrieval.graph.additions import read_additions
+    from gnnretrieval.progress import say
+
+    made: dict[str, Any] = {}
+    for name, queries in (("early", "early-queries.npy"), ("whole", "queries.npy")):
+        dataset = Dataset.open(work / name)
+        settings = VectorSettings(name="synthetic", similarity="cosine")
+        files = work / "passages.npy", work / queries
+        features = import_vectors(dataset, *files, settings, work / f"features-{name}", overwrite=True, say=say)
+        made[name] = dataset, features
+    settings = GraphSettings(k=K, edge_features=edge_features)
+    for place in ("graph", "anew"):
+        shutil.rmtree(work / place, ignore_errors=True)
+    graph = build_graph(*made["early"], settings, work / "graph", say=say)
+    start = time.perf_counter()
+    additions = read_additions(
+        graph,
+        queries=work / "late-queries.jsonl",
+        qrels=work / "late-qrels.tsv",
+        query_vectors=work / "late-queries.npy",
+    )
+    assert additions is not None
+    grown = add_to_graph(graph.path, additions, say=say)
+    adding = time.perf_counter() - start
+    start = time.perf_counter()
+    anew = build_graph(*made["whole"], settings, work / "anew", say=say)
+    building = time.perf_counter() - start
+    arrays = sorted(name for name in anew.meta["files"] if name.endswith(".npy"))
+    different = [name for name in arrays if grown.meta["files"][name] != anew.meta["files"][name]]
+    return {
+        "edge_features": list(edge_features),
+        "passages": anew.num_passages,
+        "queries": anew.num_queries,
+        "added": len(additions.queries),
+        "seconds_to_add": adding,
+        "seconds_to_build": building,
+        "ratio": building / adding,
+        "arrays": arrays,
+        "different": different,
+    }
+
+
+@click.command()
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Directory for what is made.")
+@click.option("--scale", type=float, default=0.02, show_default=True, help="1 is MS MARCO.")
+def main(work: Path, scale: float) -> None:
+    """Measure adding against building."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.synthetic import make_synthetic_set
+    from gnnretrieval.memory import keep_freed_memory
+    from gnnretrieval.provenance import git_revision, library_versions, write_json
+
+    keep_freed_memory()
+    if not (work / "late-queries.npy").is_file():
+        make_synthetic_set(work, scale, DIMENSION, late=LATE)
+    runs = [measure(work, ("score", "reciprocal_rank")), measure(work, ("score", "reciprocal_rank", "bm25"))]
+    results = {
+        "scale": scale,
+        "k": K,
+        "dimension": DIMENSION,
+        "runs": runs,
+        "threads": os.cpu_count(),
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+    }
+    write_json(RESULTS / "graph_add.json", results)
+    rows = "\n".join(
+        f"| {', '.join(run['edge_features'])} | {run['seconds_to_add']:.2f} | {run['seconds_to_build']:.1f} | "
+        f"**{run['ratio']:.0f}** | {len(run['arrays']) - len(run['different'])} of {len(run['arrays'])} |"
+        for run in runs
+    )
+    page = f"""# Adding to a graph store against building it anew
+
+Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
+
+{runs[0]["added"]:,} new queries to {runs[0]["queries"] - runs[0]["added"]:,} over {runs[0]["passages"]:,} passages
+(MS MARCO's shape, scale {scale:g}), k = {K}, {DIMENSION} dimensions, on {results["threads"]} cores; features at hand in both
+cases. Wanted: 20 times as fast, and equal.
+
+| edge features | add, s | build, s | ratio | arrays of equal bytes |
+|---|---:|---:|---:|---:|
+{rows}
+"""
+    (RESULTS / "graph_add.md").write_text(page, encoding="utf-8")
+    click.echo(page)
+
+
+if __name__ == "__main__":
+    main()
