@@ -66,7 +66,6 @@ class _WeightedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         source, target, weights, loop_weights = ctx.saved_tensors
-        gradient = gradient.contiguous()
         of_source = of_target = of_weights = of_loops = None
         by_source, order = ctx.neighbors.reversed(len(source))
         if ctx.needs_input_grad[0]:

@@ -35,9 +35,10 @@ def test_only_the_gradients_that_are_wanted_are_made():
     torch.testing.assert_close(loops.grad, target.detach().sum(1))
 
 
-def test_a_gradient_that_is_one_number_for_all_is_taken():
-    """The gradient of a sum is an expanded tensor, which an embedding bag does not take."""
-    source, *others = values(GRAPHS["uneven"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gradient_that_is_one_number_for_all_is_taken(dtype):
+    """The gradient of a sum is an expanded tensor, without rows of its own."""
+    source, *others = values(GRAPHS["uneven"], dtype)
     weighted_sum(source, *others, GRAPHS["uneven"]).sum().backward()
     torch.testing.assert_close(source.grad[3], others[1].detach()[:2].sum().expand(5))
     assert (source.grad[1] == 0).all()
