@@ -22,7 +22,6 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -265,7 +264,7 @@ def main(repeats: int) -> None:
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
         "torch_scatter": pyg_typing.WITH_TORCH_SCATTER,
-        "versions": {**library_versions(), "torch-geometric": metadata.version("torch-geometric")},
+        "versions": library_versions(),
         "git_revision": git_revision(),
     }
     write_json(RESULTS / "gat_layer.json", results)

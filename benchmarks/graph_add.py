@@ -104,8 +104,8 @@ def main(work: Path, scale: float) -> None:
 Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
 
 {runs[0]["added"]:,} new queries to {runs[0]["queries"] - runs[0]["added"]:,} over {runs[0]["passages"]:,} passages
-(MS MARCO's shape, scale {scale:g}), k = {K}, {DIMENSION} dimensions, on {results["threads"]} cores; features at hand in both
-cases. Wanted: 20 times as fast, and equal.
+(MS MARCO's shape, scale {scale:g}), k = {K}, {DIMENSION} dimensions, on {results["threads"]} cores; features at hand in
+both cases. Wanted: 20 times as fast, and equal.
 
 | edge features | add, s | build, s | ratio | arrays of equal bytes |
 |---|---:|---:|---:|---:|

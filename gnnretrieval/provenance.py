@@ -16,6 +16,7 @@ RECORDED_PACKAGES = (
     "torch",
     "transformers",
     "sentence-transformers",
+    "torch-geometric",
     "faiss-cpu",
     "faiss-gpu-cu12",
     "bm25s",

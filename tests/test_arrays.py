@@ -62,8 +62,7 @@ def test_a_full_disk_is_an_error_and_not_a_signal(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            writer.write(np.ones((1000, 100)))
-            writer.flush()
+            writer.write(np.ones((1000, 100)))  # more than a buffer: it is written through
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 

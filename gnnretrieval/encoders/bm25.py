@@ -35,7 +35,7 @@ class BM25:
 
     Memory: 8 bytes a posting (a term in a passage) when built in memory; none when built into a ``directory`` or opened
     from one. About 200 bytes a distinct term. 4 bytes a passage while it answers. Building takes 12 bytes a posting of
-    temporary file (the first 256 MiB in memory), about 400 MiB of working memory at most, and 4 bytes a passage.
+    temporary file (the first 64 MiB in memory), about 100 MiB of working memory, and 4 bytes a passage.
 
     Not for several threads at once: they would share the sums of a query.
 

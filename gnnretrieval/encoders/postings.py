@@ -78,7 +78,7 @@ class Counts:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.vocabulary: dict[str, int] = {}
-        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=directory)  # noqa: SIM115
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(directory) if directory else None)  # noqa: SIM115
         self._starts: list[tuple[int, int]] = []  # place in the spool and number of postings of each block
         self._lengths: list[NDArray[np.int32]] = []
         self._passages = 0

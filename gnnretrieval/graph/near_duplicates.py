@@ -9,7 +9,7 @@ found, 73 to 90 % at k = 5 and 89 to 98 % at k = 10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np

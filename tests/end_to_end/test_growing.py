@@ -15,7 +15,9 @@ def grown(made, succeeds, tmp_path):
     for name in ("features", "graph", "model", "embeddings", "index"):
         shutil.copytree(getattr(made, name), place / name)
     records = {
-        "corpus.jsonl": [{"_id": f"new-{n}", "title": "", "text": text} for n, text in enumerate(["zu zu zu", "ba bu"])],
+        "corpus.jsonl": [
+            {"_id": f"new-{n}", "title": "", "text": text} for n, text in enumerate(("zu zu zu", "ba bu"))
+        ],
         "queries.jsonl": [{"_id": f"click-{n}", "text": text} for n, text in enumerate(["zu", "zu zu", "ba"])],
     }
     for name, rows in records.items():
@@ -26,7 +28,9 @@ def grown(made, succeeds, tmp_path):
     said = {
         "add": succeeds(*add),
         "again": succeeds(*add),
-        "embed": succeeds("embed", place / "model", "--graph", place / "graph", "--out", place / "embeddings", "--changed"),
+        "embed": succeeds(
+            *("embed", place / "model", "--graph", place / "graph", "--out", place / "embeddings", "--changed")
+        ),
         "index": succeeds("index", "build", place / "embeddings", "--out", place / "index", "--changed"),
     }
     return place, said
