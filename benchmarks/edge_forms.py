@@ -140,8 +140,8 @@ Regenerate: `.venv/bin/python benchmarks/edge_forms.py --work DIRECTORY --seeds 
 
 The docstring corpus ({results["queries"]:,} training queries, k = 5), all-MiniLM-L6-v2 as it comes, cheap edge features
 ({", ".join(CHEAP)}) and the [CLS] vector of a cross-encoder trained on the same training pairs. RR@10 × 100, mean of
-the seeds (each); the epoch and the context scale are chosen on dev; the difference to float16 is on test, over the queries'
-means, with a paired t-test.
+the seeds (each); the epoch and the context scale are chosen on dev; the difference to float16 is on test, over the
+queries' means, with a paired t-test.
 
 | form | width | MiB | bytes an edge | dev RR@10 | test RR@10 | against float16 |
 |---|---:|---:|---:|---:|---:|---|

@@ -170,7 +170,7 @@ def _rank(
     queries = {query.id: query.text for query in dataset.queries_of(split)}
 
     def write(target: Path) -> dict[str, Any]:
-        bm25 = BM25(passage.full_text for passage in dataset.passages())
+        bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
         write_run(target / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
         vectors = features.queries[features.rows_of(queries)]
         for name, index in indexes.items():
