@@ -16,6 +16,7 @@ from gnnretrieval.arrays import ArrayWriter, blocks
 from gnnretrieval.progress import progress
 
 PASSAGES, QUERIES = 8_841_823, 502_939
+PLANTED = 25  # neighbours of a query that are known without a search
 _BLOCK = 65536
 
 
@@ -25,8 +26,8 @@ def make_synthetic_set(
     """Write a dataset (BEIR layout) with its vectors; returns the numbers of passages and queries.
 
     Args:
-        directory: Gets ``whole/``, ``passages.npy``, ``queries.npy`` and, with ``late``, ``early/`` without the last
-            queries, these as ``late-queries.jsonl``, ``late-qrels.tsv`` and ``late-queries.npy``, and
+        directory: Gets ``whole/``, ``passages.npy``, ``queries.npy``, ``planted.npy`` (neighbours) and, with
+            ``late``, ``early/`` without the last queries, these as ``late-queries.jsonl``, ``late-qrels.tsv`` and ``late-queries.npy``, and
             ``early-queries.npy``.
         scale: 1 is MS MARCO.
         dimension: Width of the vectors.
@@ -62,6 +63,7 @@ def make_synthetic_set(
     judged = [f"q{row}\tp{asked[row]}\t1\n" for row in order]
     _write_queries(directory / "whole", lines, judged)
     np.save(directory / "queries.npy", queries[order])
+    np.save(directory / "planted.npy", _planted(topic_of, asked[order], rng))
     if late:
         early = n - round(late * n)
         (directory / "early" / "qrels").mkdir(parents=True, exist_ok=True)
@@ -74,6 +76,19 @@ def make_synthetic_set(
         (directory / "late-qrels.tsv").write_text("".join(judged[early:]), encoding="utf-8")
         np.save(directory / "late-queries.npy", queries[order[early:]])
     return m, n
+
+
+def _planted(topic_of: np.ndarray, asked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each query its labelled passage and others of its topic, drawn with their order ``(n, 25)`` uint32."""
+    by_topic = np.argsort(topic_of, kind="stable")
+    starts = np.searchsorted(topic_of[by_topic], np.arange(topic_of.max() + 2))
+    planted = np.empty((len(asked), PLANTED), dtype=np.uint32)
+    for row, passage in enumerate(asked.tolist()):
+        topic = topic_of[passage]
+        others = by_topic[starts[topic] : starts[topic + 1]]
+        others = others[others != passage]
+        planted[row] = [passage, *rng.choice(others, PLANTED - 1, replace=len(others) < PLANTED - 1)]
+    return planted
 
 
 def _write_queries(directory: Path, lines: list[str], judged: list[str]) -> None:

@@ -203,7 +203,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(query, key, value)
     query, key, value = (part.reshape(sequences * heads, -1, width) for part in (query, key, value))
     scores = torch.baddbmm(query.new_zeros(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=width**-0.5)
-    return torch.bmm(scores.softmax(-1), value).view(sequences, heads, -1, width)
+    torch.softmax(scores, -1, out=scores)
+    return torch.bmm(scores, value).view(sequences, heads, -1, width)
 
 
 def _runs(ids: Tokens) -> list[Run]:

@@ -21,7 +21,7 @@ class EncoderSettings(Settings):
         passage_prompt: Put before every passage; not given: the checkpoint's own, if it has one.
         max_tokens: Longest input in tokens; not given: the checkpoint's own limit.
         precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
-        token_budget: Padded tokens in one batch.
+        token_budget: Tokens in one batch; where texts are padded, with their padding.
         window: Texts that are sorted by length together; also the rows of one shard.
     """
 
@@ -51,4 +51,4 @@ class CrossEncoderSettings(Settings):
     checkpoint: str
     max_tokens: int | None = Field(192, ge=8)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    token_budget: int = Field(1024, ge=1)
+    token_budget: int = Field(4096, ge=1)
