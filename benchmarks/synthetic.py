@@ -27,8 +27,8 @@ def make_synthetic_set(
 
     Args:
         directory: Gets ``whole/``, ``passages.npy``, ``queries.npy``, ``planted.npy`` (neighbours) and, with
-            ``late``, ``early/`` without the last queries, these as ``late-queries.jsonl``, ``late-qrels.tsv`` and ``late-queries.npy``, and
-            ``early-queries.npy``.
+            ``late``, ``early/`` without the last queries, these as ``late-queries.jsonl``, ``late-qrels.tsv`` and
+            ``late-queries.npy``, and ``early-queries.npy``.
         scale: 1 is MS MARCO.
         dimension: Width of the vectors.
         seed: Of everything.
