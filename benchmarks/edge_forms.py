@@ -57,8 +57,9 @@ def train_cross_encoder(store: GraphStore, out: Path, batch: int = 32, learning_
     tokenizer = AutoTokenizer.from_pretrained(place)
     rng = np.random.default_rng(0)
     negatives = [
-        (query, int(sample_hard_negatives(store.neighbors, np.array([query]), store.labels, 1, rng)[0]), 0.0)
+        (query, int(passage), 0.0)
         for query in range(store.num_queries)
+        for passage in sample_hard_negatives(store.neighbors, np.array([query]), store.labels, 1, rng)
     ]
     pairs = [(query, passage, 1.0) for query, passage in store.labels.tolist()] + negatives
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)

@@ -34,6 +34,7 @@ import transformers  # noqa: F401
 import gnnretrieval.encoders.cross_encoder
 import gnnretrieval.graph.add  # noqa: F401
 from gnnretrieval.cli import main as gnnretrieval_main
+from gnnretrieval.data import Dataset
 from gnnretrieval.data.docstrings import make_docstring_corpus
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.progress import say
@@ -84,7 +85,7 @@ def content(directory: Path) -> dict[str, Any]:
 
 def make_data(work: Path) -> None:
     """``early/``, a part of the corpus, and what is added to it: ``queries.jsonl``, ``qrels.tsv``, ``corpus.jsonl``."""
-    made = make_docstring_corpus(work / "docstrings", overwrite=True, say=say)
+    made = Dataset.open(make_docstring_corpus(work / "docstrings", overwrite=True, say=say).path)
     judged = made.split("train")
     passages = [passage for passage, _ in zip(made.passages(), range(PASSAGES + LATE_PASSAGES), strict=False)]
     known = {passage.id for passage in passages[:PASSAGES]}

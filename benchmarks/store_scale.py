@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -72,6 +73,7 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
     from gnnretrieval.training import embed_passages, open_model
 
     keep_freed_memory()
+    shutil.rmtree(out, ignore_errors=True)  # made anew, never reused
     opened, graph = open_model(model), open_graph(store)
     torch.ones(512, 512) @ torch.ones(512, 512)  # the libraries' own buffers
     baseline = _memory("VmRSS")

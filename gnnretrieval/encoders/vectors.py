@@ -184,18 +184,28 @@ class _Side:
     def _checked(self, similarity: Similarity) -> Iterator[NDArray[np.float16]]:
         """The dataset's vectors in the order of the file, as they are kept."""
         wanted = self.rows >= 0
-        largest = float(np.finfo(np.float16).max)
         for part, block in self.file.blocks(wanted):
             rows = np.flatnonzero(wanted[part])
-            vectors = block[rows].astype(np.float64)
-            if similarity.normalize:
-                lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-                if (zero := lengths[:, 0] == 0).any():
-                    self.file.refuse(part.start + int(rows[zero.argmax()]), "is zero, which has no cosine")
-                vectors /= lengths
-            elif (large := (np.abs(vectors) > largest).any(axis=1)).any():
-                self.file.refuse(part.start + int(rows[large.argmax()]), f"holds a number beyond float16's {largest:g}")
-            yield vectors.astype(np.float16)
+            yield as_kept(self.file, part.start + rows, block[rows], similarity)
+
+
+def as_kept(
+    file: VectorFile, rows: NDArray[np.int64], vectors: NDArray[np.floating], similarity: Similarity
+) -> NDArray[np.float16]:
+    """Vectors ``(b, d)`` at ``rows`` of a file as features keep them: float16, of length 1 under cosine.
+
+    Raises:
+        InputError: one is zero under cosine, or beyond float16; it is named by its id.
+    """
+    exact, largest = vectors.astype(np.float64), float(np.finfo(np.float16).max)
+    if similarity.normalize:
+        lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+        if (zero := lengths[:, 0] == 0).any():
+            file.refuse(int(rows[zero.argmax()]), "is zero, which has no cosine")
+        exact /= lengths
+    elif (large := (np.abs(exact) > largest).any(axis=1)).any():
+        file.refuse(int(rows[large.argmax()]), f"holds a number beyond float16's {largest:g}")
+    return exact.astype(np.float16)
 
 
 def _sha256(path: Path) -> str:

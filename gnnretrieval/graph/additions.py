@@ -15,6 +15,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run, read_run
 from gnnretrieval.encoders.checkpoint import VECTORS
 from gnnretrieval.encoders.vector_file import open_vectors
+from gnnretrieval.encoders.vectors import as_kept
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.progress import progress
@@ -185,7 +186,10 @@ class _Encoding:
             )
         row_of, filled = {id_: row for row, id_ in enumerate(ids)}, np.zeros(len(ids), dtype=bool)
         assert file.ids is not None
+        imported = self._store.encoder_settings.checkpoint.startswith(VECTORS)
         for part, block in file.blocks():
+            if imported:  # as the first ones were
+                block = as_kept(file, np.arange(part.start, part.stop), block, self._store.similarity)
             for id_, vector in zip(file.ids[part.start : part.stop], block, strict=True):
                 if (row := row_of.get(id_)) is not None:
                     vectors[row], filled[row] = vector, True

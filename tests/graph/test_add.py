@@ -11,6 +11,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.trec import write_run
 from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.graph.add import add_to_graph
@@ -248,3 +249,24 @@ def test_nothing_is_left_of_an_addition_that_fails(parts, tiny_settings, tmp_pat
     grown = added(graph, parts, True, True)
     require_equal(grown, built(parts, "whole", tiny_settings, GraphSettings(k=5), tmp_path / "at-once"))
     assert not scratch(grown.path).exists()
+
+
+def test_a_graph_of_imported_vectors_grows_by_vectors_as_if_they_had_been_imported_at_once(parts, tmp_path):
+    rng = np.random.default_rng(0)
+    settings = VectorSettings(name="somebody", similarity="cosine")
+    vectors = {"passages": rng.normal(size=(34, 8)), "queries": rng.normal(size=(80, 8))}
+    made = {}
+    for name, count in (("early", 80 - NEW_QUERIES), ("more-queries", 80)):
+        dataset = Dataset.open(parts / name)
+        files = [tmp_path / f"{name}-{kind}.npy" for kind in vectors]
+        np.save(files[0], vectors["passages"])
+        np.save(files[1], vectors["queries"][:count])
+        features = import_vectors(dataset, *files, settings, tmp_path / f"features-{name}")
+        made[name] = build_graph(dataset, features, GraphSettings(k=5), tmp_path / f"graph-{name}")
+    np.save(tmp_path / "new.npy", vectors["queries"][80 - NEW_QUERIES :])
+    graph = made["early"]
+    asked, qrels = parts / "queries.jsonl", parts / "early-qrels.tsv"
+    with pytest.raises(ArtifactError, match="its vectors were made outside of gnnretrieval"):
+        read_additions(graph, queries=asked, qrels=qrels)
+    additions = read_additions(graph, queries=asked, qrels=qrels, query_vectors=tmp_path / "new.npy")
+    require_equal(add_to_graph(graph.path, additions), made["more-queries"])
