@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, Tokens, can_pack
 from gnnretrieval.encoders.pair_tokens import PairTokenizer
@@ -54,7 +55,7 @@ class CrossEncoder:
         with loading(self.checkpoint):
             model, report = AutoModelForSequenceClassification.from_pretrained(
                 directory,
-                dtype=weights_dtype(settings.precision, self.device),
+                dtype=torch.float32,
                 use_safetensors=True,
                 local_files_only=True,
                 output_loading_info=True,
@@ -73,7 +74,10 @@ class CrossEncoder:
         self._tokens = PairTokenizer(tokenizer, most, directory)
         self._pad = tokenizer.pad
         self._typed = "token_type_ids" in tokenizer.model_input_names
-        self._packed = _PackedClassifier(model) if can_pack(model.base_model) else None
+        dtype = weights_dtype(settings.precision, self.device)
+        self._packed = _PackedClassifier(model, dtype) if can_pack(model.base_model) else None
+        if self._packed is None:
+            self._model.to(dtype)
 
     @property
     def dimension(self) -> int:
@@ -110,14 +114,19 @@ class CrossEncoder:
         probabilities = np.empty(len(pairs), dtype=np.float32)
         texts = self._tokens.split(first, second)
         lengths = texts.lengths(pairs)
-        for batch in batches_by_tokens(lengths, self.settings.token_budget, padded=self._packed is None):
+        batches = batches_by_tokens(lengths, self.settings.token_budget, padded=self._packed is None)
+
+        def encode_batch(batch: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
             joined = [texts.join(*pair) for pair in pairs[batch].tolist()]
             ids, types = [pair.ids for pair in joined], [pair.types for pair in joined] if self._typed else None
-            states, logits = (self._packed or self._forward)(ids, types)
+            return (self._packed or self._forward)(ids, types)
+
+        made = one_core_each(encode_batch, batches) if self._packed is not None else map(encode_batch, batches)
+        for batch, (states, logits) in zip(batches, made, strict=True):
             vectors[batch] = states.float().cpu().numpy()
-            logits = logits.float()
-            probability = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
-            probabilities[batch] = probability.cpu().numpy()
+            scores = logits.double().cpu().numpy()
+            margin = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+            probabilities[batch] = 0.5 + 0.5 * np.tanh(margin / 2)  # sigmoid, without overflow
         return PairFeatures(vectors, probabilities)
 
     def _forward(self, ids: Tokens, types: Tokens | None) -> tuple[Tensor, Tensor]:
@@ -137,11 +146,14 @@ class CrossEncoder:
 class _PackedClassifier:
     """A BERT-like encoder without padding, and its classifier in float32."""
 
-    def __init__(self, model: Any) -> None:
-        self.encoder = PackedPass(model.base_model, first_only=True)
+    def __init__(self, model: Any, dtype: torch.dtype) -> None:
+        self.encoder = PackedPass(model.base_model, dtype, first_only=True)
+        model.base_model.encoder.to(dtype)  # which only takes memory now
+        model.base_model.embeddings.to(dtype)
         pooler: nn.Module | None = getattr(model.base_model, "pooler", None)  # RoBERTa's is part of its classifier
-        self.head = [part.float() for part in (pooler, model.classifier) if part is not None]
+        self.head = [part for part in (pooler, model.classifier) if part is not None]
 
+    @torch.inference_mode()
     def __call__(self, ids: Tokens, types: Tokens | None) -> tuple[Tensor, Tensor]:
         """``[CLS]`` vectors ``(pairs, d)`` and logits ``(pairs, labels)`` of token sequences, longest first."""
         states = torch.cat(self.encoder(ids, types)).float()  # (pairs, 1, d)

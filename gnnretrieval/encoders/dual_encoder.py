@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -42,10 +43,11 @@ class DualEncoder:
             find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else self.passage_checkpoint
         )
         self._passage_model = self._load(self.passage_checkpoint)
-        shared = self.query_checkpoint == self.passage_checkpoint
-        self._query_model = self._passage_model if shared else self._load(self.query_checkpoint)
-        self._passage_pass = _packed_pass(self._passage_model)
-        self._query_pass = self._passage_pass if shared else _packed_pass(self._query_model)
+        self._passage_pass = _in_precision(self._passage_model, self.dtype)
+        self._query_model, self._query_pass = self._passage_model, self._passage_pass
+        if self.query_checkpoint != self.passage_checkpoint:
+            self._query_model = self._load(self.query_checkpoint)
+            self._query_pass = _in_precision(self._query_model, self.dtype)
         self.similarity = self._similarity()
         widths = [self._width(model) for model in (self._query_model, self._passage_model)]
         if widths[0] != widths[1]:
@@ -63,10 +65,8 @@ class DualEncoder:
                 str(checkpoint.directory),
                 device=str(self.device),
                 local_files_only=True,
-                model_kwargs={"dtype": self.dtype, "use_safetensors": True},
+                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
             )
-        for module in list(model)[1:]:  # after the transformer: in float32
-            module.float()
         positions = getattr(getattr(model[0], "auto_model", None), "config", None)
         most = getattr(positions, "max_position_embeddings", None)
         check_max_tokens(self.settings.max_tokens, most, checkpoint)
@@ -121,16 +121,18 @@ class DualEncoder:
             return self.similarity.prepare(rows).cpu().numpy()
         tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=model.max_seq_length)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
-        vectors: NDArray[np.float32] | None = None
-        for batch in batches_by_tokens(lengths, self.settings.token_budget, padded=packed is None):
+        batches = batches_by_tokens(lengths, self.settings.token_budget, padded=packed is None)
+
+        def encode_batch(batch: NDArray[np.int64]) -> Tensor:
             if packed is not None:
-                rows = self._forward_packed(model, packed, [np.array(tokens["input_ids"][i]) for i in batch])
-            else:
-                rows = self._forward(model, {name: [values[i] for i in batch] for name, values in tokens.items()})
-            if vectors is None:
-                vectors = np.empty((len(texts), rows.shape[1]), dtype=np.float32)
+                return self._forward_packed(model, packed, [np.array(tokens["input_ids"][row]) for row in batch])
+            return self._forward(model, {name: [values[row] for row in batch] for name, values in tokens.items()})
+
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        made = one_core_each(encode_batch, batches) if packed is not None else map(encode_batch, batches)
+        for batch, rows in zip(batches, made, strict=True):
             vectors[batch] = rows.cpu().numpy()
-        return vectors if vectors is not None else np.empty((0, self.dimension), dtype=np.float32)
+        return vectors
 
     def _forward(self, model: Any, tokens: dict[str, list[list[int]]]) -> Tensor:
         features: dict[str, Any] = dict(model.tokenizer.pad(tokens, return_tensors="pt").to(self.device))
@@ -140,6 +142,7 @@ class DualEncoder:
                 features["token_embeddings"] = features["token_embeddings"].float()
         return self.similarity.prepare(features["sentence_embedding"])
 
+    @torch.inference_mode()
     def _forward_packed(self, model: Any, packed: PackedPass, ids: list[NDArray[np.int64]]) -> Tensor:
         """Vectors ``(len(ids), d)`` of token sequences, longest first."""
         _, pooling, *others = model
@@ -158,13 +161,19 @@ class DualEncoder:
         return by_equal_blocks(finish, torch.cat(pooled))
 
 
-def _packed_pass(model: Any) -> PackedPass | None:
-    """For a sentence-transformers model that pools a BERT-like encoder's last hidden states; else nothing."""
+def _in_precision(model: Any, dtype: torch.dtype) -> PackedPass | None:
+    """Bring a sentence-transformers model's transformer, loaded in float32, to ``dtype``.
+
+    Returns:
+        What computes in its place where the model pools the last hidden states of a BERT-like encoder.
+    """
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
-    modules = list(model)
-    if [type(module) for module in modules[:2]] != [Transformer, Pooling]:
-        return None
-    plain = modules[0].modality_config.get("text") == {"method": "forward", "method_output_name": "last_hidden_state"}
-    known = all(type(module) in {Dense, Normalize} for module in modules[2:])
-    return PackedPass(modules[0].auto_model) if plain and known and can_pack(modules[0].auto_model) else None
+    first, *others = model
+    pools = type(first) is Transformer and len(others) > 0 and type(others[0]) is Pooling
+    packed = None
+    if pools and all(type(module) in {Dense, Normalize} for module in others[1:]):
+        plain = first.modality_config.get("text") == {"method": "forward", "method_output_name": "last_hidden_state"}
+        packed = PackedPass(first.auto_model, dtype) if plain and can_pack(first.auto_model) else None
+    first.to(dtype)
+    return packed

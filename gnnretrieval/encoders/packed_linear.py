@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-CHUNK_ROWS = 512  # rows of one product: with their inputs and outputs, what the caches hold
+CHUNK_ROWS = 512  # rows that the weight's layout is chosen for; others work as well
 ROW_MULTIPLE = 16  # fewer rows may go to another kernel, which sums in another order
 BLOCK_ROWS = 32
 
@@ -16,20 +16,24 @@ BLOCK_ROWS = 32
 class PackedLinear:
     r""":math:`y = x W^\top + b` on the CPU, for inference.
 
-    ``F.linear`` lays the weight out anew in every call and writes the bias before the product is added to it; this does
+    ``F.linear`` lays the weight out anew in every call, and writes the bias before it adds the product; this does
     neither. It is the operator that ``torch.compile`` freezes linear layers to. A row of ``y`` is the same bytes
-    whatever rows are beside it, as long as there are at least ``ROW_MULTIPLE``; in bfloat16 also those of ``F.linear``.
+    whatever rows are beside it, as long as there are at least ``ROW_MULTIPLE``.
 
     Args:
         weight: ``(out, in)``.
-        bias: ``(out,)``.
+        bias: ``(out,)``, added in float32 where oneDNN computes.
+        dtype: Of the weight, of ``x`` and of ``y``.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self.bias = bias.detach().contiguous()
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
+        weight = weight.detach().to(dtype).contiguous()
+        self.bias = bias.detach().float().clone()
         self.packed = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
-        weight = weight.detach().contiguous()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, CHUNK_ROWS) if self.packed else weight
+        if self.packed:
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, CHUNK_ROWS)
+        else:
+            self.weight, self.bias = weight.clone(), self.bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """``(rows, in)`` to ``(rows, out)``, both contiguous."""

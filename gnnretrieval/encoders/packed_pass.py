@@ -55,7 +55,6 @@ def can_pack(model: nn.Module) -> bool:
         and getattr(config, "position_embedding_type", "absolute") == "absolute"
         and all(type(part) is nn.Linear for layer in encoder.layer for part in _linear_parts(layer))
         and {parameter.device.type for parameter in model.parameters()} == {"cpu"}
-        and len({parameter.dtype for parameter in model.parameters()}) == 1
     )
 
 
@@ -65,24 +64,31 @@ def _linear_parts(layer: Any) -> tuple[Any, ...]:
 
 
 class PackedPass:
-    """The forward pass, in evaluation, of a ``model`` that :func:`can_pack`; it copies the linear layers' weights.
+    """The forward pass, in evaluation, of a ``model`` that :func:`can_pack`.
+
+    It has its own copy of the weights, except for the embeddings': matrices in ``dtype``, and in float32, whatever that
+    is, the biases and what normalisation scales by: rounded, these move all tokens' vectors the same way, which pooling
+    does not average out.
 
     Args:
         model: A transformers encoder on the CPU.
+        dtype: Of matrices and hidden states.
         first_only: Only the first token's last hidden state is wanted: of all others, the last layer computes the keys
             and values alone.
     """
 
-    def __init__(self, model: nn.Module, *, first_only: bool = False) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype, *, first_only: bool = False) -> None:
         parts: Any = model
-        self._heads: int = parts.config.num_attention_heads
+        heads: int = parts.config.num_attention_heads
+        self._dtype = dtype
         self._embeddings = parts.embeddings
+        self._norm = _Norm.of(parts.embeddings.LayerNorm)
         # RoBERTa's positions start after its padding's; BERT's at 0.
         self._padding: int | None = getattr(parts.embeddings, "padding_idx", None)
         layers = list(parts.encoder.layer)
         last = layers.pop() if first_only else None
-        self._layers = [_Layer(layer, self._heads) for layer in layers]
-        self._last = _LastLayer(last, self._heads) if last is not None else None
+        self._layers = [_Layer(layer, heads, dtype) for layer in layers]
+        self._last = _LastLayer(last, heads, dtype) if last is not None else None
 
     @torch.inference_mode()
     def __call__(self, ids: Tokens, types: Tokens | None = None) -> list[Tensor]:
@@ -121,25 +127,40 @@ class PackedPass:
                 place.copy_(real.cumsum(1) * real + self._padding)
         table = self._embeddings
         x = table.word_embeddings(words) + table.token_type_embeddings(kinds) + table.position_embeddings(positions)
-        embedded: Tensor = table.LayerNorm(x)
-        return embedded
+        return self._norm(x.float()).to(self._dtype)
+
+
+class _Norm(NamedTuple):
+    """Layer normalisation with float32 weights, over rows of any precision."""
+
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+    @classmethod
+    def of(cls, norm: nn.LayerNorm) -> _Norm:
+        return cls(norm.weight.detach().float().clone(), norm.bias.detach().float().clone(), norm.eps)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
 
 
 class _Layer:
     """One transformer layer over packed rows."""
 
-    def __init__(self, layer: Any, heads: int) -> None:
+    def __init__(self, layer: Any, heads: int, dtype: torch.dtype) -> None:
         query, key, value, attended, up, down = _linear_parts(layer)
-        self.heads = heads
+        self.heads, self.dtype = heads, dtype
         self.project = self._projections(query, key, value)
-        self.attended = PackedLinear(attended.weight, attended.bias)
-        self.attended_norm = layer.attention.output.LayerNorm
-        self.up, self.down = PackedLinear(up.weight, up.bias), PackedLinear(down.weight, down.bias)
+        self.attended = PackedLinear(attended.weight, attended.bias, dtype)
+        self.attended_norm = _Norm.of(layer.attention.output.LayerNorm)
+        self.up, self.down = (PackedLinear(part.weight, part.bias, dtype) for part in (up, down))
         self.activation = layer.intermediate.intermediate_act_fn
-        self.norm = layer.output.LayerNorm
+        self.norm = _Norm.of(layer.output.LayerNorm)
 
     def _projections(self, *parts: Any) -> PackedLinear:
-        return PackedLinear(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+        weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))
+        return PackedLinear(weight, bias, self.dtype)
 
     def __call__(self, x: Tensor, runs: list[Run]) -> Tensor:
         """The layer's output ``(rows, width)`` from its input."""
@@ -163,8 +184,7 @@ class _Layer:
         """Everything of a layer after attention, from attention's result and the layer's input."""
         hidden = self.attended_norm(self.attended(attended).add_(x))
         inner = self.activation(self.up(hidden))  # (rows, 4 · width)
-        out: Tensor = self.norm(self.down(inner).add_(hidden))
-        return out
+        return self.norm(self.down(inner).add_(hidden))
 
 
 class _LastLayer(_Layer):
@@ -172,7 +192,7 @@ class _LastLayer(_Layer):
 
     def _projections(self, *parts: Any) -> PackedLinear:
         query, *others = parts
-        self.query = PackedLinear(query.weight, query.bias)
+        self.query = PackedLinear(query.weight, query.bias, self.dtype)
         return super()._projections(*others)
 
     def __call__(self, x: Tensor, runs: list[Run]) -> Tensor:
