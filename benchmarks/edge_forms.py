@@ -36,7 +36,7 @@ from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CHEAP = ("score", "reciprocal_rank", "bm25")
-TOKENS = 160
+TOKENS = 128
 FORMS: dict[str, dict[str, Any]] = {
     "no edge vectors": {},
     "float16": {"edge_vectors": "cross-encoder"},
@@ -46,8 +46,8 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def train_cross_encoder(store: GraphStore, out: Path, batch: int = 32, learning_rate: float = 5e-5) -> None:
-    """all-MiniLM-L6-v2 with a head, one pass over each training pair and one neighbour that is not relevant."""
+def train_cross_encoder(store: GraphStore, out: Path, most: int, batch: int = 32, learning_rate: float = 1e-4) -> None:
+    """all-MiniLM-L6-v2 with a head, one pass over training pairs and as many neighbours that are not relevant."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(0)
@@ -62,11 +62,11 @@ def train_cross_encoder(store: GraphStore, out: Path, batch: int = 32, learning_
     ]
     pairs = [(query, passage, 1.0) for query, passage in store.labels.tolist()] + negatives
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
-    steps = -(-len(pairs) // batch)
+    steps = -(-min(most, len(pairs)) // batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, steps, pct_start=0.1)
-    order = rng.permutation(len(pairs))
-    with store.texts() as texts, progress("training the cross-encoder", len(pairs), "pairs") as meter:
-        for start in range(0, len(pairs), batch):
+    order = rng.permutation(len(pairs))[:most]
+    with store.texts() as texts, progress("training the cross-encoder", len(order), "pairs") as meter:
+        for start in range(0, len(order), batch):
             some = [pairs[number] for number in order[start : start + batch]]
             tokens = tokenizer(
                 texts.texts_of_queries([query for query, _, _ in some]),
@@ -90,7 +90,7 @@ def train_cross_encoder(store: GraphStore, out: Path, batch: int = 32, learning_
 
 
 def measure(
-    name: str, options: dict[str, Any], work: Path, dataset: Dataset, features: Any, seeds: int
+    name: str, options: dict[str, Any], work: Path, dataset: Dataset, features: Any, seeds: int, epochs: int
 ) -> dict[str, Any]:
     """Build, train and rank with one form; figures and the test queries' RR@10, the mean over training seeds."""
     place = work / name.replace(" ", "-").replace("(", "").replace(")", "").replace(",", "")
@@ -105,7 +105,9 @@ def measure(
     asked = features.queries[features.rows_of(queries)]
     found, chosen = [], []
     for seed in range(seeds):
-        model = train_gnn(graph, dataset, features, TrainSettings(seed=seed), place / f"model-{seed}", **common)
+        model = train_gnn(
+            graph, dataset, features, TrainSettings(seed=seed, epochs=epochs), place / f"model-{seed}", **common
+        )
         embeddings = embed_passages(model, graph, place / f"embeddings-{seed}", **common)
         index = build_index(embeddings, place / f"index-{seed}", **common)
         (values,) = per_query(judged, index_run(index, queries, asked, 100), ["RR@10"]).values()
@@ -137,7 +139,9 @@ def markdown(results: dict[str, Any]) -> str:
     )
     return f"""# Forms of edge vectors
 
-Regenerate: `.venv/bin/python benchmarks/edge_forms.py --work DIRECTORY --seeds {results["seeds"]}`
+Regenerate: `.venv/bin/python benchmarks/edge_forms.py --work DIRECTORY --seeds {results["seeds"]} --epochs {
+        results["epochs"]
+    } --pairs {results["pairs"]}`
 
 The docstring corpus ({results["queries"]:,} training queries, k = 5), all-MiniLM-L6-v2 as it comes, cheap edge features
 ({", ".join(CHEAP)}) and the [CLS] vector of a cross-encoder trained on the same training pairs. RR@10 × 100, mean of
@@ -155,7 +159,11 @@ AUC of the cross-encoder's probability on the graph's edges, labelled against no
 @click.command()
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Directory for what is made.")
 @click.option("--seeds", type=click.IntRange(1), default=2, show_default=True, help="Training seeds of each form.")
-def main(work: Path, seeds: int) -> None:
+@click.option("--epochs", type=click.IntRange(1), default=40, show_default=True, help="Epochs at most.")
+@click.option(
+    "--pairs", type=click.IntRange(1), default=10_000, show_default=True, help="To train the cross-encoder on."
+)
+def main(work: Path, seeds: int, epochs: int, pairs: int) -> None:
     """Measure the forms of edge vectors."""
     keep_freed_memory()
     dataset = make_docstring_corpus(work / "dataset", overwrite=True, say=say)
@@ -163,8 +171,8 @@ def main(work: Path, seeds: int) -> None:
     features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True, say=say)
     plain = build_graph(dataset, features, GraphSettings(edge_features=CHEAP), work / "plain", overwrite=True, say=say)
     if not (work / "cross-encoder" / "config.json").is_file():
-        train_cross_encoder(plain, work / "cross-encoder")
-    forms = [measure(name, options, work, dataset, features, seeds) for name, options in FORMS.items()]
+        train_cross_encoder(plain, work / "cross-encoder", pairs)
+    forms = [measure(name, options, work, dataset, features, seeds, epochs) for name, options in FORMS.items()]
     reference = next(row for row in forms if row["form"] == "float16")
     for row in forms:
         if row is not reference:
@@ -176,6 +184,8 @@ def main(work: Path, seeds: int) -> None:
         "dataset": dataset.provenance(),
         "queries": plain.num_queries,
         "seeds": seeds,
+        "epochs": epochs,
+        "pairs": pairs,
         "forms": forms,
         "auc": _auc(work / "float16" / "graph"),
         "versions": library_versions(),
