@@ -48,7 +48,10 @@ class ArrayWriter:
         """Append rows."""
         if rows.shape[1:] != self.shape[1:] or self.done + len(rows) > self.shape[0]:
             raise ValueError(f"{rows.shape} after {self.done} rows does not fit into {self.shape}")
-        self._file.write(np.ascontiguousarray(rows, dtype=self.dtype).data.cast("B") if rows.size else b"")
+        try:
+            self._file.write(np.ascontiguousarray(rows, dtype=self.dtype).data.cast("B") if rows.size else b"")
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None  # a full disk, where it is full
         self.done += len(rows)
 
     def flush(self) -> None:

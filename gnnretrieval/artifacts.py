@@ -87,7 +87,10 @@ def share_file(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copyfile(source, target)
+        try:
+            shutil.copyfile(source, target)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *, any_version: bool = False) -> Artifact:

@@ -97,8 +97,12 @@ def rewrite(directory: Path, name: str) -> Path:
 
 def own_copy(artifact: Artifact, directory: Path, name: str) -> Path:
     """The file ``name`` in ``directory`` as a copy that may be changed."""
-    shutil.copyfile(artifact.path / name, rewrite(directory, name))
-    return directory / name
+    target = rewrite(directory, name)
+    try:
+        shutil.copyfile(artifact.path / name, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    return target
 
 
 def record_changes(directory: Path, artifact: Artifact, rows: NDArray[np.int64]) -> None:

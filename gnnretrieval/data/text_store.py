@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
@@ -83,24 +85,38 @@ class TextStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._db.commit()
+            with self._writing():
+                self._db.commit()
         self.close()
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What SQLite cannot write is an :class:`OSError`, as of any other file: a full disk above all."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            number = errno.ENOSPC if "full" in str(error) else errno.EIO
+            raise OSError(number, str(error), str(self.path)) from error
+
     def add_passages(self, rows: Iterable[PassageRow]) -> None:
         """Insert passages."""
-        self._db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+        with self._writing():
+            self._db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
 
     def add_queries(self, rows: Iterable[QueryRow]) -> None:
         """Insert queries."""
-        self._db.executemany("INSERT INTO queries VALUES (?, ?, ?, ?)", rows)
+        with self._writing():
+            self._db.executemany("INSERT INTO queries VALUES (?, ?, ?, ?)", rows)
 
     def add_qrels(self, rows: Iterable[tuple[int, int, int]]) -> None:
         """Insert judgements ``(query row, passage row, relevance)``."""
-        self._db.executemany("INSERT INTO qrels VALUES (?, ?, ?)", rows)
+        with self._writing():
+            self._db.executemany("INSERT INTO qrels VALUES (?, ?, ?)", rows)
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         try:

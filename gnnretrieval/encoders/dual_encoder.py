@@ -162,7 +162,7 @@ class DualEncoder:
 
 
 def _in_precision(model: Any, dtype: torch.dtype) -> PackedPass | None:
-    """Bring a sentence-transformers model's transformer, loaded in float32, to ``dtype``.
+    """Bring a sentence-transformers model's transformer, loaded in float32, to ``dtype``, and the rest to float32.
 
     Returns:
         What computes in its place where the model pools the last hidden states of a BERT-like encoder.
@@ -175,5 +175,9 @@ def _in_precision(model: Any, dtype: torch.dtype) -> PackedPass | None:
     if pools and all(type(module) in {Dense, Normalize} for module in others[1:]):
         plain = first.modality_config.get("text") == {"method": "forward", "method_output_name": "last_hidden_state"}
         packed = PackedPass(first.auto_model, dtype) if plain and can_pack(first.auto_model) else None
-    first.to(dtype)
+    for module in model:
+        module.float()
+    for module in model.modules():
+        if isinstance(module, Transformer):
+            module.to(dtype)
     return packed

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from gnnretrieval.encoders.packed_linear import ROW_MULTIPLE, PackedLinear
 
 SCORES_AT_ONCE = 2**20  # attention scores that are made and used before the next ones are
+LANES = 32  # scores of a row come in multiples: softmax over rows that do not fill its vectors takes half as long again
 LONGEST_EXPLICIT = 512  # tokens; over longer sequences attention never holds all scores of one
 
 Tokens = Sequence[NDArray[np.int64]]
@@ -221,10 +222,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     sequences, heads, length, width = key.shape
     if (query.dtype != torch.bfloat16 or length > LONGEST_EXPLICIT) and query.shape[2] > 1:
         return F.scaled_dot_product_attention(query, key, value)
-    query, key, value = (part.reshape(sequences * heads, -1, width) for part in (query, key, value))
-    scores = torch.baddbmm(query.new_zeros(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=width**-0.5)
+    lanes = -(-length // LANES) * LANES
+    padded = key.new_zeros(2, sequences, heads, lanes, width)  # of keys and values
+    padded[0, :, :, :length], padded[1, :, :, :length] = key, value
+    keys, values = padded.view(2, sequences * heads, lanes, width)
+    query = query.reshape(sequences * heads, -1, width)
+    scores = torch.baddbmm(query.new_zeros(1, 1, 1), query, keys.transpose(1, 2), beta=0, alpha=width**-0.5)
+    scores[..., length:] = -torch.inf
     torch.softmax(scores, -1, out=scores)
-    return torch.bmm(scores, value).view(sequences, heads, -1, width)
+    return torch.bmm(scores, values).view(sequences, heads, -1, width)
 
 
 def _runs(ids: Tokens) -> list[Run]:

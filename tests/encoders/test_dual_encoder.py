@@ -88,6 +88,20 @@ def test_an_architecture_that_is_not_packed_equals_sentence_transformers(tiny_ch
     np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
 
 
+def test_static_embeddings_are_sentence_transformers_in_either_precision(tiny_checkpoint, texts, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from transformers import AutoTokenizer
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_checkpoint).backend_tokenizer
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=24)], device="cpu")
+    model.save(str(tmp_path / "model"))
+    for precision in ("float32", "bfloat16"):
+        found = encoder_of(tmp_path / "model", similarity="dot", precision=precision).encode(texts, "passage")
+        np.testing.assert_allclose(found, model.encode(texts), atol=1e-6)
+
+
 def test_padding_changes_nothing(encoder, texts):
     short = min(texts, key=len)
     with_long = encoder.encode([short, " ".join(texts)], "passage")[0]
