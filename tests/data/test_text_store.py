@@ -28,17 +28,26 @@ def test_texts_come_by_row_in_the_order_asked(path):
 def test_what_is_added_is_there_at_the_end_of_the_block_or_not_at_all(path):
     with TextStore(path, extend=True) as store:
         store.add_passages(passage_rows([Passage("c", "", "three")], 2))
-    with pytest.raises(ZeroDivisionError), TextStore(path, extend=True) as store:
-        store.add_passages(passage_rows([Passage("d", "", "four")], 3))
-        raise ZeroDivisionError
+
+    def breaks_off() -> None:
+        with TextStore(path, extend=True) as store:
+            store.add_passages(passage_rows([Passage("d", "", "four")], 3))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        breaks_off()
     with TextStore(path) as store:
         assert store.passage_ids() == ["a", "b", "c"]
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
-    with pytest.raises(OSError, match="full") as caught, TextStore(tmp_path / "full.sqlite", create=True) as store:
-        store._db.execute("PRAGMA max_page_count = 8")
-        store.add_passages(passage_rows(Passage(f"p{n}", "", "text " * 100) for n in range(500)))
+    def fills_up() -> None:
+        with TextStore(tmp_path / "full.sqlite", create=True) as store:
+            store._db.execute("PRAGMA max_page_count = 8")
+            store.add_passages(passage_rows(Passage(f"p{n}", "", "text " * 100) for n in range(500)))
+
+    with pytest.raises(OSError, match="full") as caught:
+        fills_up()
     assert caught.value.errno == errno.ENOSPC
     assert caught.value.filename == str(tmp_path / "full.sqlite")
 
