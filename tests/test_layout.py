@@ -9,6 +9,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "gnnretrieval"
 FOUNDATIONS = (
     "errors",
+    "amx",
     "arrays",
     "artifacts",
     "making",

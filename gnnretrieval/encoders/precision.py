@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from gnnretrieval.amx import amx_is_hidden
+
 
 def computes_in_bfloat16(device: str | torch.device) -> bool:
     """Whether bfloat16 products are native on ``device``; emulated ones are slower than float32."""
@@ -11,5 +13,6 @@ def computes_in_bfloat16(device: str | torch.device) -> bool:
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if kind == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        # Without its AMX, such a processor is faster in float32.
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and not amx_is_hidden()
     return False
