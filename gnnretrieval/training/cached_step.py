@@ -1,0 +1,111 @@
+"""One batch's gradient: whole, cached part by part, over several processes, or all of these, by the same lines.
+
+Cross-batch negatives (RocketQA §3.3) compare every query of a batch with every passage of it, whichever process encoded
+them. A process encodes its share of the texts and all vectors are summed together; each then computes the loss of the
+whole batch, takes the gradient of its own vectors, and carries that into the weights. With gradient caching (Gao et al.
+2021) the vectors are first made without a graph, and each part is encoded once more to carry its gradient: memory is
+that of one part. The loss sees the same vectors on every path, so temperature, masks and mean are the same on each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnretrieval.encoders.batching import batches_by_tokens
+from gnnretrieval.training.ranks import ALONE, Ranks
+from gnnretrieval.training.towers import Item, Tower
+
+
+class Batch(NamedTuple):
+    """What a step learns from.
+
+    Attributes:
+        items: The texts; their rows, one after another, are the rows that the loss sees.
+        loss: Of the rows ``(R, d)``, float32: a mean over the whole batch.
+    """
+
+    items: Sequence[Item]
+    loss: Callable[[Tensor], Tensor]
+
+
+class _Part(NamedTuple):
+    """Texts of one tower that are encoded together, and their rows."""
+
+    items: list[Item]
+    rows: Tensor
+
+
+def add_gradient(
+    towers: Mapping[str, Tower],
+    batch: Batch,
+    *,
+    cached: bool,
+    token_budget: int,
+    ranks: Ranks = ALONE,
+    seed: Sequence[int] = (0,),
+) -> float:
+    """Add the gradient of a batch's loss to the parameters; over several processes, this one's share of it.
+
+    Args:
+        towers: By the names that items give.
+        batch: The same on every process.
+        cached: Encode every part twice, and hold one part's graph at a time.
+        token_budget: Tokens, with padding, of a part.
+        ranks: The processes; their gradients are still to be summed (:meth:`Ranks.sum_gradients`).
+        seed: Of dropout, equal in both passes of a part.
+
+    Returns:
+        The loss.
+    """
+    first = next(iter(towers.values()))
+    device = next(first.module.parameters()).device
+    parts = _parts(batch.items, token_budget, ranks, device)
+    total = sum(item.rows for item in batch.items)
+    rows = torch.zeros(total, first.width, device=device)
+    made: list[Tensor] = []
+    for number, part in enumerate(parts):
+        _seed(seed, ranks.rank, number)
+        with torch.set_grad_enabled(not cached):
+            vectors = towers[part.items[0].tower].rows(part.items)
+        rows[part.rows] = vectors.detach()
+        made.append(vectors)
+    rows = ranks.sum_(rows).requires_grad_()  # each row is one process's, and 0 elsewhere
+    loss = batch.loss(rows)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradient = rows.grad if rows.grad is not None else torch.zeros_like(rows)
+    for number, part in enumerate(parts):
+        vectors = made[number]
+        if cached:
+            _seed(seed, ranks.rank, number)
+            vectors = towers[part.items[0].tower].rows(part.items)
+        vectors.backward(gradient[part.rows])  # type: ignore[no-untyped-call]
+        made[number] = vectors.detach()  # frees this part's graph
+    return float(loss.detach())
+
+
+def _parts(items: Sequence[Item], token_budget: int, ranks: Ranks, device: torch.device) -> list[_Part]:
+    """This process's share of the texts, similar lengths together."""
+    counts = np.array([item.rows for item in items], dtype=np.int64)
+    starts = np.cumsum(counts) - counts
+    parts = []
+    for tower in dict.fromkeys(item.tower for item in items):
+        here = np.array([number for number, item in enumerate(items) if item.tower == tower])
+        lengths = np.array([len(items[number].ids) for number in here], dtype=np.int64)
+        longest_first = here[np.argsort(-lengths, kind="stable")]
+        own = np.sort(longest_first[ranks.rank :: ranks.count])  # everyone gets as much
+        lengths = np.array([len(items[number].ids) for number in own], dtype=np.int64)
+        for chosen in batches_by_tokens(lengths, token_budget):
+            numbers: NDArray[np.int64] = own[chosen]
+            rows = np.concatenate([np.arange(starts[number], starts[number] + counts[number]) for number in numbers])
+            parts.append(_Part([items[number] for number in numbers], torch.from_numpy(rows).to(device)))
+    return parts
+
+
+def _seed(seed: Sequence[int], rank: int, part: int) -> None:
+    torch.manual_seed(int(np.random.SeedSequence([*seed, rank, part]).generate_state(1, np.uint64)[0] >> 1))

@@ -1,0 +1,229 @@
+"""The trainable encoders: tokens in, float32 rows out, for the one loop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gnnretrieval.encoders.checkpoint import Checkpoint
+from gnnretrieval.encoders.dual_encoder import Side
+from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.sentence_tokens import SENT
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import InputError
+
+
+class Item(NamedTuple):
+    """One text, or pair of texts, that a tower encodes.
+
+    Attributes:
+        tower: Which one.
+        ids: Token ids, special ones included.
+        types: Token types; empty: all 0.
+        spans: Token spans, each of which is one row: the sentences of a passage. Empty: the whole is one row.
+    """
+
+    tower: str
+    ids: tuple[int, ...]
+    types: tuple[int, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows that it becomes."""
+        return len(self.spans) or 1
+
+
+class Tower(Protocol):
+    """What the loop trains."""
+
+    module: nn.Module
+    width: int
+
+    def rows(self, items: Sequence[Item]) -> Tensor:
+        """Float32 rows ``(Σ item.rows, width)`` of some items, in order, with gradient."""
+
+    def trained(self) -> list[nn.Parameter]:
+        """The parameters that rows depend on."""
+
+    def save(self, directory: Path) -> None:
+        """Write the weights as a checkpoint that any library opens."""
+
+
+class TextTower:
+    """A sentence-transformers model: a vector a text, or a vector a sentence.
+
+    Args:
+        checkpoint: What it starts from: any Hugging Face or sentence-transformers checkpoint.
+        similarity: Rows are prepared by it.
+        device: Where to compute.
+        pooling: ``cls``, ``mean`` or ``auto``: the checkpoint's own.
+        max_tokens: Longest text; None: the checkpoint's own limit.
+        dropout: In training; None: the checkpoint's own.
+        sentences: How passages are read: see :class:`gnnretrieval.encoders.settings.EncoderSettings`.
+        side: Whose own prompt, if the checkpoint has one.
+        prompt: Put before every text; None: the checkpoint's own.
+
+    Raises:
+        InputError: the checkpoint cannot be loaded, its vocabulary does not fit its weights, or it pools otherwise.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        similarity: Similarity,
+        device: torch.device,
+        *,
+        pooling: str = "auto",
+        max_tokens: int | None = None,
+        dropout: float | None = None,
+        sentences: str = "none",
+        side: Side = "passage",
+        prompt: str | None = None,
+    ) -> None:
+        with loading(checkpoint):
+            from sentence_transformers import SentenceTransformer
+
+            # Explicit attention: the fused kernel's backward pass takes twice as long on a CPU.
+            attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
+            self.module: Any = SentenceTransformer(
+                str(checkpoint.directory),
+                device=str(device),
+                local_files_only=True,
+                model_kwargs={"dtype": torch.float32, "use_safetensors": True, **attention},
+            )
+        self.similarity, self.sentences = similarity, sentences
+        self.prompt = own_prompt(self.module, side) if prompt is None else prompt
+        transformer = getattr(self.module[0], "auto_model", None)
+        if transformer is None or not hasattr(self.module.tokenizer, "pad"):
+            raise InputError("this checkpoint is no transformer, and cannot be trained here.", checkpoint.directory)
+        check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
+        if max_tokens is not None:
+            self.module.max_seq_length = max_tokens
+        if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
+            _add_sentence_token(transformer, self.tokenizer)
+        rows, known = transformer.get_input_embeddings().num_embeddings, len(self.tokenizer)
+        if known > rows:
+            raise InputError(
+                f"its tokenizer knows {known:,} tokens, and its weights have {rows:,}: another vocabulary. "
+                "Give the tokenizer that belongs to these weights.",
+                checkpoint.directory,
+            )
+        self._pooling(pooling)
+        set_dropout(self.module, dropout)
+        self.width: int = transformer.config.hidden_size
+        if not sentences == "none" or len(self.module) > 1:
+            with torch.no_grad():
+                self.width = self.rows([Item("", tuple(self.tokens(["a"])[0]))]).shape[1]
+
+    @property
+    def tokenizer(self) -> Any:
+        """Of its texts."""
+        return self.module.tokenizer
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest text in tokens."""
+        most: int = self.module.max_seq_length
+        return most
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts, cut to the longest."""
+        prompted = [self.prompt + text for text in texts]
+        ids: list[list[int]] = self.tokenizer(prompted, truncation=True, max_length=self.max_tokens)["input_ids"]
+        return ids
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of texts before they are cut."""
+        whole = self.tokenizer([self.prompt + text for text in texts], verbose=False)["input_ids"]
+        return [len(ids) for ids in whole]
+
+    def for_queries(self, prompt: str | None) -> TextTower:
+        """These very weights with queries' prompt, and a vector a text."""
+        other = copy.copy(self)
+        other.prompt = own_prompt(self.module, "query") if prompt is None else prompt
+        return other
+
+    def rows(self, items: Sequence[Item]) -> Tensor:
+        """Prepared vectors ``(rows, d)``: law 4, pooled and normalised in float32."""
+        features: dict[str, Any] = dict(
+            self.tokenizer.pad({"input_ids": [list(item.ids) for item in items]}, return_tensors="pt").to(
+                self.module.device
+            )
+        )
+        for number, module in enumerate(self.module):
+            if number == 1 and items[0].spans:
+                return self.similarity.prepare(self._sentence_rows(features["token_embeddings"], items))
+            features = module(features)
+            if "token_embeddings" in features:
+                features["token_embeddings"] = features["token_embeddings"].float()
+        return self.similarity.prepare(features["sentence_embedding"])
+
+    def _sentence_rows(self, states: Tensor, items: Sequence[Item]) -> Tensor:
+        """Vectors of token spans from last hidden states ``(b, t, d)``."""
+        spans = [(row, *span) for row, item in enumerate(items) for span in item.spans]
+        text, start, end = torch.tensor(spans, device=states.device).T
+        if self.sentences == "token":
+            return states[text, start].float()
+        total = torch.nn.functional.pad(states.float().cumsum(1), (0, 0, 1, 0))  # (b, t + 1, d)
+        return (total[text, end] - total[text, start]) / (end - start)[:, None]
+
+    def trained(self) -> list[nn.Parameter]:
+        """All but the transformer's own pooler, which no vector depends on."""
+        poolers = {
+            id(parameter) for name, parameter in self.module.named_parameters() if ".pooler." in f".{name}."
+        }
+        return [parameter for parameter in self.module.parameters() if id(parameter) not in poolers]
+
+    def save(self, directory: Path) -> None:
+        """In sentence-transformers' layout."""
+        self.module.similarity_fn_name = "cosine" if self.similarity.normalize else "dot"
+        self.module.save(str(directory), create_model_card=False)
+
+    def _pooling(self, pooling: str) -> None:
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+        first, *others = self.module
+        pooler = next((module for module in others if type(module) is Pooling), None)
+        if pooling != "auto" and (pooler is None or pooler.pooling_mode != pooling):
+            if any(type(module) not in {Pooling, Normalize} for module in others):
+                raise InputError(f"this checkpoint has layers after its pooling: pooling = {pooling} does not fit it.")
+            pooler = Pooling(first.auto_model.config.hidden_size, pooling_mode=pooling)
+            others = [pooler, *(module for module in others if type(module) is Normalize)]
+        if not self.similarity.normalize:
+            others = [module for module in others if type(module) is not Normalize]
+        from sentence_transformers import SentenceTransformer
+
+        limit, device = self.module.max_seq_length, self.module.device
+        self.module = SentenceTransformer(modules=[first, *others], device=str(device))
+        self.module.max_seq_length = limit
+
+
+def own_prompt(model: Any, side: Side) -> str:
+    """What a sentence-transformers model puts before texts of one side by itself."""
+    prompts: dict[str, str] = model.prompts or {}
+    names = ("query",) if side == "query" else ("passage", "document", "corpus")
+    return next((prompts[name] for name in names if prompts.get(name)), "")
+
+
+def _add_sentence_token(transformer: Any, tokenizer: Any) -> None:
+    """DCSR's new token, its embedding starting as the mean of all."""
+    tokenizer.add_special_tokens({"additional_special_tokens": [SENT]})
+    old: Tensor = transformer.get_input_embeddings().weight.detach()
+    mean = old.mean(0)
+    if len(tokenizer) > len(old):
+        transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    with torch.no_grad():
+        transformer.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids(SENT)] = mean
+
+
+def set_dropout(module: nn.Module, dropout: float | None) -> None:
+    """Give every dropout of ``module`` the same rate; None: leave them."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout) and dropout is not None:
+            part.p = dropout
