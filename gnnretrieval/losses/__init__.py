@@ -1,5 +1,15 @@
-"""Training losses, one a file."""
+"""Training losses, one a file: what they optimise and which to take is in ``docs/losses.md``."""
 
 from gnnretrieval.losses.contrastive import contrastive_loss
+from gnnretrieval.losses.listwise_distillation import listwise_distillation_loss
+from gnnretrieval.losses.margin_mse import margin_mse_loss
+from gnnretrieval.losses.pair import pair_loss
+from gnnretrieval.losses.passage_centric import passage_centric_loss
 
-__all__ = ["contrastive_loss"]
+__all__ = [
+    "contrastive_loss",
+    "listwise_distillation_loss",
+    "margin_mse_loss",
+    "pair_loss",
+    "passage_centric_loss",
+]

@@ -24,6 +24,7 @@ from gnnretrieval.training.candidates import step_of
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.dev import DevSet, choose_scale
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training.optimizers import linear_schedule
 from gnnretrieval.training.settings import CORPUS_CANDIDATES, TrainSettings
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
@@ -158,11 +159,8 @@ class GNNTraining:
         return float(loss.detach())
 
     def _set_learning_rate(self) -> None:
-        """Linear warm-up, then linear to zero."""
         total = self.settings.epochs * self.steps_per_epoch
-        warm = max(1, round(self.settings.warmup * total))
-        step = self.progress.step
-        factor = min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+        factor = linear_schedule(self.progress.step, total, self.settings.warmup)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * factor
 

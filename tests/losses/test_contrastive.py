@@ -23,16 +23,16 @@ def test_two_queries_by_hand():
     first = -log(exp(2) / (exp(2) + exp(1) + exp(0)))
     second = -log(exp(0.5) / (exp(-1) + exp(0.5) + exp(3)))
     loss = contrastive_loss(scores, positives, only([], [0, 1], 3))
-    assert float(loss) == pytest.approx((first + second) / 2)
+    assert loss.item() == pytest.approx((first + second) / 2)
 
 
 def test_another_relevant_passage_is_no_negative():
     scores = torch.tensor([[2.0, 1.0, 0.0]])
     relevant = torch.tensor([[True, True, False]])
     loss = contrastive_loss(scores, torch.tensor([0]), relevant)
-    assert float(loss) == pytest.approx(-log(exp(2) / (exp(2) + exp(0))))
+    assert loss.item() == pytest.approx(-log(exp(2) / (exp(2) + exp(0))))
     loss = contrastive_loss(scores, torch.tensor([1]), relevant)
-    assert float(loss) == pytest.approx(-log(exp(1) / (exp(1) + exp(0))))
+    assert loss.item() == pytest.approx(-log(exp(1) / (exp(1) + exp(0))))
 
 
 @pytest.mark.parametrize("scale", [0.5, 20.0])
@@ -40,7 +40,7 @@ def test_the_scale_arrives_in_the_scores(scale):
     cosines = [0.9, 0.7, -0.2]
     loss = contrastive_loss(scale * torch.tensor([cosines]), torch.tensor([1]), only([], [1], 3))
     total = sum(exp(scale * cosine) for cosine in cosines)
-    assert float(loss) == pytest.approx(-log(exp(scale * 0.7) / total), rel=1e-5)
+    assert loss.item() == pytest.approx(-log(exp(scale * 0.7) / total), rel=1e-5)
 
 
 @given(st.data())
@@ -81,3 +81,24 @@ def test_the_given_relevance_is_not_changed():
     relevant = torch.tensor([[True, True, False]])
     contrastive_loss(torch.zeros(1, 3), torch.tensor([0]), relevant)
     assert relevant.tolist() == [[True, True, False]]
+
+
+def test_without_a_negative_the_loss_is_zero_and_the_gradient_finite():
+    scores = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 0.0]], requires_grad=True)
+    relevant = torch.tensor([[True, True, True], [False, True, False]])
+    loss = contrastive_loss(scores, torch.tensor([0, 1]), relevant)
+    loss.backward()
+    assert loss.item() == pytest.approx(-log(exp(1) / (exp(1) + 2)) / 2)
+    assert scores.grad[0].tolist() == [0.0, 0.0, 0.0]
+    assert scores.grad.isfinite().all()
+
+
+def test_a_candidate_that_is_masked_in_the_scores_already_gives_no_nan():
+    scores = torch.tensor([[2.0, float("-inf"), 0.0]], requires_grad=True)
+    for relevant in (only([], [0], 3), torch.tensor([[True, True, False]])):
+        scores.grad = None
+        loss = contrastive_loss(scores, torch.tensor([0]), relevant)
+        loss.backward()
+        assert loss.item() == pytest.approx(-log(exp(2) / (exp(2) + exp(0))))
+        assert scores.grad.isfinite().all()
+        assert scores.grad[0, 1] == 0

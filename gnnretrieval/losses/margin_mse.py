@@ -1,0 +1,48 @@
+"""MarginMSE: the teacher's margins between a query's positive and its negatives."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnretrieval.errors import GnnRetrievalError
+
+
+def margin_mse_loss(scores: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
+    r"""Squared error of the margins between positive and negative (Hofstätter et al. 2020, arXiv 2010.02666, §3.1).
+
+    .. math::
+        L = \left((s(q, p^+) - s(q, p^-)) - (t(q, p^+) - t(q, p^-))\right)^2
+
+    Only differences count: the student is free in where its scores lie, but not in their scale, which has to be able to
+    reach the teacher's. Unlike :func:`listwise_distillation_loss` every negative has the same weight, however
+    improbable the teacher finds it, and large margins, squared, weigh most. It compares a query's own list only, and
+    every candidate costs a teacher's score.
+
+    Args:
+        scores: ``(B, L)`` similarity of each query to its positive, first, and to its negatives.
+        teacher: ``(B, L)`` the teacher's scores of the same pairs: logits, not probabilities. It receives no gradient.
+        mask: ``(B, L)`` bool, False where the list has no passage: what stands there is never looked at.
+
+    Returns:
+        The mean over the pairs of a positive with one of its negatives, float32; 0 if there is none.
+
+    Raises:
+        GnnRetrievalError: the three have different shapes.
+
+    Example:
+        >>> import torch
+        >>> scores = torch.tensor([[3.0, 1.0, 2.0]])  # (1, 3): margins 2 and 1
+        >>> teacher = torch.tensor([[5.0, 2.0, 1.0]])  # (1, 3): margins 3 and 4
+        >>> loss = margin_mse_loss(scores, teacher, torch.ones(1, 3, dtype=torch.bool))
+        >>> float(loss)  # ((2 - 3)² + (1 - 4)²) / 2
+        5.0
+    """
+    if not scores.shape == teacher.shape == mask.shape:
+        shapes = ", ".join(str(tuple(given.shape)) for given in (scores, teacher, mask))
+        raise GnnRetrievalError(f"scores, teacher and mask are of one shape (queries, list); these are {shapes}.")
+    pairs = mask[:, :1] & mask[:, 1:]  # (B, L - 1)
+    if not pairs.any():
+        return scores[:0].float().sum()  # 0 with a gradient
+    margins, wanted = ((given[:, :1] - given[:, 1:])[pairs] for given in (scores.float(), teacher.detach().float()))
+    return F.mse_loss(margins, wanted)

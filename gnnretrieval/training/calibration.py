@@ -1,0 +1,143 @@
+"""Platt scaling: a cross-encoder's probabilities made to mean what they say, and how far they are from it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from gnnretrieval.errors import GnnRetrievalError
+
+
+class Calibration(NamedTuple):
+    """``probability = sigmoid(slope · logit + intercept)``.
+
+    Attributes:
+        slope: Above 0: the ranking stays.
+        intercept: Added to the logit.
+        fitted: False for the identity that stands in where nothing could be fitted.
+    """
+
+    slope: float
+    intercept: float
+    fitted: bool = True
+
+
+IDENTITY = Calibration(1.0, 0.0, fitted=False)
+
+
+def fit_calibration(logits: ArrayLike, labels: ArrayLike) -> Calibration:
+    """Fit slope and intercept by maximum likelihood (Platt 1999).
+
+    Its smoothed targets, ``(N₊ + 1) / (N₊ + 2)`` and ``1 / (N₋ + 2)``, keep the fit finite where a threshold separates
+    the classes.
+
+    Args:
+        logits: ``(n,)`` log-odds of the scorer: its logit, or the second label's less the first's.
+        labels: ``(n,)`` bool: whether the pair is relevant.
+
+    Returns:
+        The fit; :data:`IDENTITY` where a class or every difference between logits is missing, or where relevant pairs
+        have the lower logits, so that a slope above 0 explains nothing.
+
+    Raises:
+        GnnRetrievalError: a logit is not finite, or there is not one label for each.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    x, positive = _of_one_length(logits, labels, "logit")
+    count = int(positive.sum())
+    deviation = float(x.std()) if len(x) else 0.0
+    if count in (0, len(x)) or deviation == 0:
+        return IDENTITY
+    targets = np.where(positive, (count + 1) / (count + 2), 1 / (len(x) - count + 2))
+    mean = float(x.mean())
+    z = (x - mean) / deviation  # however large the logits are
+
+    def mean_loss(line: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        margins = line[0] * z + line[1]
+        errors = expit(margins) - targets
+        loss = float((np.logaddexp(0.0, margins) - targets * margins).mean())
+        return loss, np.array([(errors * z).mean(), errors.mean()])
+
+    steepness, height = minimize(mean_loss, np.array([1.0, 0.0]), jac=True, method="BFGS", options={"gtol": 1e-8}).x
+    if steepness <= 0:
+        return IDENTITY
+    return Calibration(float(steepness / deviation), float(height - steepness * mean / deviation))
+
+
+def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 10) -> float:
+    """Mean distance of the share of relevant pairs from their mean probability, by bins (Guo et al. 2017, eq. 3).
+
+    Args:
+        probabilities: ``(n,)`` that the pair is relevant.
+        labels: ``(n,)`` bool: whether it is.
+        bins: Of equal width, from 0 to 1; the last one holds 1.
+
+    Returns:
+        From 0, calibrated, to 1; bins weigh as many pairs as they hold.
+
+    Raises:
+        GnnRetrievalError: there are no probabilities, one is outside of 0 to 1, there is not one label for each, or no
+            bin.
+    """
+    x, positive = _of_one_length(probabilities, labels, "probability")
+    if bins < 1:
+        raise GnnRetrievalError(f"the calibration error needs a bin or more, and bins is {bins}.")
+    if not len(x) or x.min() < 0 or x.max() > 1:
+        found = f"there is one of {x[(x < 0) | (x > 1)][0]:g}" if len(x) else "there are none"
+        raise GnnRetrievalError(f"the calibration error is of probabilities from 0 to 1, and {found}.")
+    bin_of = np.minimum((x * bins).astype(np.int64), bins - 1)
+    gaps = np.bincount(bin_of, weights=positive - x, minlength=bins)  # (bins,) pairs · (share - probability)
+    return float(np.abs(gaps).sum() / len(x))
+
+
+@torch.no_grad()
+def apply_calibration(model: nn.Module, calibration: Calibration) -> None:
+    """Scale the last ``Linear`` of a transformers sequence classifier in place, so that its own probability is it.
+
+    One label: ``W · slope`` and ``b · slope + intercept``. Two: the same, with the intercept at the second, so that the
+    second logit less the first is ``slope · margin + intercept``.
+
+    Raises:
+        GnnRetrievalError: its last ``Linear`` cannot be found, gives other than one or two labels, or has no bias.
+    """
+    last = _last_linear(model)
+    last.weight.mul_(calibration.slope)
+    last.bias.mul_(calibration.slope)
+    last.bias[-1] += calibration.intercept
+
+
+def _last_linear(model: nn.Module) -> nn.Linear:
+    """``classifier`` of BERT-like, ``classifier.out_proj`` of RoBERTa-like, ``score`` of other classifiers."""
+    head: Any = getattr(model, "classifier", None)
+    places = (head, getattr(head, "out_proj", None), getattr(model, "score", None))
+    found = next((place for place in places if isinstance(place, nn.Linear)), None)
+    name = type(model).__name__
+    if found is None:
+        raise GnnRetrievalError(
+            f"{name} has no Linear called classifier, classifier.out_proj or score: its probabilities cannot be "
+            "calibrated. Train without calibration (calibrate = false)."
+        )
+    if found.out_features not in (1, 2) or found.bias is None:
+        what = "no bias" if found.bias is None else f"{found.out_features} labels"
+        raise GnnRetrievalError(
+            f"{name}'s last layer has {what}: calibration wants a bias and one label or two. "
+            "Train without calibration (calibrate = false)."
+        )
+    return found
+
+
+def _of_one_length(values: ArrayLike, labels: ArrayLike, what: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    x, positive = np.asarray(values, dtype=np.float64), np.asarray(labels, dtype=np.bool_)
+    if x.ndim != 1 or x.shape != positive.shape:
+        raise GnnRetrievalError(
+            f"calibration takes one label for each {what}, and these are of the shapes {x.shape} and {positive.shape}."
+        )
+    if not np.isfinite(x).all():
+        raise GnnRetrievalError(f"a {what} to calibrate is not a finite number: the scorer is broken.")
+    return x, positive

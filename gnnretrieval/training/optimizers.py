@@ -1,0 +1,98 @@
+"""Optimizers of encoder training, and the schedule of their learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from gnnretrieval.errors import GnnRetrievalError, nearest
+
+OptimizerName = Literal["adamw", "adam", "lamb"]
+_NAMES = ("adamw", "adam", "lamb")
+_STEP = "step"
+
+
+def make_optimizer(
+    name: OptimizerName, parameters: Sequence[tuple[str, nn.Parameter]], learning_rate: float, weight_decay: float
+) -> torch.optim.Optimizer:
+    """The optimizer of ``parameters``, which resumes bit for bit from :mod:`gnnretrieval.training.checkpoint`.
+
+    ``adam`` adds weight decay to the gradient, ``adamw`` takes it off the weights (Loshchilov and Hutter 2019), and
+    ``lamb`` (You et al. 2020, Algorithm 2) adds it to Adam's update, whose norm is then made the weight's own, of at
+    most 10, times the learning rate: for batches of thousands.
+
+    Args:
+        name: Which one.
+        parameters: Names and parameters, as ``Module.named_parameters()`` gives them; frozen ones are left out.
+        learning_rate: Peak of the schedule.
+        weight_decay: Of matrices; biases and normalisation weights, which have one dimension, have none.
+
+    Raises:
+        GnnRetrievalError: no such optimizer, none of the parameters can be trained, or LAMB is not installed.
+    """
+    trained = [parameter for _, parameter in parameters if parameter.requires_grad]
+    if not trained:
+        raise GnnRetrievalError("there is nothing to train: every parameter is frozen.")
+    matrices, vectors = ([one for one in trained if (one.ndim > 1) is wide] for wide in (True, False))
+    groups: list[dict[str, Any]] = [
+        {"params": members, "weight_decay": decay}
+        for members, decay in ((matrices, weight_decay), (vectors, 0.0))
+        if members
+    ]
+    if name == "adamw":
+        return torch.optim.AdamW(groups, lr=learning_rate)
+    if name == "adam":
+        return torch.optim.Adam(groups, lr=learning_rate)
+    if name == "lamb":
+        return _lamb(groups, learning_rate)
+    raise GnnRetrievalError(f"no optimizer is called {name!r}: give one of {', '.join(_NAMES)}.{nearest(name, _NAMES)}")
+
+
+def linear_schedule(step: int, total: int, warmup_share: float) -> float:
+    """Factor on the learning rate at ``step``, from 0, of ``total``: linear warm-up, then linear to zero.
+
+    The peak, 1, is at the last step of the warm-up; after the last step it is 0.
+    """
+    warm = max(1, round(warmup_share * total))
+    return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+
+
+def _lamb(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+    try:
+        from pytorch_optimizer import Lamb
+    except ModuleNotFoundError:
+        raise GnnRetrievalError("LAMB is not installed: pip install 'gnnretrieval[lamb]'.") from None
+    # weight_decouple=False: decay inside of the trust ratio, as the paper. adam_debias=True: no correction of the
+    # moments' bias; the trust ratio cancels any factor, and correcting after it would make the first step ten times.
+    optimizer: torch.optim.Optimizer = Lamb(
+        groups, lr=learning_rate, weight_decay=0.0, weight_decouple=False, adam_debias=True
+    )
+    optimizer.register_state_dict_post_hook(_with_step)
+    optimizer.register_load_state_dict_post_hook(_restore_step)
+    return optimizer
+
+
+def _with_step(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
+    """LAMB's state with the step count, an int of its groups, beside each parameter's moments.
+
+    A checkpoint holds tensors of parameters. Norms and ratio of the last step, for looking at, are left out.
+    """
+    step_of = {number: group.get(_STEP, 0) for group in state["param_groups"] for number in group["params"]}
+    moments = {
+        number: {
+            **{key: value for key, value in kept.items() if key.startswith("exp_avg")},
+            _STEP: torch.tensor(step_of[number]),
+        }
+        for number, kept in state["state"].items()
+    }
+    return {**state, "state": moments}
+
+
+def _restore_step(optimizer: torch.optim.Optimizer) -> None:
+    """Give the groups the step count that came with the moments: all groups step together."""
+    steps = [int(kept[_STEP]) for kept in optimizer.state.values() if _STEP in kept]
+    for group in optimizer.param_groups if steps else ():
+        group[_STEP] = max(steps)
