@@ -19,10 +19,12 @@ def short(text: str, width: int = WIDTH) -> str:
 
 
 def hit_lines(hit: Hit) -> list[str]:
-    """A hit: rank, score, id and title, then the beginning of its text."""
+    """A hit: rank, score, id and title, the sentence it was found by, where it was, and the beginning of its text."""
     name = hit.id if hit.title in ("", hit.id) else f"{hit.id}  {hit.title}"
+    matched = [] if hit.sentence is None else [f"     found by: {short(hit.sentence, WIDTH - 15)}"]
     return [
         f"{hit.rank:>3}. {hit.score:.4f}  {name}",
+        *matched,
         *textwrap.wrap(short(hit.text, 2 * WIDTH), WIDTH, initial_indent="     ", subsequent_indent="     "),
     ]
 

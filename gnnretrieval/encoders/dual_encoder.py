@@ -16,9 +16,10 @@ from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dty
 from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
+from gnnretrieval.encoders.sentence_vectors import SentenceEncoder, SentenceVectors
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 
 Side = Literal["query", "passage"]
 
@@ -55,6 +56,12 @@ class DualEncoder:
                 f"vectors of {widths[0]} dimensions, and {settings.checkpoint}'s have {widths[1]}: "
                 "give two encoders of one width.",
                 self.query_checkpoint.directory,
+            )
+        self.sentences: SentenceEncoder | None = None
+        if settings.sentences != "none":
+            model, prompt = self._passage_model, self._prompt(self._passage_model, "passage")
+            self.sentences = SentenceEncoder(
+                model, self._passage_pass, settings.sentences, self.similarity, prompt, self.passage_checkpoint
             )
 
     def _load(self, checkpoint: Checkpoint) -> Any:
@@ -109,10 +116,12 @@ class DualEncoder:
 
         A text's vector does not depend on the texts beside it: on the CPU, for BERT-like checkpoints, bit for bit (see
         :mod:`gnnretrieval.encoders.packed_pass`); elsewhere texts are batched by token count and padded, and it does
-        not beyond rounding.
+        not beyond rounding. A passage read by sentences has the mean of their vectors.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
+        if side == "passage" and self.sentences is not None:
+            return self.sentences.means(self.encode_sentences(texts))
         model = self._query_model if side == "query" else self._passage_model
         packed = self._query_pass if side == "query" else self._passage_pass
         prompt = self._prompt(model, side)
@@ -133,6 +142,18 @@ class DualEncoder:
         for batch, rows in zip(batches, made, strict=True):
             vectors[batch] = rows.cpu().numpy()
         return vectors
+
+    def encode_sentences(self, texts: Sequence[str]) -> SentenceVectors:
+        """Vectors of the sentences of passages, prepared by the similarity, and how many each passage has.
+
+        Raises:
+            GnnRetrievalError: the settings are ``sentences = none``.
+        """
+        if self.sentences is None:
+            raise GnnRetrievalError("passages are read whole: give sentences = token or mean.")
+        if not texts:
+            return SentenceVectors(np.empty((0, self.dimension), dtype=np.float32), np.empty(0, dtype=np.int64), 0)
+        return self.sentences.encode(texts, self.settings.token_budget)
 
     def _forward(self, model: Any, tokens: dict[str, list[list[int]]]) -> Tensor:
         features: dict[str, Any] = dict(model.tokenizer.pad(tokens, return_tensors="pt").to(self.device))

@@ -18,6 +18,7 @@ from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.dual_encoder import DualEncoder, Side
 from gnnretrieval.encoders.precision import computes_in_bfloat16
+from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES, SentenceFiles, sentences_in_words
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
@@ -41,6 +42,39 @@ class Features(Artifact):
     def queries(self) -> NDArray[np.float16]:
         """Query features ``h_q`` ``(n, d)`` of every split, memory-mapped."""
         return _opened(self.path / "queries.npy")
+
+    @property
+    def sentences(self) -> NDArray[np.float16]:
+        """Vectors of all passages' sentences ``(S, d)``, memory-mapped.
+
+        Raises:
+            ArtifactError: passages were read whole.
+        """
+        self._require_sentences()
+        return _opened(self.path / SENTENCES)
+
+    @property
+    def sentence_starts(self) -> NDArray[np.int64]:
+        """Passage ``i``'s sentences are rows ``starts[i]`` to ``starts[i + 1]`` ``(m + 1,)``, memory-mapped.
+
+        Raises:
+            ArtifactError: passages were read whole.
+        """
+        self._require_sentences()
+        starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, (self.meta["num_passages"] + 1,), np.int64)
+        return starts
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether passages were read by sentences."""
+        return "num_sentences" in self.meta
+
+    def _require_sentences(self) -> None:
+        if not self.has_sentences:
+            raise ArtifactError(
+                f"{self.path}: its passages were read whole, and have no vectors of sentences. "
+                "Encode with --sentences token (or mean)."
+            )
 
     def query_rows(self) -> dict[str, int]:
         """Row by query id."""
@@ -96,6 +130,8 @@ def encode_dataset(
     passage_checkpoint = find_checkpoint(settings.checkpoint)
     query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
     config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window"})
+    if settings.sentences == "none":
+        del config["sentences"]  # features made before there was a choice stay what they are
     if settings.precision == "auto":
         config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
 
@@ -107,9 +143,13 @@ def encode_dataset(
             "query": lambda: (query.text for query in dataset.queries()),
         }
         counts = write_texts(directory / TEXTS, dataset)
+        figures: dict[str, Any] = {}
         for side, stream in texts.items():
-            _encode_stream(encoder, side, stream(), counts[side], directory)
+            figures |= _encode_stream(encoder, side, stream(), counts[side], directory)
+        if encoder.sentences is not None:
+            say(sentences_in_words(figures))
         return {
+            **figures,
             "encoder": _found_from_anywhere(settings).model_dump(),
             "similarity": encoder.similarity.model_dump(),
             "source": passage_checkpoint.source,
@@ -151,11 +191,16 @@ def write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
     return {"passage": len(dataset.passage_ids), "query": len(dataset.query_ids)}
 
 
-def _encode_stream(encoder: DualEncoder, side: Side, texts: Iterator[str], total: int, directory: Path) -> None:
+def _encode_stream(
+    encoder: DualEncoder, side: Side, texts: Iterator[str], total: int, directory: Path
+) -> dict[str, Any]:
+    """Encode the texts of a side; returns figures of their sentences, where these are what is encoded."""
     name = {"passage": "passages", "query": "queries"}[side]
     manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
     done = manifest.get(name, 0)
+    by_sentence = encoder.sentences if side == "passage" else None
+    sentences = SentenceFiles(directory, encoder.dimension, manifest) if by_sentence is not None else None
     shape = (total, encoder.dimension)
     with (
         ArrayWriter(array_path, shape, np.float16, done) as array,
@@ -163,8 +208,15 @@ def _encode_stream(encoder: DualEncoder, side: Side, texts: Iterator[str], total
     ):
         texts = itertools.islice(texts, done, None)
         while window := list(itertools.islice(texts, encoder.settings.window)):
-            array.write(encoder.encode(window, side))
+            if by_sentence is not None and sentences is not None:
+                made = encoder.encode_sentences(window)
+                array.write(by_sentence.means(made))
+                sentences.write(made, done)
+                manifest |= sentences.state
+            else:
+                array.write(encoder.encode(window, side))
             array.flush()
             done += len(window)
             write_json(manifest_path, {**manifest, name: done})
             meter.advance(len(window))
+    return sentences.figures(total) if sentences is not None else {}

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks
+from gnnretrieval.arrays import blocks, load_array
 from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, InputError
@@ -33,7 +34,7 @@ class PassageIndex(Artifact):
 
     @cached_property
     def faiss(self) -> Any:
-        """The FAISS index; its ids are rows of :attr:`texts`."""
+        """The FAISS index; its ids are rows of :attr:`texts`, or of sentences (:attr:`sentence_starts`)."""
         try:
             return import_faiss().read_index(str(self.path / FILE))
         except RuntimeError as error:
@@ -56,8 +57,26 @@ class PassageIndex(Artifact):
         """How questions and passages are compared."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
 
+    @property
+    def is_of_sentences(self) -> bool:
+        """Whether its vectors are sentences', by which passages are ranked."""
+        return "num_sentences" in self.meta
+
+    @cached_property
+    def sentence_starts(self) -> NDArray[np.int64]:
+        """As :attr:`gnnretrieval.encoders.features.Features.sentence_starts`.
+
+        Raises:
+            ArtifactError: it is an index of whole passages.
+        """
+        if not self.is_of_sentences:
+            raise ArtifactError(f"{self.path}: an index of whole passages. Build one with --sentences.")
+        shape = (self.meta["num_passages"] + 1,)
+        starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, shape, np.int64)
+        return starts
+
     def search(self, queries: NDArray[np.floating], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows ``(q, k)`` and scores ``(q, k)`` of the nearest passages; row -1 where there are fewer than ``k``."""
+        """Rows ``(q, k)`` and scores ``(q, k)`` of the nearest vectors; row -1 where there are fewer than ``k``."""
         prepared = np.ascontiguousarray(self.similarity.prepare_array(queries))
         scores, rows = self.faiss.search(prepared, k)
         return rows, scores
@@ -73,32 +92,49 @@ def build_index(
     source: Embeddings | Features,
     out: str | Path,
     *,
+    sentences: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> PassageIndex:
     """Index the passages of ``source``: a GNN-encoder's embeddings, or a dual-encoder's own features.
 
+    Args:
+        source: What is indexed.
+        out: Where the index goes.
+        sentences: Index features' sentences instead; passages are then found by them
+            (:mod:`gnnretrieval.index.sentence_search`).
+        overwrite: Replace an index that was made from other vectors.
+        say: Receives lines for the user.
+
     Raises:
-        GnnRetrievalError: FAISS is not installed.
+        GnnRetrievalError: FAISS is not installed, or there are no vectors of sentences.
     """
     faiss = import_faiss()
+    if sentences and not isinstance(source, Features):
+        raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")
+    of_sentences = source if sentences and isinstance(source, Features) else None
+    config = {"factory": "Flat", "metric": "inner product"} | ({"vectors": "sentences"} if of_sentences else {})
+    vectors = of_sentences.sentences if of_sentences else source.passages
+    system = "gnn-encoder" if isinstance(source, Embeddings) else "sentences" if of_sentences else "dual-encoder"
 
     def write(directory: Path) -> dict[str, Any]:
-        vectors = source.passages
         index = faiss.IndexFlatIP(int(vectors.shape[1]))
-        with progress("indexing", len(vectors), "passages") as meter:
+        with progress("indexing", len(vectors), "sentences" if of_sentences else "passages") as meter:
             for start in range(0, len(vectors), _BLOCK):
                 block = source.similarity.prepare_array(vectors[start : start + _BLOCK])
                 index.add(np.ascontiguousarray(block))
                 meter.advance(len(block))
         faiss.write_index(index, str(directory / FILE))
         share_file(source.path / TEXTS, directory / TEXTS)
+        if of_sentences:
+            share_file(source.path / SENTENCE_STARTS, directory / SENTENCE_STARTS)
         return {
             "encoder": source.meta["encoder"],
             "similarity": source.similarity.model_dump(),
             "checkpoint_hash": source.meta["checkpoint_hash"],
-            "system": "dual-encoder" if isinstance(source, Features) else "gnn-encoder",
-            "num_passages": len(vectors),
+            "system": system,
+            "num_passages": source.meta["num_passages"],
+            **({"num_sentences": len(vectors)} if of_sentences else {}),
             "dimension": int(vectors.shape[1]),
             "bytes": (directory / FILE).stat().st_size,
             "made_from": {source.meta["kind"]: relative_to(out, source.path)},
@@ -108,7 +144,7 @@ def build_index(
         out,
         KIND,
         inputs={source.meta["kind"]: source.hash},
-        config={"factory": "Flat", "metric": "inner product"},
+        config=config,
         write=write,
         overwrite=overwrite,
         say=say,

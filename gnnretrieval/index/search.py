@@ -16,6 +16,7 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.vector_file import VectorFile
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.sentence_search import answering_passages, sentence_run, sentence_text
 from gnnretrieval.progress import progress
 
 _BLOCK = 1024  # questions encoded or searched together
@@ -30,7 +31,8 @@ class Hit(NamedTuple):
         id: Its id.
         title: Its title, empty where it has none or the index holds no texts.
         text: Its text.
-        score: Similarity to the question.
+        score: Similarity to the question; from an index of sentences, the probability that it has the answer.
+        sentence: The sentence that it was found by, from an index of sentences.
     """
 
     rank: int
@@ -39,6 +41,7 @@ class Hit(NamedTuple):
     title: str
     text: str
     score: float
+    sentence: str | None = None
 
 
 class Searcher:
@@ -86,6 +89,8 @@ class Searcher:
 
     def hits(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
         """The ``k`` best passages for one question's vector ``(1, d)``."""
+        if self.index.is_of_sentences:
+            return self._hits_by_sentences(vector, k)
         rows, scores = self.index.search(vector, min(k, self.index.meta["num_passages"]))
         passages = {
             passage.id: (passage, float(score))
@@ -102,9 +107,23 @@ class Searcher:
             hits.append(Hit(number, passage.row, id_, passage.title, passage.text, score))
         return hits
 
+    def _hits_by_sentences(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        found = answering_passages(self.index, vector)
+        passages = [self.index.texts.passage(row) for row in found.rows.tolist()]
+        places = {passage.id: place for place, passage in enumerate(passages)}
+        (ranked,) = rank_rows(np.arange(len(passages))[None], found.scores[None], [*places])
+        hits = []
+        for number, (id_, score) in enumerate(ranked[:k], 1):
+            passage = passages[places[id_]]
+            sentence = sentence_text(passage.full_text, int(found.sentences[places[id_]]))
+            hits.append(Hit(number, passage.row, id_, passage.title, passage.text, score, sentence))
+        return hits
+
 
 def index_run(index: PassageIndex, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
     """The run of an index over questions' vectors ``(q, d)``."""
+    if index.is_of_sentences:
+        return sentence_run(index, query_ids, queries, depth)
     run: Run = {}
     depth, passage_ids = min(depth, index.meta["num_passages"]), index.texts.passage_ids()
     with progress("searching", len(query_ids), "queries") as meter:

@@ -1,0 +1,55 @@
+"""Sentences' vectors as features keep them: how many there will be is known only when the last passage was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnretrieval.arrays import ArrayWriter
+from gnnretrieval.encoders.sentence_vectors import SentenceVectors
+
+SENTENCES, SENTENCE_STARTS = "sentences.npy", "sentence_starts.npy"
+_STATE = ("sentences", "sentences_cut")
+
+
+class SentenceFiles:
+    """Writes ``sentences.npy`` and ``sentence_starts.npy`` a window of passages at a time; both are whole after each.
+
+    Args:
+        directory: Where they are.
+        dimension: Width of a vector.
+        state: What :attr:`state` was after the last window of an interrupted run; anything else is passed over.
+    """
+
+    def __init__(self, directory: Path, dimension: int, state: Mapping[str, int]) -> None:
+        self.directory, self.dimension = directory, dimension
+        self.state = {name: state.get(name, 0) for name in _STATE}
+
+    def write(self, made: SentenceVectors, passages: int) -> None:
+        """Append the sentences of some passages, which come after ``passages`` others."""
+        before = self.state["sentences"]
+        starts = before + np.cumsum(np.append(0, made.counts), dtype=np.int64)
+        with ArrayWriter(self.directory / SENTENCES, (int(starts[-1]), self.dimension), np.float16, before) as writer:
+            writer.write(made.vectors)
+        shape = (passages + len(starts),)
+        with ArrayWriter(self.directory / SENTENCE_STARTS, shape, np.int64, passages) as writer:
+            writer.write(starts)  # the first is the last of the window before
+        self.state = {"sentences": int(starts[-1]), "sentences_cut": self.state["sentences_cut"] + made.cut}
+
+    def figures(self, passages: int) -> dict[str, Any]:
+        """Sentences, their mean a passage ``k̄`` and how many were cut, for ``meta.json``."""
+        return {
+            "num_sentences": self.state["sentences"],
+            "sentences_per_passage": self.state["sentences"] / passages,
+            "sentences_cut": self.state["sentences_cut"],
+        }
+
+
+def sentences_in_words(figures: Mapping[str, Any]) -> str:
+    """One line for the user."""
+    cut = figures["sentences_cut"]
+    lost = f"; {cut:,} more were beyond the limit of tokens" if cut else ""
+    return f"{figures['num_sentences']:,} sentences, {figures['sentences_per_passage']:.1f} a passage{lost}"

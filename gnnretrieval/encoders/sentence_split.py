@@ -1,0 +1,54 @@
+"""Sentences of a text, by pysbd's rules for English."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+Span = tuple[int, int]
+_WORD = re.compile(r"\w")
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Character spans of the sentences of ``text``, without the white space around them.
+
+    Every other character is in exactly one span, in order. A text without end marks is one sentence, an empty one none;
+    marks that stand alone, such as a quotation mark after a full stop, belong to the sentence before.
+
+    About 250 paragraphs of 800 characters a second; the time grows with the square of a text's length (50,000
+    characters: some seconds).
+    """
+    sentences: list[Span] = []
+    for start, end in _without_gaps(text):
+        if not (piece := text[start:end].strip()):
+            continue
+        start = text.index(piece, start)
+        if sentences and not _WORD.search(piece):
+            start = sentences.pop()[0]
+        sentences.append((start, text.index(piece, start) + len(piece)))
+    return sentences
+
+
+def _without_gaps(text: str) -> Iterator[Span]:
+    """Pysbd's spans, brought in order; what it lost (it uses some rare characters as marks of its own) is one more."""
+    done = 0
+    for span in _segmenter().segment(text) if text.strip() else ():
+        if span.end <= done:
+            continue
+        if span.start > done:
+            yield done, span.start
+        yield max(done, span.start), span.end
+        done = span.end
+    if done < len(text):
+        yield done, len(text)
+
+
+def _segmenter() -> Any:
+    """A new one: it keeps the text it is at work on, so that threads cannot share it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # escapes in its regular expressions
+        from pysbd import Segmenter
+
+    return Segmenter(language="en", clean=False, char_span=True)

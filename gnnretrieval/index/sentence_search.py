@@ -1,0 +1,146 @@
+"""Passages by the sentences that were found (DCSR, 3.3): how probable it is that one of them has the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import blocks
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.data.trec import Run, rank_rows
+from gnnretrieval.encoders.exact_search import exact_top_k
+from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.sentence_split import split_sentences
+from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.progress import progress
+
+_BLOCK = 1024  # questions searched together
+_PASSAGES = 100  # passages' worth of sentences that are looked at
+
+
+class AnsweringPassages(NamedTuple):
+    """Passages of one question, by row.
+
+    Attributes:
+        rows: ``(r,)``.
+        scores: ``HasAns`` of each ``(r,)`` float64, 0 to 1.
+        sentences: Its sentence of the highest score ``(r,)``, counted from 0 within the passage.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    sentences: NDArray[np.int64]
+
+
+def sentences_looked_at(num_sentences: int, num_passages: int) -> int:
+    """``100 k̄``: how many sentences a question retrieves, all where there are fewer."""
+    return min(num_sentences, round(_PASSAGES * num_sentences / num_passages))
+
+
+def has_answer(
+    rows: NDArray[np.int64], scores: NDArray[np.floating], starts: NDArray[np.int64], scale: float
+) -> AnsweringPassages:
+    r"""Passages of one question by the sentences it found, eq. 2:
+
+    .. math:: \mathrm{HasAns}(P) = 1 - \prod_{i=1}^{n} (1 - p_{s_i})
+
+    where :math:`p` is the softmax over the scores of all sentences found, times ``scale``; a sentence that was not
+    found has probability 0. Summed in float64 as logarithms, so that small probabilities keep their order.
+
+    Args:
+        rows: Sentence rows ``(K,)``; a negative one is left out.
+        scores: Their similarities ``(K,)``.
+        starts: First sentence row of each passage, and one past the last ``(m + 1,)``.
+        scale: The similarity's factor in a softmax.
+    """
+    found = rows >= 0
+    rows, logits = rows[found], scale * scores[found].astype(np.float64)
+    order = np.lexsort((rows, -logits))  # best first
+    rows, logits = rows[order], logits[order]
+    weights = np.exp(logits - logits[:1])
+    with np.errstate(divide="ignore"):  # a probability of 1 leaves no doubt: log 0
+        doubts = np.log1p(-weights / weights.sum())
+    passage_of = np.searchsorted(starts, rows, side="right") - 1  # (K,)
+    passages, best, index = np.unique(passage_of, return_index=True, return_inverse=True)
+    totals = np.bincount(index, weights=doubts, minlength=len(passages))
+    return AnsweringPassages(passages, -np.expm1(totals), rows[best] - starts[passages])
+
+
+def sentence_run(
+    source: Features | PassageIndex, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int
+) -> Run:
+    """The run over questions' vectors ``(q, d)``, passages ranked by :func:`has_answer`, ``depth`` at most.
+
+    A passage of which no sentence is among the :func:`sentences_looked_at` is not in it.
+
+    Args:
+        source: Features or an index with vectors of sentences; of features the search is exact.
+        query_ids: Their ids.
+        queries: Their vectors.
+        depth: Passages a question.
+
+    Raises:
+        ArtifactError: the source has no vectors of sentences.
+    """
+    if isinstance(source, Features):
+        with TextStore(source.path / TEXTS) as texts:
+            passage_ids = texts.passage_ids()
+    else:
+        passage_ids = source.texts.passage_ids()
+    starts = np.asarray(source.sentence_starts)
+    run: Run = {}
+    with progress("searching", len(query_ids), "queries") as meter:
+        for part in blocks(len(query_ids), _BLOCK):
+            found = _nearest(source, queries[part])
+            for query_id, rows, scores in zip(query_ids[part], *found, strict=True):
+                passages = has_answer(rows, scores, starts, source.similarity.scale)
+                (ranking,) = rank_rows(passages.rows[None], passages.scores[None], passage_ids)
+                run[query_id] = ranking[:depth]
+            meter.advance(part.stop - part.start)
+    return run
+
+
+def features_run(features: Features, query_ids: Sequence[str], depth: int) -> Run:
+    """The exact run over features' own queries: by their sentences where they have such, else by whole passages."""
+    queries = features.queries[features.rows_of(query_ids)]
+    if features.has_sentences:
+        return sentence_run(features, query_ids, queries, depth)
+    with TextStore(features.path / TEXTS) as texts:
+        passage_ids = texts.passage_ids()
+    with progress("searching", len(passage_ids), "passages") as meter:
+        found = exact_top_k(
+            queries, features.passages, min(depth, len(passage_ids)), features.similarity, advance=meter.advance
+        )
+    return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
+
+
+def answering_passages(index: PassageIndex, query: NDArray[np.floating]) -> AnsweringPassages:
+    """The passages that an index of sentences finds for one question's vector ``(1, d)``.
+
+    Raises:
+        ArtifactError: it is an index of whole passages.
+    """
+    (rows,), (scores,) = _nearest(index, query)
+    return has_answer(rows, scores, np.asarray(index.sentence_starts), index.similarity.scale)
+
+
+def _nearest(
+    source: Features | PassageIndex, queries: NDArray[np.floating]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    starts = source.sentence_starts
+    most = sentences_looked_at(int(starts[-1]), len(starts) - 1)
+    if isinstance(source, Features):
+        return exact_top_k(queries, source.sentences, most, source.similarity)
+    return source.search(queries, most)
+
+
+def sentence_text(text: str, number: int) -> str:
+    """Sentence ``number`` of a passage's full text; of one without any, the text."""
+    spans = split_sentences(text)
+    if not spans:
+        return text
+    start, end = spans[number]
+    return text[start:end]
