@@ -36,6 +36,28 @@ def docstrings(out: Path, overwrite: bool) -> None:
 
 @data.command()
 @click.argument("dataset", type=PATH)
+@out_option
+@dataset_options
+@overwrite_option
+def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overwrite: bool) -> None:
+    """Make a dataset directory whose passages are the sentences of DATASET's: a graph of it has them as its nodes.
+
+    Relevant are the sentences that hold one of a query's answers (metadata of queries.jsonl), else all of the passage.
+    encoder encode --sentences token (or mean) then reads the sentences of a passage together.
+
+    \b
+    Example: gnnretrieval data sentences my-data --out work/sentences
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.data.sentences import make_sentence_dataset
+
+    made = make_sentence_dataset(Dataset.open(dataset, qrels, where), out, overwrite=overwrite, say=say)
+    counts = made.meta["counts"]
+    click.echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
+
+
+@data.command()
+@click.argument("dataset", type=PATH)
 @dataset_options
 @json_option
 def inspect(dataset: Path, qrels: str, where: dict[str, str], as_json: bool) -> None:

@@ -121,7 +121,7 @@ class DualEncoder:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         if side == "passage" and self.sentences is not None:
-            return self.sentences.means(self.encode_sentences(texts))
+            return self.encode_sentences(texts).means(self.similarity)
         model = self._query_model if side == "query" else self._passage_model
         packed = self._query_pass if side == "query" else self._passage_pass
         prompt = self._prompt(model, side)
@@ -152,7 +152,7 @@ class DualEncoder:
         if self.sentences is None:
             raise GnnRetrievalError("passages are read whole: give sentences = token or mean.")
         if not texts:
-            return SentenceVectors(np.empty((0, self.dimension), dtype=np.float32), np.empty(0, dtype=np.int64), 0)
+            return SentenceVectors(np.empty((0, self.dimension), dtype=np.float32), np.empty(0, dtype=np.int64), [], 0)
         return self.sentences.encode(texts, self.settings.token_budget)
 
     def _forward(self, model: Any, tokens: dict[str, list[list[int]]]) -> Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.dual_encoder import DualEncoder, Side
 from gnnretrieval.encoders.precision import computes_in_bfloat16
-from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES, SentenceFiles, sentences_in_words
+from gnnretrieval.encoders.reading import reading_of, windows
+from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
@@ -28,6 +28,7 @@ from gnnretrieval.provenance import write_json
 
 KIND = "features"
 TEXTS = "texts.sqlite"
+_FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 
 class Features(Artifact):
@@ -138,16 +139,10 @@ def encode_dataset(
     def write(directory: Path) -> dict[str, Any]:
         say(f"encoder: {settings.checkpoint}, from {passage_checkpoint.source}, {config['precision']}")
         encoder = DualEncoder(settings, device)
-        texts: dict[Side, Callable[[], Iterator[str]]] = {
-            "passage": lambda: (passage.full_text for passage in dataset.passages()),
-            "query": lambda: (query.text for query in dataset.queries()),
-        }
         counts = write_texts(directory / TEXTS, dataset)
         figures: dict[str, Any] = {}
-        for side, stream in texts.items():
-            figures |= _encode_stream(encoder, side, stream(), counts[side], directory)
-        if encoder.sentences is not None:
-            say(sentences_in_words(figures))
+        for side in _FILES:
+            figures |= _encode_side(encoder, side, dataset, counts[side], directory, say)
         return {
             **figures,
             "encoder": _found_from_anywhere(settings).model_dump(),
@@ -191,32 +186,32 @@ def write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
     return {"passage": len(dataset.passage_ids), "query": len(dataset.query_ids)}
 
 
-def _encode_stream(
-    encoder: DualEncoder, side: Side, texts: Iterator[str], total: int, directory: Path
+def _encode_side(
+    encoder: DualEncoder,
+    side: Side,
+    dataset: Dataset,
+    total: int,
+    directory: Path,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Encode the texts of a side; returns figures of their sentences, where these are what is encoded."""
-    name = {"passage": "passages", "query": "queries"}[side]
+    """Encode the texts of a side; returns figures."""
+    name = _FILES[side]
     manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
     done = manifest.get(name, 0)
-    by_sentence = encoder.sentences if side == "passage" else None
-    sentences = SentenceFiles(directory, encoder.dimension, manifest) if by_sentence is not None else None
+    reading = reading_of(encoder, side, dataset, directory, manifest)
     shape = (total, encoder.dimension)
     with (
         ArrayWriter(array_path, shape, np.float16, done) as array,
         progress(f"encoding {name}", total, name, done) as meter,
     ):
-        texts = itertools.islice(texts, done, None)
-        while window := list(itertools.islice(texts, encoder.settings.window)):
-            if by_sentence is not None and sentences is not None:
-                made = encoder.encode_sentences(window)
-                array.write(by_sentence.means(made))
-                sentences.write(made, done)
-                manifest |= sentences.state
-            else:
-                array.write(encoder.encode(window, side))
+        for window in windows(reading, done, encoder.settings.window):
+            vectors = reading.vectors(window, done)
+            array.write(vectors)
             array.flush()
-            done += len(window)
-            write_json(manifest_path, {**manifest, name: done})
-            meter.advance(len(window))
-    return sentences.figures(total) if sentences is not None else {}
+            done += len(vectors)
+            write_json(manifest_path, {**manifest, **reading.state, name: done})
+            meter.advance(len(vectors))
+    if words := reading.in_words():
+        say(words)
+    return reading.figures(total)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,18 +37,3 @@ class SentenceFiles:
         with ArrayWriter(self.directory / SENTENCE_STARTS, shape, np.int64, passages) as writer:
             writer.write(starts)  # the first is the last of the window before
         self.state = {"sentences": int(starts[-1]), "sentences_cut": self.state["sentences_cut"] + made.cut}
-
-    def figures(self, passages: int) -> dict[str, Any]:
-        """Sentences, their mean a passage ``k̄`` and how many were cut, for ``meta.json``."""
-        return {
-            "num_sentences": self.state["sentences"],
-            "sentences_per_passage": self.state["sentences"] / passages,
-            "sentences_cut": self.state["sentences_cut"],
-        }
-
-
-def sentences_in_words(figures: Mapping[str, Any]) -> str:
-    """One line for the user."""
-    cut = figures["sentences_cut"]
-    lost = f"; {cut:,} more were beyond the limit of tokens" if cut else ""
-    return f"{figures['num_sentences']:,} sentences, {figures['sentences_per_passage']:.1f} a passage{lost}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.sentence_split import Span, split_sentences
+from gnnretrieval.data.sentence_split import Span, split_sentences
 from gnnretrieval.errors import InputError
 
 SENT = "<sent>"
@@ -70,13 +70,20 @@ class SentenceTokenizer:
         if self._most is not None and self._most < least:
             raise InputError(f"max_tokens is {max_tokens}: give at least {frame + least}, for a token of a sentence.")
 
-    def tokens(self, texts: Sequence[str]) -> list[SentenceTokens]:
-        """Tokens of some passages, given as full texts; each has one sentence at least, if an empty one."""
-        encoded = self._splitter.encode_batch([self.prompt + text for text in texts], add_special_tokens=False)
-        return [self._tokens(text, encoding) for text, encoding in zip(texts, encoded, strict=True)]
+    def tokens(self, texts: Sequence[str], spans: Sequence[list[Span]] | None = None) -> list[SentenceTokens]:
+        """Tokens of some passages, given as full texts; each has one sentence at least, if an empty one.
 
-    def _tokens(self, text: str, encoding: Any) -> SentenceTokens:
-        spans = split_sentences(text) or [(0, len(text))]
+        Args:
+            texts: The passages.
+            spans: The sentences' characters in each; None: as :func:`split_sentences` finds them.
+        """
+        encoded = self._splitter.encode_batch([self.prompt + text for text in texts], add_special_tokens=False)
+        if spans is None:
+            spans = [split_sentences(text) for text in texts]
+        return [self._tokens(*passage) for passage in zip(texts, spans, encoded, strict=True)]
+
+    def _tokens(self, text: str, spans: list[Span], encoding: Any) -> SentenceTokens:
+        spans = spans or [(0, len(text))]
         first = np.array([start for start, _ in spans], dtype=np.int64) + len(self.prompt)
         lasts = np.array([end for _, end in encoding.offsets], dtype=np.int64) - 1  # each token's last character
         # A token is in the sentence that its last character is in: before it there may be white space.

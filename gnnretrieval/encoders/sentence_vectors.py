@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnretrieval.data.sentence_split import Span
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.one_core_each import one_core_each
@@ -26,12 +27,23 @@ class SentenceVectors(NamedTuple):
     Attributes:
         vectors: Of all sentences in order ``(S, d)`` float32, prepared by the similarity.
         counts: Sentences of each passage ``(passages,)``, 1 at least.
+        spans: Characters of these in their passage.
         cut: Sentences that the limit of tokens left nothing of.
     """
 
     vectors: NDArray[np.float32]
     counts: NDArray[np.int64]
+    spans: list[list[Span]]
     cut: int
+
+    def means(self, similarity: Similarity) -> NDArray[np.float32]:
+        """A vector a passage ``(passages, d)``: the mean of its sentences', prepared again."""
+        ends = np.cumsum(self.counts)
+        rows = [
+            self.vectors[end - count : end].mean(0, dtype=np.float64)
+            for end, count in zip(ends, self.counts, strict=True)
+        ]
+        return by_equal_blocks(similarity.prepare, torch.from_numpy(np.array(rows, dtype=np.float32))).numpy()
 
 
 class SentenceEncoder:
@@ -84,12 +96,15 @@ class SentenceEncoder:
             )
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str], token_budget: int) -> SentenceVectors:
+    def encode(
+        self, texts: Sequence[str], token_budget: int, spans: Sequence[list[Span]] | None = None
+    ) -> SentenceVectors:
         """Vectors of the sentences of some passages, in batches of ``token_budget`` tokens.
 
-        They do not depend on the other passages: bit for bit where the pass is packed, else beyond rounding.
+        They do not depend on the other passages: bit for bit where the pass is packed, else not beyond rounding.
+        ``spans`` are the sentences' characters; None: as they are found.
         """
-        tokens = self.tokenizer.tokens(texts)
+        tokens = self.tokenizer.tokens(texts, spans)
         counts = np.array([len(passage.starts) for passage in tokens], dtype=np.int64)
         lengths = np.array([len(passage.ids) for passage in tokens], dtype=np.int64)
         batches = batches_by_tokens(lengths, token_budget, padded=self.packed is None)
@@ -105,17 +120,12 @@ class SentenceEncoder:
         for batch, rows in zip(batches, made, strict=True):
             for row, part in zip(batch, rows.split(counts[batch].tolist()), strict=True):  # type: ignore[no-untyped-call]
                 parts[row] = part
-        return SentenceVectors(torch.cat(parts).cpu().numpy(), counts, sum(passage.cut for passage in tokens))
-
-    def means(self, sentences: SentenceVectors) -> NDArray[np.float32]:
-        """A vector a passage ``(passages, d)``: the mean of its sentences', prepared."""
-        ends = np.cumsum(sentences.counts)
-        rows = [
-            sentences.vectors[end - count : end].mean(0, dtype=np.float64)
-            for end, count in zip(ends, sentences.counts, strict=True)
-        ]
-        means = torch.from_numpy(np.array(rows, dtype=np.float32))
-        return by_equal_blocks(self.similarity.prepare, means).numpy()
+        return SentenceVectors(
+            torch.cat(parts).cpu().numpy(),
+            counts,
+            [passage.spans for passage in tokens],
+            sum(passage.cut for passage in tokens),
+        )
 
     def _states(self, passages: Sequence[SentenceTokens]) -> list[Tensor]:
         """Last hidden states ``(t, d)`` of each passage's tokens, from one padded batch."""

@@ -13,7 +13,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run, rank_rows
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import TEXTS, Features
-from gnnretrieval.encoders.sentence_split import split_sentences
+from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.index.faiss_index import PassageIndex
 from gnnretrieval.progress import progress
 

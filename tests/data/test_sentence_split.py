@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.encoders.sentence_split import split_sentences
+from gnnretrieval.data.sentence_split import split_sentences
 
 
 def sentences_of(text: str) -> list[str]:

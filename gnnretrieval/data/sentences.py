@@ -1,0 +1,160 @@
+"""Sentences as passages: a dataset directory made of another one, so that a graph has sentences as its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data.beir import Metadata, read_passages, read_queries, write_passages, write_qrels, write_queries
+from gnnretrieval.data.dataset import CORPUS, QUERIES, Dataset
+from gnnretrieval.data.lines import excerpt
+from gnnretrieval.data.records import Passage, Qrel
+from gnnretrieval.data.sentence_split import split_sentences
+from gnnretrieval.errors import InputError
+from gnnretrieval.making import make_artifact
+from gnnretrieval.progress import progress
+
+
+class SentencePassages(NamedTuple):
+    """Sentences of one passage, which come one after another.
+
+    Attributes:
+        title: The passage's.
+        texts: The sentences, in order.
+    """
+
+    title: str
+    texts: list[str]
+
+
+def make_sentence_dataset(
+    dataset: Dataset,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Make the dataset directory ``out`` whose passages are the sentences of ``dataset``'s.
+
+    Sentence ``i`` of passage ``p`` is ``p#i``, with the passage's title and the metadata ``{"passage": p,
+    "sentence": i}``. A passage without a text is one sentence. What is judged relevant to a query becomes those of its
+    sentences that hold one of the query's ``answers`` (metadata of ``queries.jsonl``), whatever the case; where none
+    does, and where a judgement is 0, it becomes all of them.
+
+    Raises:
+        InputError: a query's answers are not a list of strings, or two sentences get one id.
+        ArtifactError: ``out`` holds something else.
+    """
+
+    def write(directory: Path) -> dict[str, Any]:
+        sentences = _write_passages(dataset, directory / CORPUS)
+        answers: dict[str, list[str]] = {}
+        write_queries(directory / QUERIES, _with_answers(dataset, answers))
+        counts = {"passages": sum(map(len, sentences.values())), "queries": len(dataset.query_ids)}
+        without = 0
+        for split in dataset.splits:
+            qrels, missed = _judgements(dataset.split(split), sentences, answers)
+            counts[f"{split}_judgements"] = write_qrels(directory / "qrels" / f"{split}.tsv", qrels)
+            without += missed
+        mean = counts["passages"] / len(sentences)
+        say(f"{len(sentences):,} passages are {counts['passages']:,} sentences, {mean:.1f} each")
+        if without:
+            say(f"{without:,} judged passages hold no answer in one sentence: all their sentences are relevant")
+        return {"counts": counts, "without_answer": without}
+
+    return make_artifact(
+        out,
+        "dataset",
+        inputs={"dataset": dataset.hash},
+        config={"source": "sentences"},
+        write=write,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+def _write_passages(dataset: Dataset, path: Path) -> dict[str, list[str]]:
+    """Write the sentences; return them, in lower case, by passage id."""
+    known, sentences = set(dataset.passage_ids), dict[str, list[str]]()
+
+    def records() -> Iterator[tuple[Passage, Metadata]]:
+        for passage in dataset.passages():
+            spans = split_sentences(passage.text) or [(0, 0)]
+            texts = [passage.text[start:end] for start, end in spans]
+            sentences[passage.id] = [text.casefold() for text in texts]
+            for number, text in enumerate(texts):
+                id_ = f"{passage.id}#{number}"
+                if id_ in known:
+                    raise InputError(
+                        f"passage {id_!r} has the id that sentence {number} of {passage.id!r} gets: rename it.",
+                        dataset.path / CORPUS,
+                    )
+                yield Passage(id_, passage.title, text), {"passage": passage.id, "sentence": number}
+            meter.advance(1)
+
+    with progress("splitting", len(known), "passages") as meter:
+        write_passages(path, records())
+    return sentences
+
+
+def _with_answers(dataset: Dataset, answers: dict[str, list[str]]) -> Iterator[tuple[Any, Metadata]]:
+    """Queries with their metadata; their answers, in lower case, are noted on the way."""
+    kept = set(dataset.query_ids)
+    for query, metadata in read_queries(dataset.path / QUERIES, unique=False):
+        if query.id not in kept:
+            continue
+        found = metadata.get("answers", [])
+        if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
+            raise InputError(
+                f"query {query.id!r} has answers {excerpt(found)}, wanted a list of strings: correct it.",
+                dataset.path / QUERIES,
+            )
+        answers[query.id] = [answer.casefold().strip() for answer in found if answer.strip()]
+        yield query, metadata
+
+
+def _judgements(
+    judged: Mapping[str, Mapping[str, int]], sentences: Mapping[str, Sequence[str]], answers: Mapping[str, list[str]]
+) -> tuple[list[Qrel], int]:
+    """Judgements of sentences, and how many relevant passages hold no answer in one of theirs."""
+    qrels, without = [], 0
+    for query_id, passages in judged.items():
+        for passage_id, relevance in passages.items():
+            texts = sentences[passage_id]
+            numbers = [
+                number for number, text in enumerate(texts) if any(answer in text for answer in answers[query_id])
+            ]
+            if not numbers or relevance <= 0:
+                without += relevance > 0
+                numbers = [*range(len(texts))]
+            qrels += [Qrel(query_id, f"{passage_id}#{number}", relevance) for number in numbers]
+    return qrels, without
+
+
+def passages_of_sentences(dataset: Dataset) -> Iterator[SentencePassages]:
+    """The passages of a dataset of sentences as groups of these, in order.
+
+    A passage whose metadata does not say which sentence of what it is, is a group by itself.
+    """
+    kept = set(dataset.passage_ids)
+    records = (
+        (passage, str(metadata["passage"]) if _is_sentence(metadata) else None, passage.id)
+        for passage, metadata in read_passages(dataset.path / CORPUS, unique=False)
+        if passage.id in kept
+    )
+    for _, group in groupby(records, key=lambda record: (record[1], None if record[1] else record[2])):
+        passages = [passage for passage, _, _ in group]
+        yield SentencePassages(passages[0].title, [passage.text for passage in passages])
+
+
+def is_of_sentences(dataset: Dataset) -> bool:
+    """Whether the first passage's metadata says which sentence of what it is."""
+    _, metadata = next(read_passages(dataset.path / CORPUS, unique=False))
+    return _is_sentence(metadata)
+
+
+def _is_sentence(metadata: Metadata) -> bool:
+    return {"passage", "sentence"} <= metadata.keys()
