@@ -13,6 +13,7 @@ from gnnretrieval.cli.encoder import encoder
 from gnnretrieval.cli.evaluate import compare, evaluate
 from gnnretrieval.cli.graph import graph
 from gnnretrieval.cli.index import index
+from gnnretrieval.cli.mine import mine
 from gnnretrieval.cli.run import quickstart, run
 from gnnretrieval.cli.search import search
 from gnnretrieval.cli.train import embed, train
@@ -29,7 +30,7 @@ def cli() -> None:
     """
 
 
-for command in (quickstart, run, data, encoder, graph, train, embed, index, search, evaluate, compare):
+for command in (quickstart, run, data, encoder, mine, graph, train, embed, index, search, evaluate, compare):
     cli.add_command(command)
 
 

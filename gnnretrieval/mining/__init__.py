@@ -1,5 +1,13 @@
-"""What training learns from besides the labels: hard negatives."""
+"""What training learns from besides the labels: hard negatives, denoised ones, and pseudo-labels.
 
+Each run writes examples with a report of what it kept and dropped, and why. The modules load torch when they compute,
+so that the command line answers without it.
+"""
+
+from gnnretrieval.mining.denoise import denoise
+from gnnretrieval.mining.examples import Examples, open_examples
 from gnnretrieval.mining.hard_negatives import sample_hard_negatives
+from gnnretrieval.mining.negatives import mine_negatives
+from gnnretrieval.mining.pseudo_label import pseudo_label
 
-__all__ = ["sample_hard_negatives"]
+__all__ = ["Examples", "denoise", "mine_negatives", "open_examples", "pseudo_label", "sample_hard_negatives"]

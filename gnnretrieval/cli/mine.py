@@ -1,0 +1,123 @@
+"""``gnnretrieval mine``: negatives, denoised negatives, pseudo-labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.mining.denoise import DenoiseSettings
+from gnnretrieval.mining.negatives import NegativeSettings
+from gnnretrieval.mining.pseudo_label import PseudoLabelSettings
+from gnnretrieval.progress import say
+
+if TYPE_CHECKING:
+    from gnnretrieval.mining import Examples
+
+
+@click.group()
+def mine() -> None:
+    """Training examples: which passages a query learns from, and a report of why."""
+
+
+@mine.command()
+@click.argument("dataset", type=PATH)
+@click.option("--features", type=PATH, help="Whose dual-encoder finds the passages.  [default: BM25 finds them]")
+@out_option
+@dataset_options
+@settings_options(NegativeSettings)
+@device_option
+@overwrite_option
+def negatives(
+    dataset: Path,
+    features: Path | None,
+    out: Path,
+    qrels: str,
+    where: dict[str, str],
+    device: str,
+    overwrite: bool,
+    **settings: Any,
+) -> None:
+    """Find passages for the queries of a split of DATASET that are not relevant to them.
+
+    \b
+    Example: gnnretrieval mine negatives my-data --out work/negatives
+    Example: gnnretrieval mine negatives my-data --features work/features --top-k 200 --negatives 30
+             --out work/negatives
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.mining import mine_negatives
+
+    parsed = NegativeSettings.parse(settings_from(NegativeSettings, settings))
+    opened = Dataset.open(dataset, qrels, where)
+    found = open_features(features) if features is not None else None
+    _echo(mine_negatives(opened, parsed, out, features=found, device=device, overwrite=overwrite, say=say))
+
+
+@mine.command("denoise")
+@click.argument("examples", type=PATH)
+@click.option("--data", type=PATH, help="The dataset.  [default: where it lay when EXAMPLES were mined]")
+@out_option
+@settings_options(DenoiseSettings)
+@device_option
+@overwrite_option
+def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrite: bool, **settings: Any) -> None:
+    """Have a cross-encoder judge the negatives of EXAMPLES. Interrupted, the same command goes on.
+
+    \b
+    Example: gnnretrieval mine denoise work/negatives --cross-encoder cross-encoder/ms-marco-MiniLM-L6-v2
+             --out work/denoised
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.mining import denoise, open_examples
+
+    parsed = DenoiseSettings.parse(settings_from(DenoiseSettings, settings))
+    opened = open_examples(examples)
+    provenance = opened.meta["dataset"]
+    dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance["where"])
+    _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite, say=say))
+
+
+@mine.command("pseudo-label")
+@click.argument("dataset", type=PATH)
+@click.argument("features", type=PATH)
+@out_option
+@dataset_options
+@settings_options(PseudoLabelSettings)
+@device_option
+@overwrite_option
+def pseudo_label_(
+    dataset: Path,
+    features: Path,
+    out: Path,
+    qrels: str,
+    where: dict[str, str],
+    device: str,
+    overwrite: bool,
+    **settings: Any,
+) -> None:
+    """Have a cross-encoder label what FEATURES find for the queries of DATASET that no split judges.
+
+    Interrupted, the same command goes on.
+
+    \b
+    Example: gnnretrieval mine pseudo-label my-data work/features
+             --cross-encoder cross-encoder/ms-marco-MiniLM-L6-v2 --out work/pseudo-labels
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.mining import pseudo_label
+
+    parsed = PseudoLabelSettings.parse(settings_from(PseudoLabelSettings, settings))
+    opened, found = Dataset.open(dataset, qrels, where), open_features(features)
+    _echo(pseudo_label(opened, found, parsed, out, device=device, overwrite=overwrite, say=say))
+
+
+def _echo(made: Examples) -> None:
+    from gnnretrieval.mining.report import report_text
+
+    click.echo(f"{made.path}\n{report_text(made.report)}")

@@ -1,0 +1,122 @@
+"""What a search finds for each query: the passages among which its negatives are, and their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import blocks
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.making import scratch
+from gnnretrieval.progress import progress
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.features import Features
+
+_FOUND = 2**25  # scores of a block of queries: 400 MiB with their rows
+_QUERIES = 1024  # queries whose words BM25 looks up together
+
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+def require_features_of(dataset: Dataset, features: Features) -> None:
+    """Refuse features that were made from other texts than ``dataset``'s."""
+    if features.meta["inputs"]["texts"] != dataset.texts_hash:
+        raise ArtifactError(
+            f"{features.path}: these features are of other texts than {dataset.path}'s. "
+            "Encode this dataset, or give the features that belong to it."
+        )
+
+
+def open_texts(dataset: Dataset, directory: Path, features: Features | None = None) -> TextStore:
+    """Texts of the dataset by row, from its features or else from a file in the half-made artifact ``directory``."""
+    from gnnretrieval.encoders.features import TEXTS, write_texts  # torch loads for seconds
+
+    if features is not None:
+        return TextStore(features.path / TEXTS)
+    path = scratch(directory) / TEXTS
+    if not path.is_file():
+        partial = path.with_suffix(".partial")
+        write_texts(partial, dataset)
+        partial.replace(path)
+    return TextStore(path)
+
+
+def search(
+    texts: TextStore, queries: Sequence[int], k: int, directory: Path, features: Features | None, device: str
+) -> Iterator[Found]:
+    """Rows and scores of at most ``k`` passages of each query, best first; fewer where no more are found.
+
+    Args:
+        texts: The dataset's texts.
+        queries: Rows of the queries.
+        k: How many.
+        directory: The half-made artifact that this is for; a long search goes on from what it keeps there.
+        features: Whose similarity finds them: of whole passages, or, where passages were read by sentences, of their
+            best sentence. None: BM25.
+        device: Where similarities are computed.
+    """
+    if features is None:
+        return _by_bm25(texts, queries, k, directory)
+    if features.has_sentences:
+        return _by_sentences(features, queries, k, device)
+    return _by_passages(features, queries, k, directory, device)
+
+
+def _by_bm25(texts: TextStore, queries: Sequence[int], k: int, directory: Path) -> Iterator[Found]:
+    from gnnretrieval.encoders.bm25 import BM25
+
+    passages = (passage.full_text for passage in texts.passages())
+    bm25 = BM25(passages, total=texts.counts()[0], directory=scratch(directory) / "bm25")
+    with progress("BM25", len(queries), "queries") as meter:
+        for part in blocks(len(queries), _QUERIES):
+            yield from bm25.top_k_of(texts.texts_of_queries(queries[part]), k, meter.advance)
+
+
+def _by_passages(features: Features, queries: Sequence[int], k: int, directory: Path, device: str) -> Iterator[Found]:
+    from gnnretrieval.encoders.exact_search import exact_top_k
+
+    passages, vectors = features.passages, features.queries
+    k = min(k, len(passages))
+    for number, part in enumerate(blocks(len(queries), max(1, _FOUND // k))):
+        state = scratch(directory) / f"search-{number}"
+        state.mkdir(exist_ok=True)
+        with progress("searching", len(passages), "passages") as meter:
+            rows, scores = exact_top_k(
+                vectors[np.asarray(queries[part])],
+                passages,
+                k,
+                features.similarity,
+                device=device,
+                advance=meter.advance,
+                resume=state,
+            )
+        yield from zip(rows, scores, strict=True)
+
+
+def _by_sentences(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Found]:
+    """By each passage's best sentence, of as many sentences as ``k`` passages have on average."""
+    from gnnretrieval.encoders.exact_search import exact_top_k
+
+    starts, sentences, vectors = np.asarray(features.sentence_starts), features.sentences, features.queries
+    most = max(1, min(len(sentences), round(k * len(sentences) / (len(starts) - 1))))
+    for part in blocks(len(queries), max(1, _FOUND // most)):
+        with progress("searching", len(sentences), "sentences") as meter:
+            found = exact_top_k(
+                vectors[np.asarray(queries[part])],
+                sentences,
+                most,
+                features.similarity,
+                device=device,
+                advance=meter.advance,
+            )
+        for rows, scores in zip(*found, strict=True):
+            passages = np.searchsorted(starts, rows, side="right") - 1
+            first = np.sort(np.unique(passages, return_index=True)[1])[:k]  # sentences come best first
+            yield passages[first], scores[first]

@@ -1,0 +1,173 @@
+"""Denoised hard negatives (RocketQA, Qu et al. 2021, §3.3): negatives that a cross-encoder takes for such too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.mining.candidates import open_texts
+from gnnretrieval.mining.examples import (
+    EXAMPLES,
+    REPORT,
+    Candidate,
+    Example,
+    Examples,
+    as_written,
+    make_examples,
+    write_examples,
+)
+from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
+from gnnretrieval.mining.report import Tally
+from gnnretrieval.provenance import write_json
+
+_EXAMPLES = 1024  # examples whose ids are looked up together
+
+
+class DenoiseSettings(JudgeSettings):
+    """Which negatives are believed.
+
+    Attributes:
+        cross_encoder: Name or path of the cross-encoder that judges.
+        pair_tokens: Longest pair in tokens.
+        positive_threshold: A candidate is a positive above this probability.
+        negative_threshold: A candidate is a negative below this probability.
+        scored: Negatives a query that are judged, a random sample; the others are dropped. Not given: all are.
+        seed: Of the sample.
+    """
+
+    scored: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+def denoise(
+    dataset: Dataset,
+    examples: Examples,
+    settings: DenoiseSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Examples:
+    """Judge the negatives of ``examples`` by a cross-encoder, into the examples ``out``; interrupted, it goes on.
+
+    Below ``negative_threshold`` a negative stays one, above ``positive_threshold`` it becomes a positive, and between
+    it is dropped. Positives are scored too, for losses that learn from probabilities, and stay whatever they score.
+
+    Args:
+        dataset: The dataset that the examples are of.
+        examples: Mined examples.
+        settings: Who judges, and how sure it must be.
+        out: Where they go.
+        device: Where to compute.
+        overwrite: Replace examples made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: the examples are of other texts than the dataset's.
+        InputError: they cannot be read, there are none, or they name what is not in the dataset.
+        GnnRetrievalError: the cross-encoder cannot be found or loaded.
+    """
+    from gnnretrieval.encoders.checkpoint import find_checkpoint
+
+    if examples.meta["texts"] != dataset.texts_hash:
+        raise ArtifactError(
+            f"{examples.path}: these examples are of other texts than {dataset.path}'s. Mine them from this dataset."
+        )
+    checkpoint = find_checkpoint(settings.cross_encoder)
+
+    def write(directory: Path) -> dict[str, Any]:
+        with open_texts(dataset, directory) as texts:
+            pairs = _pairs(examples, settings, texts)
+            probabilities = probabilities_of(pairs, texts, settings, directory, device)
+            tally = Tally("denoise", sum(1 for _ in examples.examples()), settings)
+            write_examples(directory / EXAMPLES, _denoised(examples, settings, probabilities, tally))
+            report = tally.as_json(texts)
+        write_json(directory / REPORT, report)
+        for line in tally.notes():
+            say(line)
+        return {
+            "figures": report["candidates"],
+            "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
+        }
+
+    return make_examples(
+        out,
+        dataset,
+        write,
+        sources={"examples": examples},
+        inputs={"texts": dataset.texts_hash, "cross-encoder": checkpoint.hash},
+        config=settings.model_dump(mode="json", exclude={"cross_encoder"}),
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+def _sampled(example: Example, number: int, settings: DenoiseSettings) -> tuple[Candidate, ...]:
+    """The negatives of example ``number`` that are judged."""
+    count = len(example.negatives)
+    if settings.scored is None or count <= settings.scored:
+        return example.negatives
+    chosen = np.random.default_rng([settings.seed, number]).permutation(count)[: settings.scored]
+    return tuple(example.negatives[place] for place in sorted(chosen.tolist()))
+
+
+def _pairs(examples: Examples, settings: DenoiseSettings, texts: TextStore) -> NDArray[np.int64]:
+    """Rows ``(P, 2)`` of what is judged: of each example its positives, then its sampled negatives."""
+    parts = []
+    numbered = enumerate(examples.examples())
+    while block := list(islice(numbered, _EXAMPLES)):
+        judged = [(example.query, (*example.positives, *_sampled(example, n, settings))) for n, example in block]
+        queries = texts.rows_of_queries([query for query, _ in judged])
+        passages = texts.rows_of_passages(sorted({one.passage for _, candidates in judged for one in candidates}))
+        try:
+            pairs = [(queries[query], passages[one.passage]) for query, candidates in judged for one in candidates]
+        except KeyError as error:
+            raise InputError(
+                f"the examples name {error}, which is not in this dataset. Mine them from it again.",
+                examples.path / EXAMPLES,
+            ) from None
+        parts.append(np.array(pairs, dtype=np.int64))
+    if not parts:
+        raise InputError("there is no example in it, and nothing to judge.", examples.path / EXAMPLES)
+    return np.concatenate(parts)
+
+
+def _denoised(
+    examples: Examples, settings: DenoiseSettings, probabilities: NDArray[np.float32], tally: Tally
+) -> Iterator[Example]:
+    start = 0
+    for number, example in enumerate(examples.examples()):
+        sampled = _sampled(example, number, settings)
+        count = len(example.positives) + len(sampled)
+        found = [as_written(value) for value in probabilities[start : start + count]]
+        start += count
+        labels = [one._replace(probability=value) for one, value in zip(example.positives, found, strict=False)]
+        positives, negatives = list(labels), []
+        tally.candidates += len(example.negatives)
+        tally.dropped["not in the random sample"] += len(example.negatives) - len(sampled)
+        for one in labels:
+            tally.judged(one.probability or 0.0, label=True)
+        for one, value in zip(sampled, found[len(labels) :], strict=True):
+            tally.judged(value)
+            verdict = settings.verdict(value)
+            if verdict == "positive":
+                positives.append(one._replace(source="cross-encoder", probability=value))
+            elif verdict == "negative":
+                negatives.append(one._replace(probability=value))
+            else:
+                tally.dropped["between the thresholds"] += 1
+        tally.noted["queries without a negative"] += not negatives
+        made = Example(example.query, tuple(positives), tuple(negatives))
+        tally.keep(made)
+        yield made

@@ -1,0 +1,218 @@
+"""Training examples: a query with its positive and negative passages, each with where it comes from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.errors import ArtifactError, InputError, nearest
+from gnnretrieval.making import make_artifact
+
+KIND = "examples"
+EXAMPLES, REPORT = "examples.jsonl", "report.json"
+
+
+class Candidate(NamedTuple):
+    """A passage that a query may learn from.
+
+    Attributes:
+        passage: Its id.
+        source: Who named it: ``label``, ``bm25``, ``dual-encoder`` or ``cross-encoder``.
+        rank: Its place in the retriever's ranking, from 1.
+        score: The retriever's.
+        probability: That it answers the query, by the cross-encoder.
+    """
+
+    passage: str
+    source: str
+    rank: int | None = None
+    score: float | None = None
+    probability: float | None = None
+
+
+class Example(NamedTuple):
+    """A query and what it learns from; no passage is in both."""
+
+    query: str
+    positives: tuple[Candidate, ...]
+    negatives: tuple[Candidate, ...]
+
+
+class Examples(Artifact):
+    """Mined examples with the report of how they were mined."""
+
+    def examples(self) -> Iterator[Example]:
+        """The examples, read from disk one by one."""
+        return read_examples(self.path / EXAMPLES)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What was kept and dropped, and why (see :mod:`gnnretrieval.mining.report`)."""
+        path = self.path / REPORT
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ArtifactError(f"{path}: this report is damaged ({error}). Make these examples again.") from None
+        if not isinstance(found, dict):
+            raise ArtifactError(f"{path}: this report is damaged. Make these examples again.")
+        return found
+
+
+def open_examples(path: str | Path) -> Examples:
+    """Open the examples at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    artifact = open_artifact(path, KIND, ("dataset", "texts", "made_from"))
+    return Examples(artifact.path, artifact.meta)
+
+
+def make_examples(
+    out: str | Path,
+    dataset: Dataset,
+    write: Callable[[Path], Mapping[str, Any]],
+    *,
+    sources: Mapping[str, Artifact],
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    seed: int | None,
+    overwrite: bool,
+    say: Callable[[str], None],
+) -> Examples:
+    """Make the examples ``out``: :func:`gnnretrieval.making.make_artifact`, with what all examples record.
+
+    Args:
+        out: Where they go.
+        dataset: Whose queries and passages they name.
+        write: Writes the two files into a directory and returns figures.
+        sources: Artifacts they are made from, by name; their hashes are inputs.
+        inputs: Other inputs' hashes.
+        config: Every setting that decides their content.
+        seed: Where randomness takes part.
+        overwrite: Replace examples made from other inputs.
+        say: Receives lines for the user.
+    """
+    places = {"dataset": dataset.path} | {name: source.path for name, source in sources.items()}
+    made = make_artifact(
+        out,
+        KIND,
+        inputs={**inputs, **{name: source.hash for name, source in sources.items()}},
+        config=config,
+        write=lambda directory: {
+            **write(directory),
+            "dataset": dataset.provenance(),
+            "texts": dataset.texts_hash,
+            "made_from": {name: relative_to(out, place) for name, place in places.items()},
+        },
+        seed=seed,
+        overwrite=overwrite,
+        say=say,
+    )
+    return Examples(made.path, made.meta)
+
+
+def as_written(value: np.float32) -> float:
+    """The shortest decimal number that is this float32: 0.9, not 0.8999999761581421."""
+    return float(str(value))
+
+
+def write_examples(path: str | Path, examples: Iterable[Example]) -> int:
+    """Write examples as JSON lines to ``path``, what is None left out; returns their count."""
+    count = 0
+    with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+        for example in examples:
+            record = {
+                "query": example.query,
+                "positives": [_as_json(candidate) for candidate in example.positives],
+                "negatives": [_as_json(candidate) for candidate in example.negatives],
+            }
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def _as_json(candidate: Candidate) -> dict[str, Any]:
+    return {name: value for name, value in candidate._asdict().items() if value is not None}
+
+
+def read_examples(path: str | Path) -> Iterator[Example]:
+    """The examples of a file of JSON lines, every line checked.
+
+    Raises:
+        InputError: no such file, not UTF-8, a line that is not JSON, an unknown key, a field that is missing or no such
+            value, a query without a positive, or a passage that a query names twice.
+    """
+    path = Path(path)
+    for number, line in read_lines(path, "one training example a line, as JSON"):
+        try:
+            example = _example(line)
+        except ValueError as error:
+            raise InputError(f"{error} Correct this line.", path, number) from None
+        yield example
+
+
+def _example(line: str) -> Example:
+    """The example of a line; a ValueError says what is wrong with it."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError(f"not JSON: {excerpt(line)}; wanted one example a line.") from None
+    _check_keys(record, "example", Example._fields, Example._fields)
+    query = _string(record["query"], "query")
+    positives, negatives = (_candidates(record[name], name) for name in ("positives", "negatives"))
+    if not positives:
+        raise ValueError(f"query {query!r} has no positive, and nothing can be learned from it.")
+    seen: dict[str, str] = {}
+    for name, candidates in (("positives", positives), ("negatives", negatives)):
+        for passage in (candidate.passage for candidate in candidates):
+            if passage in seen:
+                twice = f"twice among its {name}" if seen[passage] == name else "both as a positive and as a negative"
+                raise ValueError(f"query {query!r} names passage {passage!r} {twice}.")
+            seen[passage] = name
+    return Example(query, positives, negatives)
+
+
+def _candidates(values: Any, name: str) -> tuple[Candidate, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"found {name} {excerpt(values)}, wanted a list of passages.")
+    return tuple(_candidate(value) for value in values)
+
+
+def _candidate(value: Any) -> Candidate:
+    _check_keys(value, "passage", Candidate._fields, ("passage", "source"))
+    passage, source = (_string(value[name], name) for name in ("passage", "source"))
+    rank, score, probability = (value.get(name) for name in ("rank", "score", "probability"))
+    if rank is not None and (type(rank) is not int or rank < 1):
+        raise ValueError(f"found rank {excerpt(rank)}, wanted an integer from 1.")
+    if score is not None and not _is_number(score):
+        raise ValueError(f"found score {excerpt(score)}, wanted a number.")
+    if probability is not None and not (_is_number(probability) and 0 <= probability <= 1):
+        raise ValueError(f"found probability {excerpt(probability)}, wanted a number from 0 to 1.")
+    return Candidate(passage, source, rank, score, probability)
+
+
+def _check_keys(value: Any, what: str, known: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    """Refuse what is no object of these keys."""
+    if not isinstance(value, dict):
+        raise ValueError(f"found {excerpt(value)}, wanted an object with {', '.join(map(repr, wanted))}.")
+    for key in value:
+        if key not in known:
+            raise ValueError(f"unknown key {excerpt(key)} of this {what}.{nearest(key, known)}")
+    for key in wanted:
+        if key not in value:
+            raise ValueError(f"this {what} has no {key!r}, only {excerpt(list(value))}.")
+
+
+def _string(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"found {name} {excerpt(value)}, wanted a string that is not empty.")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf

@@ -1,0 +1,109 @@
+"""A cross-encoder as judge of pairs (RocketQA, §3.3): thresholds, and probabilities written as they are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from gnnretrieval.arrays import ArrayWriter, blocks, load_array
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.making import scratch
+from gnnretrieval.progress import progress
+from gnnretrieval.provenance import write_json
+from gnnretrieval.settings import Settings
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.settings import CrossEncoderSettings
+
+_PAIRS = 8192  # pairs a block
+_FILE, _MANIFEST = "probabilities.npy", "probabilities.json"
+
+Verdict = Literal["positive", "negative", "between"]
+
+
+class JudgeSettings(Settings):
+    """Who judges, and how sure it must be: the base of the settings of :mod:`denoise` and :mod:`pseudo_label`.
+
+    Attributes:
+        cross_encoder: Name or path of the cross-encoder.
+        pair_tokens: Longest pair in tokens.
+        positive_threshold: A candidate is a positive above this probability.
+        negative_threshold: A candidate is a negative below this probability.
+    """
+
+    cross_encoder: str
+    pair_tokens: int = Field(192, ge=8)
+    positive_threshold: float = Field(0.9, ge=0, le=1)
+    negative_threshold: float = Field(0.1, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _thresholds_leave_room(self) -> Self:
+        if not self.negative_threshold < self.positive_threshold:
+            raise ValueError(
+                f"negative_threshold = {self.negative_threshold} must be below "
+                f"positive_threshold = {self.positive_threshold}"
+            )
+        return self
+
+    @property
+    def reads(self) -> CrossEncoderSettings:
+        """How the cross-encoder reads a pair."""
+        from gnnretrieval.encoders.settings import CrossEncoderSettings
+
+        return CrossEncoderSettings(checkpoint=self.cross_encoder, max_tokens=self.pair_tokens)
+
+    def verdict(self, probability: float) -> Verdict:
+        """What a candidate of this probability is; at a threshold itself it is between them."""
+        if probability > self.positive_threshold:
+            return "positive"
+        return "negative" if probability < self.negative_threshold else "between"
+
+
+def probabilities_of(
+    pairs: NDArray[np.int64], texts: TextStore, settings: JudgeSettings, directory: Path, device: str
+) -> NDArray[np.float32]:
+    """The cross-encoder's probability of each pair ``(P,)``; goes on where it was interrupted.
+
+    Pairs are read passage by passage, so that few passages are split to tokens twice, in blocks that are written as
+    they are done.
+
+    Args:
+        pairs: Query and passage rows ``(P, 2)``.
+        texts: Their texts.
+        settings: Who judges.
+        directory: The half-made artifact that this is for.
+        device: Where to compute.
+    """
+    from gnnretrieval.encoders.cross_encoder import CrossEncoder  # transformers load for seconds
+
+    if not len(pairs):
+        return np.empty(0, dtype=np.float32)
+    order = np.lexsort((pairs[:, 0], pairs[:, 1]))
+    path, manifest = scratch(directory) / _FILE, scratch(directory) / _MANIFEST
+    done = json.loads(manifest.read_text())["done"] if manifest.is_file() else 0
+    encoder = CrossEncoder(settings.reads, device)
+    with (
+        ArrayWriter(path, (len(pairs),), np.float32, done) as writer,
+        progress("cross-encoder", len(pairs), "pairs", done) as meter,
+    ):
+        for part in blocks(len(pairs) - done, _PAIRS):
+            some = pairs[order[done + part.start : done + part.stop]]
+            queries, first = np.unique(some[:, 0], return_inverse=True)
+            passages, second = np.unique(some[:, 1], return_inverse=True)
+            made = encoder.encode_pairs(
+                texts.texts_of_queries(queries.tolist()),
+                texts.texts_of_passages(passages.tolist()),
+                np.stack([first, second], axis=1),
+            )
+            writer.write(made.probabilities)
+            writer.flush()
+            write_json(manifest, {"done": done + part.stop})
+            meter.advance(len(some))
+    probabilities = np.empty(len(pairs), dtype=np.float32)
+    probabilities[order] = load_array(path, (len(pairs),), np.float32)
+    return probabilities

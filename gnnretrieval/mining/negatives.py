@@ -1,0 +1,232 @@
+"""Negatives from a search: the passages that BM25 or a dual-encoder finds for a query and that are not relevant."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from gnnretrieval.arrays import blocks
+from gnnretrieval.data.beir import read_queries
+from gnnretrieval.data.dataset import QUERIES, Dataset
+from gnnretrieval.data.same_text import normalised
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.errors import InputError
+from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
+from gnnretrieval.mining.examples import (
+    EXAMPLES,
+    REPORT,
+    Candidate,
+    Example,
+    Examples,
+    as_written,
+    make_examples,
+    write_examples,
+)
+from gnnretrieval.mining.report import Tally
+from gnnretrieval.provenance import write_json
+from gnnretrieval.settings import Settings
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.features import Features
+
+_TEXTS = 16384  # candidates whose texts are in memory together
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class NegativeSettings(Settings):
+    """Which of the found passages are negatives.
+
+    Attributes:
+        top_k: Ranks that are looked at.
+        negatives: Most negatives a query: a random sample of them; not given: all.
+        skip: Best ranks that are passed over.
+        answers: Candidates that hold one of the query's answers (metadata.answers in queries.jsonl): ``keep`` or
+            ``drop`` them, as DPR.
+        split: The queries.
+        seed: Of the sample.
+    """
+
+    top_k: int = Field(100, ge=1)
+    negatives: int | None = Field(None, ge=1)
+    skip: int = Field(0, ge=0)
+    answers: Literal["keep", "drop"] = "keep"
+    split: str = "train"
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> NegativeSettings:
+        if self.skip >= self.top_k:
+            raise ValueError(f"skip = {self.skip} passes over all of top_k = {self.top_k} ranks: give less")
+        return self
+
+
+class _Asked(NamedTuple):
+    """A query with its labels."""
+
+    row: int
+    id: str
+    positives: list[str]
+    answers: Sequence[str]
+
+
+def mine_negatives(
+    dataset: Dataset,
+    settings: NegativeSettings,
+    out: str | Path,
+    *,
+    features: Features | None = None,
+    device: str = "cpu",
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Examples:
+    """Mine the negatives of a split's queries into the examples ``out``; their positives are the labels.
+
+    A candidate that is relevant, or that has the text of a relevant passage, is no negative.
+
+    Args:
+        dataset: Passages, queries and judgements.
+        settings: Which candidates are negatives.
+        out: Where they go.
+        features: Whose similarity finds the candidates; None: BM25 does.
+        device: Where similarities are computed.
+        overwrite: Replace examples made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: ``features`` are of other texts than the dataset's.
+        InputError: there is no such split, or none of its queries has a relevant passage.
+    """
+    if features is not None:
+        require_features_of(dataset, features)
+    judged = dataset.split(settings.split)
+    answers = _answers(dataset) if settings.answers == "drop" else {}
+    rows = {id_: row for row, id_ in enumerate(dataset.query_ids)}
+    labels = {query: [passage for passage, relevance in of.items() if relevance > 0] for query, of in judged.items()}
+    asked = [_Asked(rows[id_], id_, found, answers.get(id_, ())) for id_, found in labels.items() if found]
+    if not asked:
+        raise InputError(f"split {settings.split!r} has no query with a relevant passage.", dataset.path)
+
+    def write(directory: Path) -> dict[str, Any]:
+        tally = Tally("negatives", queries=len(judged))
+        tally.left_out["without a relevant passage"] = len(judged) - len(asked)
+        if settings.answers == "drop":
+            without = sum(not query.answers for query in asked)
+            tally.noted["queries without answers: none of their candidates is dropped for one"] = without
+        with open_texts(dataset, directory, features) as texts:
+            found = search(texts, [query.row for query in asked], settings.top_k, directory, features, device)
+            miner = _Miner(dataset.passage_ids, texts, settings, "bm25" if features is None else "dual-encoder", tally)
+            write_examples(directory / EXAMPLES, miner.examples(asked, found))
+            report = tally.as_json(texts)
+        write_json(directory / REPORT, report)
+        for line in tally.notes():
+            say(line)
+        return {"figures": report["candidates"], "encoder": features.meta["encoder"] if features else None}
+
+    return make_examples(
+        out,
+        dataset,
+        write,
+        sources={"features": features} if features is not None else {},
+        inputs={"dataset": dataset.hash},
+        config=settings.model_dump(mode="json"),
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+class _Texts(NamedTuple):
+    """Passages' texts by row, as they are compared.
+
+    Attributes:
+        forms: Normalised: equal for texts that are the same.
+        words: As :func:`_words`; empty where no query has answers.
+    """
+
+    forms: Mapping[int, str]
+    words: Mapping[int, str]
+
+
+class _Miner:
+    """Makes an example of a query and what was found for it."""
+
+    def __init__(
+        self, passage_ids: Sequence[str], texts: TextStore, settings: NegativeSettings, source: str, tally: Tally
+    ) -> None:
+        self.passage_ids, self.texts, self.settings, self.source = passage_ids, texts, settings, source
+        self.tally = tally
+
+    def examples(self, asked: Sequence[_Asked], found: Iterator[Found]) -> Iterator[Example]:
+        """The examples of all queries, in order."""
+        for part in blocks(len(asked), max(1, _TEXTS // self.settings.top_k)):
+            some = asked[part]
+            results = list(islice(found, len(some)))
+            relevant = self.texts.rows_of_passages(sorted({id_ for query in some for id_ in query.positives}))
+            rows = sorted({*relevant.values(), *(row for ranked, _ in results for row in ranked.tolist())})
+            full = dict(zip(rows, self.texts.texts_of_passages(rows), strict=True))
+            answered = any(query.answers for query in some)
+            texts = _Texts(
+                {row: normalised(text) for row, text in full.items()},
+                {row: _words(text) for row, text in full.items()} if answered else {},
+            )
+            for query, (ranked, scores) in zip(some, results, strict=True):
+                labels = {relevant[id_] for id_ in query.positives}
+                negatives = self._negatives(query, ranked.tolist(), scores, labels, texts)
+                example = Example(query.id, tuple(Candidate(id_, "label") for id_ in query.positives), negatives)
+                self._note(len(ranked), len(negatives))
+                self.tally.keep(example)
+                yield example
+
+    def _negatives(
+        self, query: _Asked, ranked: list[int], scores: NDArray[np.float32], labels: set[int], texts: _Texts
+    ) -> tuple[Candidate, ...]:
+        settings, dropped = self.settings, self.tally.dropped
+        same = {texts.forms[row] for row in labels}
+        wanted = [words for answer in query.answers if (words := _words(answer)).strip()]
+        self.tally.candidates += len(ranked)
+        dropped["of the ranks passed over"] += len(ranked[: settings.skip])
+        kept = []
+        for rank, row in enumerate(ranked[settings.skip :], settings.skip + 1):
+            if row in labels:
+                dropped["relevant"] += 1
+            elif texts.forms[row] in same:
+                dropped["with the text of a relevant passage"] += 1
+            elif any(words in texts.words[row] for words in wanted):
+                dropped["with an answer in it"] += 1
+            else:
+                kept.append(Candidate(self.passage_ids[row], self.source, rank, as_written(scores[rank - 1])))
+        if settings.negatives is not None and len(kept) > settings.negatives:
+            dropped["not in the random sample"] += len(kept) - settings.negatives
+            chosen = np.random.default_rng([settings.seed, query.row]).permutation(len(kept))[: settings.negatives]
+            kept = [kept[place] for place in sorted(chosen.tolist())]
+        return tuple(kept)
+
+    def _note(self, found: int, negatives: int) -> None:
+        noted, top_k, most = self.tally.noted, self.settings.top_k, self.settings.negatives
+        noted[f"queries that found fewer than {top_k} passages"] += found < top_k
+        if most is not None:
+            noted[f"queries with fewer than {most} negatives"] += negatives < most
+        noted["queries without a negative"] += not negatives
+
+
+def _answers(dataset: Dataset) -> dict[str, list[str]]:
+    """Answer strings by query, from its metadata."""
+    found = {}
+    for query, metadata in read_queries(dataset.path / QUERIES, unique=False):
+        answers = metadata.get("answers")
+        if isinstance(answers, list):
+            found[query.id] = [text for text in answers if isinstance(text, str)]
+    return found
+
+
+def _words(text: str) -> str:
+    """A text's words and signs, casefolded, each between spaces: one stands in another only as whole words."""
+    return f" {' '.join(_WORD.findall(unicodedata.normalize('NFC', text).casefold()))} "

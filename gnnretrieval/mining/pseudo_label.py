@@ -1,0 +1,170 @@
+"""Data augmentation (RocketQA, Qu et al. 2021, §3.3): a cross-encoder labels what is found for unlabelled queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.same_text import normalised
+from gnnretrieval.errors import InputError
+from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
+from gnnretrieval.mining.examples import (
+    EXAMPLES,
+    REPORT,
+    Candidate,
+    Example,
+    Examples,
+    as_written,
+    make_examples,
+    write_examples,
+)
+from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
+from gnnretrieval.mining.report import Tally
+from gnnretrieval.provenance import write_json
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.features import Features
+
+
+class PseudoLabelSettings(JudgeSettings):
+    """Which found passages are labelled.
+
+    Attributes:
+        cross_encoder: Name or path of the cross-encoder that judges.
+        pair_tokens: Longest pair in tokens.
+        positive_threshold: A candidate is a positive above this probability.
+        negative_threshold: A candidate is a negative below this probability.
+        top_k: Passages a query that are judged.
+    """
+
+    top_k: int = Field(50, ge=1)
+
+
+def pseudo_label(
+    dataset: Dataset,
+    features: Features,
+    settings: PseudoLabelSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Examples:
+    """Label the queries that no split judges, into the examples ``out``; interrupted, it goes on.
+
+    A query with the text of a judged one is left out: training on it would be training on a question that is measured,
+    or that has labels. So is one without a passage above ``positive_threshold``.
+
+    Args:
+        dataset: Passages and queries.
+        features: Whose similarity finds the passages.
+        settings: Who judges, and how sure it must be.
+        out: Where they go.
+        device: Where to compute.
+        overwrite: Replace examples made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: ``features`` are of other texts than the dataset's.
+        InputError: every query is judged.
+        GnnRetrievalError: the cross-encoder cannot be found or loaded.
+    """
+    from gnnretrieval.encoders.checkpoint import find_checkpoint
+
+    require_features_of(dataset, features)
+    checkpoint = find_checkpoint(settings.cross_encoder)
+    unjudged, repeated = _unjudged(dataset)
+    if not unjudged:
+        raise InputError(
+            "every query is judged in some split, or has the text of one that is, and none is left to label. "
+            "Add queries without judgements to queries.jsonl.",
+            dataset.path,
+        )
+
+    def write(directory: Path) -> dict[str, Any]:
+        tally = Tally("pseudo-label", len(unjudged) + repeated, settings)
+        tally.left_out["with the text of a judged query"] = repeated
+        with open_texts(dataset, directory, features) as texts:
+            found = list(search(texts, unjudged, settings.top_k, directory, features, device))
+            asked = np.repeat(unjudged, [len(rows) for rows, _ in found])
+            pairs = np.stack([asked, np.concatenate([rows for rows, _ in found])], axis=1)
+            probabilities = probabilities_of(pairs, texts, settings, directory, device)
+            ids = [dataset.query_ids[row] for row in unjudged]
+            labelled = _labelled(ids, dataset.passage_ids, found, probabilities, settings, tally)
+            write_examples(directory / EXAMPLES, labelled)
+            report = tally.as_json(texts)
+        write_json(directory / REPORT, report)
+        for line in tally.notes():
+            say(line)
+        return {
+            "figures": report["candidates"],
+            "encoder": features.meta["encoder"],
+            "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
+        }
+
+    return make_examples(
+        out,
+        dataset,
+        write,
+        sources={"features": features},
+        inputs={"dataset": dataset.hash, "cross-encoder": checkpoint.hash},
+        config=settings.model_dump(mode="json", exclude={"cross_encoder"}),
+        seed=None,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+def _unjudged(dataset: Dataset) -> tuple[list[int], int]:
+    """Rows of the queries that no split judges, and how many more have the text of one that is judged."""
+    judged = {query for split in dataset.splits for query in dataset.split(split)}
+    known = {normalised(query.text) for query in dataset.queries() if query.id in judged}
+    rows, repeated = [], 0
+    for row, query in enumerate(dataset.queries()):
+        if query.id in judged:
+            continue
+        if normalised(query.text) in known:
+            repeated += 1
+        else:
+            rows.append(row)
+    return rows, repeated
+
+
+def _labelled(
+    query_ids: Sequence[str],
+    passage_ids: Sequence[str],
+    found: Sequence[Found],
+    probabilities: NDArray[np.float32],
+    settings: PseudoLabelSettings,
+    tally: Tally,
+) -> Iterator[Example]:
+    start = 0
+    for query, (rows, scores) in zip(query_ids, found, strict=True):
+        positives, negatives, between = [], [], 0
+        for rank, (row, score) in enumerate(zip(rows.tolist(), scores, strict=True), 1):
+            value = as_written(probabilities[start])
+            start += 1
+            tally.judged(value)
+            verdict = settings.verdict(value)
+            if verdict == "positive":
+                positives.append(Candidate(passage_ids[row], "cross-encoder", rank, as_written(score), value))
+            elif verdict == "negative":
+                negatives.append(Candidate(passage_ids[row], "dual-encoder", rank, as_written(score), value))
+            else:
+                between += 1
+        tally.candidates += len(rows)
+        tally.dropped["between the thresholds"] += between
+        if not positives:
+            tally.left_out["without a positive"] += 1
+            tally.dropped["of a query without a positive"] += len(negatives)
+            continue
+        tally.noted["queries without a negative"] += not negatives
+        example = Example(query, tuple(positives), tuple(negatives))
+        tally.keep(example)
+        yield example
