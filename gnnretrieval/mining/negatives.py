@@ -55,7 +55,7 @@ class NegativeSettings(Settings):
     """
 
     top_k: int = Field(100, ge=1)
-    negatives: int | None = Field(None, ge=1)
+    negatives: int | None = Field(None, ge=0)
     skip: int = Field(0, ge=0)
     answers: Literal["keep", "drop"] = "keep"
     split: str = "train"

@@ -173,7 +173,7 @@ def test_the_same_inputs_are_reused_and_the_artifact_says_what_it_is_made_from(t
     [
         ({"skip": 5, "top_k": 5}, "skip = 5 passes over all of top_k = 5 ranks"),
         ({"top_k": 0}, "top_k"),
-        ({"negatives": 0}, "negatives"),
+        ({"negatives": -1}, "negatives"),
         ({"answer": "drop"}, "Did you mean 'answers'"),
     ],
 )
@@ -197,3 +197,8 @@ def test_features_of_other_texts_are_refused(tiny_dataset, tiny_features, tmp_pa
         file.write(json.dumps({"_id": "new", "text": "new"}) + "\n")
     with pytest.raises(ArtifactError, match="these features are of other texts"):
         mine_negatives(Dataset.open(tmp_path / "data"), NegativeSettings(), tmp_path / "out", features=tiny_features)
+
+
+def test_without_negatives_the_labels_alone_are_the_examples(dataset, tmp_path):
+    (example,) = mine_negatives(dataset, NegativeSettings(negatives=0), tmp_path / "negatives").examples()
+    assert (ids(example.positives), example.negatives) == (["a"], ())
