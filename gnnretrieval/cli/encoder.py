@@ -1,4 +1,4 @@
-"""``gnnretrieval encoder``: features, encoded here or imported."""
+"""``gnnretrieval encoder``: encoders trained, and features, encoded here or imported."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gnnretrieval.cli.encoder_train import inspect, train
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -17,7 +18,11 @@ VECTORS_HELP = ".npy (vectors, dimensions), or .parquet with columns of ids and 
 
 @click.group()
 def encoder() -> None:
-    """Dual-encoders: turn texts into features, or import the vectors of one that is not here."""
+    """Encoders: train them, turn texts into features, or import the vectors of one that is not here."""
+
+
+encoder.add_command(train)
+encoder.add_command(inspect)
 
 
 @encoder.command()

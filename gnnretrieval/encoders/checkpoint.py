@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnretrieval.encoders.trained import weights_directory
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.provenance import sha256_of_file, sha256_of_json
 
@@ -48,6 +49,8 @@ class Checkpoint:
 def find_checkpoint(name: str) -> Checkpoint:
     """Find the checkpoint called ``name``: a path, a hub name, or the packaged all-MiniLM-L6-v2 out of the hub's reach.
 
+    The path of an encoder that was trained here is that of its passage encoder.
+
     Raises:
         InputError: a directory that is no checkpoint.
         GnnRetrievalError: neither the hub nor its cache nor a package has it, or only its vectors were ever given.
@@ -58,7 +61,7 @@ def find_checkpoint(name: str) -> Checkpoint:
             "Give questions as vectors (search --vectors FILE), or by --features."
         )
     if Path(name).is_dir():
-        return _checked(name, Path(name), "directory")
+        return _checked(name, weights_directory(Path(name)), "directory")
     if Path(name).exists():
         raise InputError("a checkpoint is a directory with config.json and *.safetensors, and this is a file.", name)
     from huggingface_hub import snapshot_download

@@ -19,6 +19,7 @@ from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.sentence_vectors import SentenceEncoder, SentenceVectors
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
 Side = Literal["query", "passage"]
@@ -36,7 +37,7 @@ class DualEncoder:
     """
 
     def __init__(self, settings: EncoderSettings, device: str | torch.device = "cpu") -> None:
-        self.settings = settings
+        self.settings = settings = trained_settings(settings)
         self.device = torch.device(device)
         self.dtype = weights_dtype(settings.precision, self.device)
         self.passage_checkpoint = find_checkpoint(settings.checkpoint)

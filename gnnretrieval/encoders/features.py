@@ -21,6 +21,7 @@ from gnnretrieval.encoders.reading import reading_of, windows
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
@@ -128,6 +129,7 @@ def encode_dataset(
     Raises:
         GnnRetrievalError: the checkpoint cannot be found or loaded, or ``out`` holds something else.
     """
+    settings = trained_settings(settings)
     passage_checkpoint = find_checkpoint(settings.checkpoint)
     query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
     config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window"})

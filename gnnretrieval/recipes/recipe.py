@@ -74,6 +74,16 @@ def read_recipe(path: str | Path) -> Recipe:
         InputError: it is no TOML, or has an unknown key or a value that does not fit; the line is named.
     """
     path = Path(path)
+    text, values = read_toml(path)
+    return Recipe.parse(values, path, lines_of_keys(text))
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Text and values of a TOML file.
+
+    Raises:
+        InputError: there is none, or it is no TOML; the line is named.
+    """
     if not path.is_file():
         raise InputError("no such recipe; a TOML file was expected, such as graphs/docstrings.toml.", path)
     try:
@@ -84,10 +94,10 @@ def read_recipe(path: str | Path) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise InputError(f"not TOML: {error}.", path, int(line[1]) if line else None) from None
-    return Recipe.parse(values, path, _lines_of_keys(text))
+    return text, values
 
 
-def _lines_of_keys(text: str) -> dict[str, int]:
+def lines_of_keys(text: str) -> dict[str, int]:
     """Line of each ``key =`` and ``[table]`` by dotted name, for error messages."""
     lines: dict[str, int] = {}
     table = ""

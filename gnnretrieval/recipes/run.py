@@ -22,7 +22,7 @@ from gnnretrieval.index.faiss_index import PassageIndex, build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.making import make_artifact
 from gnnretrieval.provenance import git_revision, library_versions, write_json
-from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
+from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.model import GNNEncoderModel
@@ -69,9 +69,9 @@ def run_recipe(
     path = Path(path)
     recipe = read_recipe(path)
     directory = Path(out) if out is not None else path.parent / recipe.name
-    stage = _Stages(say)
+    stage = Stages(say)
     with stage("data"):
-        dataset = _dataset(recipe, path, data, directory, stage.say)
+        dataset = dataset_of(recipe.data, path, data, directory, stage.say)
         _refuse_early(recipe, dataset, directory)
         train, reported = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
         stage.say(
@@ -142,10 +142,14 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
         find_checkpoint(str(name))
 
 
-def _dataset(
-    recipe: Recipe, path: Path, data: str | Path | None, directory: Path, say: Callable[[str], None]
+def dataset_of(
+    settings: DataSettings, path: Path, data: str | Path | None, directory: Path, say: Callable[[str], None]
 ) -> Dataset:
-    settings = recipe.data
+    """The dataset that a recipe at ``path`` names, or ``data`` in its stead.
+
+    Raises:
+        InputError: there is none.
+    """
     if data is not None:
         place = Path(data)
     elif settings.source == DOCSTRINGS:
@@ -187,7 +191,7 @@ def _rank(
     )
 
 
-class _Stages:
+class Stages:
     """Says which stage runs, and how long it took."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -195,9 +199,11 @@ class _Stages:
         self._name, self._start = "", 0.0
 
     def say(self, line: str) -> None:
+        """A line of the stage that runs."""
         self._say(f"  {line}")
 
-    def __call__(self, name: str) -> _Stages:
+    def __call__(self, name: str) -> Stages:
+        """The stage ``name``, to be entered."""
         self._name = name
         return self
 

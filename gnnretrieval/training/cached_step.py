@@ -90,7 +90,7 @@ def add_gradient(
 
 
 def _parts(items: Sequence[Item], token_budget: int, ranks: Ranks, device: torch.device) -> list[_Part]:
-    """This process's share of the texts, similar lengths together."""
+    """The texts that are this process's share, similar lengths together."""
     counts = np.array([item.rows for item in items], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     parts = []

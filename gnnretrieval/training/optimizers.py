@@ -43,9 +43,9 @@ def make_optimizer(
         if members
     ]
     if name == "adamw":
-        return torch.optim.AdamW(groups, lr=learning_rate)
+        return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
     if name == "adam":
-        return torch.optim.Adam(groups, lr=learning_rate)
+        return torch.optim.Adam(groups, lr=learning_rate, fused=True)
     if name == "lamb":
         return _lamb(groups, learning_rate)
     raise GnnRetrievalError(f"no optimizer is called {name!r}: give one of {', '.join(_NAMES)}.{nearest(name, _NAMES)}")

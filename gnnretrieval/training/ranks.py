@@ -73,7 +73,7 @@ ALONE = Ranks()
 
 @contextmanager
 def started_ranks(device: str) -> Iterator[Ranks]:
-    """The processes that a launcher started with this one (``RANK`` and ``WORLD_SIZE``), joined while the block runs."""
+    """The processes that a launcher started with this one (``RANK``, ``WORLD_SIZE``), joined while the block runs."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE

@@ -114,10 +114,10 @@ class TextTower:
                 "Give the tokenizer that belongs to these weights.",
                 checkpoint.directory,
             )
-        self._pooling(pooling)
+        self._pooling(pooling, checkpoint)
         set_dropout(self.module, dropout)
         self.width: int = transformer.config.hidden_size
-        if not sentences == "none" or len(self.module) > 1:
+        if sentences != "none" or len(self.module) > 1:
             with torch.no_grad():
                 self.width = self.rows([Item("", tuple(self.tokens(["a"])[0]))]).shape[1]
 
@@ -175,9 +175,7 @@ class TextTower:
 
     def trained(self) -> list[nn.Parameter]:
         """All but the transformer's own pooler, which no vector depends on."""
-        poolers = {
-            id(parameter) for name, parameter in self.module.named_parameters() if ".pooler." in f".{name}."
-        }
+        poolers = {id(parameter) for name, parameter in self.module.named_parameters() if ".pooler." in f".{name}."}
         return [parameter for parameter in self.module.parameters() if id(parameter) not in poolers]
 
     def save(self, directory: Path) -> None:
@@ -185,16 +183,24 @@ class TextTower:
         self.module.similarity_fn_name = "cosine" if self.similarity.normalize else "dot"
         self.module.save(str(directory), create_model_card=False)
 
-    def _pooling(self, pooling: str) -> None:
+    def _pooling(self, pooling: str, checkpoint: Checkpoint) -> None:
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
         first, *others = self.module
         pooler = next((module for module in others if type(module) is Pooling), None)
         if pooling != "auto" and (pooler is None or pooler.pooling_mode != pooling):
             if any(type(module) not in {Pooling, Normalize} for module in others):
-                raise InputError(f"this checkpoint has layers after its pooling: pooling = {pooling} does not fit it.")
+                raise InputError(
+                    f"this checkpoint has layers after its pooling: pooling = {pooling} does not fit it.",
+                    checkpoint.directory,
+                )
             pooler = Pooling(first.auto_model.config.hidden_size, pooling_mode=pooling)
             others = [pooler, *(module for module in others if type(module) is Normalize)]
+        if self.sentences != "none" and any(type(module) not in {Pooling, Normalize} for module in others):
+            raise InputError(
+                "this checkpoint has layers after its pooling, which sentences' vectors would miss: start from another.",
+                checkpoint.directory,
+            )
         if not self.similarity.normalize:
             others = [module for module in others if type(module) is not Normalize]
         from sentence_transformers import SentenceTransformer

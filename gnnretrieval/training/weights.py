@@ -29,13 +29,18 @@ class MasterWeights:
         if dtype == torch.float32:
             self.parameters = nn.ParameterList(self.working)
             return
-        self.parameters = nn.ParameterList([nn.Parameter(parameter.detach().float().clone()) for parameter in self.working])
+        self.parameters = nn.ParameterList(
+            [nn.Parameter(parameter.detach().float().clone()) for parameter in self.working]
+        )
         for parameter, master in zip(self.working, self.parameters, strict=True):
             parameter.data = parameter.data.to(dtype)
-            parameter.register_post_accumulate_grad_hook(_Into(master))
-        for tower in towers:  # what is not trained computes beside it
-            for parameter in tower.module.parameters():
+            parameter.register_post_accumulate_grad_hook(_Into(master))  # type: ignore[no-untyped-call]
+        for tower in towers:
+            for parameter in tower.module.parameters():  # what is not trained computes beside it
                 parameter.data = parameter.data.to(dtype)
+            for module in tower.module.modules():
+                if isinstance(module, nn.Embedding):  # a part's gradient has its tokens' rows, not the vocabulary's
+                    module.sparse = True
 
     @torch.no_grad()
     def publish(self) -> None:
@@ -62,6 +67,9 @@ class MasterWeights:
             for tower in towers:
                 for parameter in tower.module.parameters():
                     parameter.data = parameter.data.float()
+                for module in tower.module.modules():
+                    if isinstance(module, nn.Embedding):
+                        module.sparse = False
             for parameter, master in zip(self.working, self.parameters, strict=True):
                 parameter.data = master.data
 
@@ -75,7 +83,10 @@ class _Into:
     def __call__(self, parameter: Tensor) -> None:
         assert parameter.grad is not None
         if self.master.grad is None:
-            self.master.grad = parameter.grad.float()
+            self.master.grad = torch.zeros_like(self.master)
+        if parameter.grad.is_sparse:
+            rows, values = parameter.grad._indices()[0], parameter.grad._values()
+            self.master.grad.index_add_(0, rows, values.float())
         else:
             self.master.grad.add_(parameter.grad)
         parameter.grad = None

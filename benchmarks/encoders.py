@@ -1,0 +1,381 @@
+"""The encoders of the papers from one start: DPR, RocketQA, PAIR, DCSR, ANCE, beside BM25 and MiniLM as it comes.
+
+    .venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK
+
+DIRECTORY holds squad-open (SQuAD v1.1 and SQuADShifts paragraphs in the BEIR layout); the docstring corpus is made.
+Stages and settings are in encoders.toml. Training questions are sampled, the same for every system, and the labels of
+half of them are hidden from every system: methods that learn from unlabelled questions have those. Epochs are chosen on
+dev; tables are of test. Runs for hours; stopped, the same command goes on with what WORK holds. Writes
+results/encoders-SET.json and .md for each set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.trec import Run, read_run, write_run
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import Features, encode_dataset, open_features
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.evaluation import compare, holm, markdown_comparison, paired_test, per_query
+from gnnretrieval.index.search import bm25_run
+from gnnretrieval.index.sentence_search import features_run
+from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.mining.examples import open_examples
+from gnnretrieval.progress import say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+
+ROOT = Path(__file__).resolve().parent
+RECIPE, RESULTS = ROOT / "encoders.toml", ROOT / "results"
+SEED = 0
+DEV = 400  # dev questions
+MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
+START, BM25_NAME = "start", "bm25"
+METHODS = ("dpr", "rocketqa-1", "rocketqa-3", "rocketqa-4", "pair", "dcsr", "dcsr-adversarial", "ance")
+ELSEWHERE = ("dpr", "rocketqa-4", "pair", "dcsr", "ance")  # measured on other domains too
+SHARES = (0.1, 0.3, 1.0)  # of the corpus, DCSR table 7
+TOP = 100  # passages of a question in PAIR's figure 4
+
+# (what, better in the paper, against, what the paper has)
+FINDINGS = (
+    ("RocketQA table 3: denoised hard negatives against none", "rocketqa-3", "rocketqa-1", "36.4 : 33.3 MRR@10"),
+    ("RocketQA table 3: denoised against undenoised", "rocketqa-3", "rocketqa-3-undenoised", "36.4 : 26.0 MRR@10"),
+    ("RocketQA table 3: undenoised against none", "rocketqa-3-undenoised", "rocketqa-1", "26.0 : 33.3 MRR@10"),
+    ("RocketQA table 3: with pseudo-labels against without", "rocketqa-4", "rocketqa-3", "37.0 : 36.4 MRR@10"),
+    ("PAIR table 3: with the passage loss against without", "pair", "pair-without-passage-loss", "74.9 : 73.6 R@5"),
+    ("PAIR table 3: with distillation against without", "pair", "pair-without-distillation", "74.9 : 70.9 R@5"),
+    (
+        "PAIR table 3: passage loss in pre-training alone against in both",
+        "pair",
+        "pair-passage-loss-in-fine-tuning",
+        "74.9 : 74.6 R@5",
+    ),
+    ("PAIR table 3: shared against separate encoders", "pair", "pair-separate", "74.9 : 74.0 R@5"),
+    ("PAIR table 3: with pre-training against without", "pair", "rocketqa-3", "74.9 : 73.0 R@5"),
+    ("PAIR table 5: thresholds 0.9/0.1 against 0.6/0.4", "pair", "pair-0.6", "74.9 : 73.5 R@5"),
+    ("DCSR table 2: against DPR", "dcsr", "dpr", "63.7 : 52.8 Top-20 (SQuAD)"),
+    (
+        "DCSR table 4: in-passage negatives against none",
+        "dcsr",
+        "dcsr-without-in-passage",
+        "54.5 : 51.1 Top-20 (SQuAD)",
+    ),
+    ("DCSR table 5: its own hard negatives against BM25's", "dcsr-adversarial", "dcsr", "48.8 : 45.2 Top-20 (NQ)"),
+    ("the sentence's mean against its token (ours)", "dcsr", "dcsr-token", "–"),
+)
+
+
+def sample_squad(source: Path, out: Path, domains: Sequence[str], questions: int) -> Path:
+    """A dataset of some domains: ``questions`` training questions, half of them without their labels; all of test."""
+    queries = {}
+    for line in (source / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        queries[record["_id"]] = record
+    corpus = [
+        line
+        for line in (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+        if json.loads(line)["metadata"]["domain"] in domains
+    ]
+    judged = {
+        split: [
+            line
+            for line in (source / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
+            if queries[line.split("\t")[0]]["metadata"]["domain"] in domains
+        ]
+        for split in ("train", "dev", "test")
+    }
+    return _write_sample(out, corpus, queries, judged, questions)
+
+
+def sample_docstrings(source: Path, out: Path, questions: int) -> Path:
+    """The docstring corpus with half of the training questions without their labels."""
+    queries = {}
+    for line in (source / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        queries[record["_id"]] = record
+    judged = {
+        split: (source / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        for split in ("train", "dev", "test")
+    }
+    return _write_sample(
+        out, (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines(), queries, judged, questions
+    )
+
+
+def _write_sample(
+    out: Path, corpus: list[str], queries: dict[str, Any], judged: dict[str, list[str]], questions: int
+) -> Path:
+    rng = np.random.default_rng(SEED)
+    (out / "qrels").mkdir(parents=True, exist_ok=True)
+    (out / "corpus.jsonl").write_text("".join(f"{line}\n" for line in corpus), encoding="utf-8")
+    kept: dict[str, None] = {}
+    for split, most in (("train", questions), ("dev", DEV), ("test", len(queries))):
+        of_query: dict[str, list[str]] = {}
+        for line in judged[split]:
+            of_query.setdefault(line.split("\t")[0], []).append(line)
+        names = sorted(of_query)
+        chosen = [names[row] for row in rng.permutation(len(names))[:most].tolist()]
+        kept.update(dict.fromkeys(chosen))
+        labelled = chosen[: len(chosen) // 2] if split == "train" else chosen
+        lines = [line for query in labelled for line in of_query[query]]
+        text = "query-id\tcorpus-id\tscore\n" + "".join(f"{line}\n" for line in lines)
+        (out / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
+    records = (json.dumps(queries[query], ensure_ascii=False) for query in kept)
+    (out / "queries.jsonl").write_text("".join(f"{record}\n" for record in records), encoding="utf-8")
+    return out
+
+
+def findings(qrels: Mapping[str, Any], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
+    """The papers' comparisons that these runs can make: both measures, and a paired t-test of each, Holm-corrected."""
+    made = []
+    for what, one, other, paper in FINDINGS:
+        if one in runs and other in runs:
+            for measure in ("RR@10", "R@20"):
+                values = [next(iter(per_query(qrels, runs[name], [measure]).values())) for name in (one, other)]
+                test = paired_test(*values)
+                means = [float(np.mean(list(value.values()))) for value in values]
+                made.append(
+                    {"what": what, "systems": [one, other], "measure": measure, "means": means, "p": test.p}
+                    | {"difference": test.difference, "paper": paper}
+                )
+    for row, corrected in zip(made, holm([row["p"] for row in made]), strict=True):
+        row["p_holm"] = corrected
+    return made
+
+
+def similarities(dataset: Dataset, features: Features) -> dict[str, float]:
+    """PAIR's figure 4: mean ``s(p⁺, p⁻)`` over a question's top passages, and mean ``s(p⁺, q)``, over test."""
+    passages = features.similarity.prepare_array(np.asarray(features.passages, dtype=np.float32))
+    judged = dataset.split("test")
+    queries = features.similarity.prepare_array(np.asarray(features.queries[features.rows_of(judged)], np.float32))
+    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    to_query, to_negatives = [], []
+    for vector, labels in zip(queries, judged.values(), strict=True):
+        positive = row_of[next(iter(labels))]
+        found = np.argsort(-(passages @ vector), kind="stable")[: TOP + 1]
+        negatives = found[found != positive][:TOP]
+        to_query.append(float(passages[positive] @ vector))
+        to_negatives.append(float((passages[negatives] @ passages[positive]).mean()))
+    return {
+        "s(p+,q)": float(np.mean(to_query)),
+        "deviation of s(p+,q)": float(np.std(to_query)),
+        "s(p+,p-)": float(np.mean(to_negatives)),
+        "deviation of s(p+,p-)": float(np.std(to_negatives)),
+    }
+
+
+def corpus_sizes(dataset: Dataset, runs: Callable[[str], Run]) -> list[dict[str, Any]]:
+    """DCSR's table 7: DPR and DCSR over parts of the corpus, for the questions whose passage is in the part."""
+    rng = np.random.default_rng(SEED)
+    order = rng.permutation(len(dataset.passage_ids))
+    rows = []
+    for share in SHARES:
+        part = {dataset.passage_ids[row] for row in order[: round(share * len(order))]}
+        qrels = {query: judged for query, judged in dataset.split("test").items() if judged.keys() <= part}
+        row: dict[str, Any] = {"passages": len(part), "questions": len(qrels)}
+        values = {}
+        for name in ("dpr", "dcsr"):
+            found = {
+                query: [hit for hit in hits if hit.passage_id in part]
+                for query, hits in runs(name).items()
+                if query in qrels
+            }
+            measured = per_query(qrels, found, ["RR@10", "R@20"])
+            values[name] = {str(measure): value for measure, value in measured.items()}
+            row[name] = {measure: float(np.mean(list(value.values()))) for measure, value in values[name].items()}
+        row["p"] = {
+            measure: paired_test(values["dcsr"][measure], values["dpr"][measure]).p for measure in values["dpr"]
+        }
+        rows.append(row)
+    return rows
+
+
+def elsewhere(source: Path, made: Path, encoders: Path, domains: Sequence[str]) -> dict[str, Any]:
+    """The trained encoders on domains they have not seen (DCSR table 6), each domain apart."""
+    tables = {}
+    for domain in domains:
+        dataset = Dataset.open(sample_squad(source, made / domain / "dataset", [domain], 2))
+        qrels, runs = dataset.split("test"), made / domain / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        queries = {query.id: query.text for query in dataset.queries_of("test")}
+        for name in (BM25_NAME, START, *ELSEWHERE):
+            if (runs / f"{name}.run").exists():
+                continue
+            if name == BM25_NAME:
+                bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
+                run = bm25_run(bm25, queries, dataset.passage_ids, 100)
+            else:
+                settings = open_features(encoders / f"{name}-features").meta["encoder"]
+                place = made / domain / f"{name}-features"
+                features = encode_dataset(dataset, EncoderSettings.parse(settings), place, overwrite=True, say=say)
+                run = features_run(features, list(queries), 100)
+            write_run(runs / f"{name}.run", run, name)
+        found = {name: read_run(runs / f"{name}.run") for name in (BM25_NAME, START, *ELSEWHERE)}
+        comparison = compare(qrels, found, START, MEASURES, "test", {"dataset": dataset.provenance()})
+        tables[domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
+    return tables
+
+
+def measure(name: str, dataset_path: Path, work: Path, small: bool, only: Sequence[str]) -> dict[str, Any]:
+    """Train everything on one set and compare."""
+    out = work / name
+    made = run_encoder_recipe(RECIPE, out, data=dataset_path, small=small, only=only, say=say)
+    assert made is not None
+    dataset = Dataset.open(dataset_path)
+    encoders = [stage for stage, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
+    runs = {system: read_run(out / "rankings" / f"{system}.run") for system in (BM25_NAME, START, *encoders)}
+    qrels = dataset.split("test")
+    shown = {system: runs[system] for system in (BM25_NAME, START, *METHODS) if system in runs}
+    provenance = {
+        "dataset": dataset.provenance(),
+        "seed": SEED,
+        "small": small,
+        "recipe": made.comparison.provenance["recipe"],
+        "dev": made.comparison.provenance["dev"],
+        "mined": {
+            stage: open_examples(artifact.path).report
+            for stage, artifact in made.made.items()
+            if artifact.meta["kind"] == "examples"
+        },
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+        "processors": os.cpu_count(),
+    }
+    comparison = compare(qrels, shown, START, MEASURES, "test", provenance)
+    against = compare(qrels, shown, BM25_NAME, MEASURES, "test", {})
+    return {
+        "comparison": comparison.as_json(),
+        "table": markdown_comparison(comparison),
+        "against_bm25": [test.model_dump(mode="json") for test in against.tests if test.measure == "RR@10"],
+        "findings": findings(qrels, runs),
+        "similarities": {
+            system: similarities(dataset, open_features(out / f"{system}-features"))
+            for system in (START, "dpr", "pair", "pair-without-passage-loss", "pair-pre-trained")
+            if system in (START, *encoders)
+        },
+    }
+
+
+def domains_apart(result: dict[str, Any], dataset: Dataset, out: Path) -> None:
+    """Add a table for each domain of the test questions."""
+    domain_of = {}
+    for line in (dataset.path / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        domain_of[record["_id"]] = record["metadata"]["domain"]
+    names = [system["name"] for system in result["comparison"]["systems"]]
+    runs = {name: read_run(out / "rankings" / f"{name}.run") for name in names}
+    result["domains"] = {}
+    for domain in sorted(set(domain_of.values())):
+        qrels = {query: judged for query, judged in dataset.split("test").items() if domain_of[query] == domain}
+        comparison = compare(qrels, runs, START, MEASURES, "test", {})
+        result["domains"][domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
+
+
+def markdown(name: str, result: dict[str, Any], questions: int) -> str:
+    """A set's page."""
+    dev = result["comparison"]["provenance"]["dataset"]
+    lines = [
+        f"# The papers' encoders on {name}",
+        "",
+        "Regenerate: `.venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK "
+        f"--only {name} --questions {questions}`",
+        "",
+        f"{dev['passages']:,} passages; {dev['splits']['train']:,} training questions with labels and as many without; "
+        "all from all-MiniLM-L6-v2 (start), one seed; settings in "
+        "[encoders.toml](../encoders.toml).",
+        "",
+        result["table"].strip(),
+        "",
+        "RR@10 against BM25: "
+        + "; ".join(
+            f"{test['system']} {100 * test['difference']:+.1f} (p = {test['p_holm']:.2g})"
+            for test in result["against_bm25"]
+        )
+        + ".",
+        "",
+        "## What the papers found",
+        "",
+        "| finding | measure | first | second | difference | p (Holm) | in the paper |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for row in result["findings"]:
+        first, second = (100 * value for value in row["means"])
+        lines.append(
+            f"| {row['what']} | {row['measure']} | {first:.1f} | {second:.1f} | {100 * row['difference']:+.1f} | "
+            f"{row['p_holm']:.2g} | {row['paper']} |"
+        )
+    lines += [
+        "",
+        "PAIR figure 4, over test questions and their top 100 passages, mean ± deviation:",
+        "",
+        "| encoder | s(p⁺,q) | s(p⁺,p⁻) |",
+        "| --- | ---: | ---: |",
+    ]
+    for system, found in result["similarities"].items():
+        lines.append(
+            f"| {system} | {found['s(p+,q)']:.3f} ± {found['deviation of s(p+,q)']:.3f} | "
+            f"{found['s(p+,p-)']:.3f} ± {found['deviation of s(p+,p-)']:.3f} |"
+        )
+    if sizes := result.get("corpus_sizes"):
+        lines += [
+            "",
+            "DCSR table 7, parts of the corpus (RR@10, R@20):",
+            "",
+            "| passages | questions | dpr | dcsr | difference | p |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        for row in sizes:
+            one, other = row["dcsr"], row["dpr"]
+            lines.append(
+                f"| {row['passages']:,} | {row['questions']:,} | {100 * other['RR@10']:.1f}, {100 * other['R@20']:.1f} | "
+                f"{100 * one['RR@10']:.1f}, {100 * one['R@20']:.1f} | {100 * (one['RR@10'] - other['RR@10']):+.1f}, "
+                f"{100 * (one['R@20'] - other['R@20']):+.1f} | {row['p']['RR@10']:.2g}, {row['p']['R@20']:.2g} |"
+            )
+    for title, tables in (("Each domain apart", "domains"), ("Domains not trained on (DCSR table 6)", "elsewhere")):
+        for domain, table in result.get(tables, {}).items():
+            lines += ["", f"## {title}: {domain}", "", table["table"].strip()]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder with squad-open.")
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where everything is made and kept.")
+@click.option("--only", type=click.Choice(["squad-wiki", "docstrings"]), help="One of the sets.")
+@click.option("--questions", type=int, default=3000, show_default=True, help="Training questions, half with labels.")
+def main(data: Path, work: Path, only: str | None, questions: int) -> None:
+    """Train and compare, and write the result files."""
+    keep_freed_memory()
+    for name in ("squad-wiki", "docstrings"):
+        if only not in (None, name):
+            continue
+        if name == "squad-wiki":
+            source = data / "squad-open"
+            place = sample_squad(source, work / "datasets" / name, ["squad", "wiki"], questions)
+            result = measure(name, place, work, False, ())
+            dataset = Dataset.open(place)
+            domains_apart(result, dataset, work / name)
+            result["corpus_sizes"] = corpus_sizes(
+                dataset, lambda system: read_run(work / "squad-wiki" / "rankings" / f"{system}.run")
+            )
+            result["elsewhere"] = elsewhere(source, work / "elsewhere", work / name, ["amazon", "reddit"])
+        else:
+            source = make_docstring_corpus(work / "docstring-corpus", overwrite=True, say=say).path
+            place = sample_docstrings(source, work / "datasets" / name, questions)
+            result = measure(name, place, work, True, [*METHODS, "rocketqa-3-undenoised"])
+        write_json(RESULTS / f"encoders-{name}.json", result)
+        page = markdown(name, result, questions)
+        (RESULTS / f"encoders-{name}.md").write_text(page, encoding="utf-8")
+        click.echo(page)
+
+
+if __name__ == "__main__":
+    main()

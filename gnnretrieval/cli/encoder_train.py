@@ -1,0 +1,75 @@
+"""``gnnretrieval encoder train`` and ``gnnretrieval encoder inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
+from gnnretrieval.progress import say
+
+if TYPE_CHECKING:
+    from gnnretrieval.artifacts import Artifact
+
+
+@click.command()
+@click.argument("recipe")
+@click.option("--data", type=PATH, help="Dataset directory, instead of the recipe's.")
+@click.option("--out", type=PATH, required=True, help="Where everything goes, a directory a stage.")
+@click.option(
+    "--small", is_flag=True, help="With the recipe's settings for small data: a few thousand questions, a CPU."
+)
+@click.option("--only", metavar="STAGE", multiple=True, help="Make this stage and what it builds on; may be repeated.")
+@device_option
+@json_option
+def train(
+    recipe: str, data: Path | None, out: Path, small: bool, only: tuple[str, ...], device: str, as_json: bool
+) -> None:
+    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, ance, or a TOML file. Interrupted, it goes on.
+
+    Every stage is an artifact in --out; encoders among them stand wherever a checkpoint's name does, such as
+    --checkpoint of encoder encode. Several processes: torchrun --nproc-per-node=4 -m gnnretrieval encoder train …
+
+    \b
+    Example: gnnretrieval encoder train dpr --data my-data --out work/dpr
+    """
+    from gnnretrieval.evaluation import format_comparison
+    from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+    from gnnretrieval.training.ranks import started_ranks
+
+    with started_ranks(device) as ranks:
+        made = run_encoder_recipe(recipe, out, data=data, small=small, only=only, device=device, ranks=ranks, say=say)
+    if made is None:
+        return
+    if as_json:
+        echo_json(made.comparison.as_json())
+        return
+    click.echo("\n" + format_comparison(made.comparison))
+    last = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"][-1]
+    click.echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / last} --out features")
+
+
+@click.command()
+@click.argument("encoder", type=PATH)
+@click.option("--html", type=PATH, help="Write a page with the plots of its training.")
+@json_option
+def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
+    """What an ENCODER or cross-encoder that was trained here learned from, and how it went.
+
+    \b
+    Example: gnnretrieval encoder inspect work/dpr/dpr --html dpr.html
+    """
+    from gnnretrieval.training.encoder_inspection import inspection, inspection_lines, open_trained
+    from gnnretrieval.training.log_page import write_log_page
+
+    opened: Artifact = open_trained(encoder)
+    found: dict[str, Any] = inspection(opened)
+    if html is not None:
+        write_log_page(opened.path / "log.jsonl", html, str(encoder))
+        say(f"{html}: the plots of its training")
+    if as_json:
+        echo_json(found)
+    else:
+        click.echo("\n".join(inspection_lines(found)))

@@ -1,0 +1,207 @@
+"""An encoder's recipe: one TOML file whose stages train encoders and cross-encoders and mine what they learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import GnnRetrievalError, InputError, nearest
+from gnnretrieval.mining.denoise import DenoiseSettings
+from gnnretrieval.mining.negatives import NegativeSettings
+from gnnretrieval.mining.pseudo_label import PseudoLabelSettings
+from gnnretrieval.recipes.recipe import CompareSettings, DataSettings, lines_of_keys, read_toml
+from gnnretrieval.settings import Settings
+from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings, DualEncoderTrainSettings
+
+BM25, START, LABELS = "bm25", "start", "labels"
+METHODS = Path(__file__).resolve().parent / "encoders"
+StageKind = Literal["encoder", "cross-encoder", "negatives", "denoise", "pseudo-label"]
+_SETTINGS: dict[str, type[Settings]] = {
+    "encoder": DualEncoderTrainSettings,
+    "cross-encoder": CrossEncoderTrainSettings,
+    "negatives": NegativeSettings,
+    "denoise": DenoiseSettings,
+    "pseudo-label": PseudoLabelSettings,
+}
+
+
+class Stage(Settings):
+    """One artifact.
+
+    Attributes:
+        name: Its directory, and its name in the stages after it.
+        kind: What is made: an ``encoder`` or a ``cross-encoder`` is trained; ``negatives`` are mined; ``denoise`` and
+            ``pseudo-label`` have a cross-encoder judge them.
+        by: Whose search finds passages, for ``negatives`` and ``pseudo-label``: ``bm25``, ``start`` (the checkpoint as
+            it comes) or an encoder's stage.
+        start: The encoder's stage that training goes on from; not given: the checkpoint.
+        examples: What is learned from: ``labels``, and stages of mined examples. For ``denoise``: what it denoises.
+        dev: Stage of mined examples of the dev split, for a ``cross-encoder``.
+        cross_encoder: Stage, or name or path of a checkpoint, that judges.
+        settings: What differs from the recipe's settings of this kind.
+        encoder: What differs from the recipe's settings of how an encoder reads and compares.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    kind: StageKind
+    by: str = START
+    start: str | None = None
+    examples: tuple[str, ...] = ()
+    dev: str | None = None
+    cross_encoder: str | None = None
+    settings: Mapping[str, Any] = Field({})
+    encoder: Mapping[str, Any] = Field({})
+
+
+class KindSettings(Settings):
+    """Settings of the stages, by their kind (of ``encoder``: training)."""
+
+    train: Mapping[str, Any] = Field({})
+    cross_encoder: Mapping[str, Any] = Field({})
+    negatives: Mapping[str, Any] = Field({})
+    denoise: Mapping[str, Any] = Field({})
+    pseudo_label: Mapping[str, Any] = Field({})
+    encoder: Mapping[str, Any] = Field({})
+    cross_encoder_checkpoint: str | None = None
+
+    def of(self, kind: str) -> Mapping[str, Any]:
+        """The settings of stages of a kind."""
+        found: Mapping[str, Any] = getattr(self, "train" if kind == "encoder" else kind.replace("-", "_"))
+        return found
+
+
+class EncoderRecipe(KindSettings):
+    """A method, stage by stage.
+
+    Attributes:
+        name: Of the method.
+        data: Where passages, queries and judgements come from.
+        split: The queries that are learned from.
+        stages: In order.
+        small: Settings for small data, which replace the method's own where they are asked for.
+        compare: What the encoders are compared on.
+        cross_encoder_checkpoint: What a cross-encoder starts from; not given: what the encoder starts from.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    data: DataSettings = DataSettings()
+    split: str = "train"
+    stages: tuple[Stage, ...] = Field(min_length=1)
+    small: KindSettings = KindSettings()
+    compare: CompareSettings = CompareSettings()
+
+    @model_validator(mode="after")
+    def _stages_build_on_earlier_ones(self) -> Self:
+        kinds: dict[str, str] = {}
+        for stage in self.stages:
+            if stage.name in kinds or stage.name in (BM25, START, LABELS):
+                raise ValueError(f"two stages are called {stage.name!r}, or one as what is there before any")
+            examples = {"negatives", "denoise", "pseudo-label"}
+            wanted: list[tuple[str, set[str], tuple[str, ...]]] = [
+                ("examples", examples, (LABELS,) if stage.kind == "encoder" else ()),
+                ("by", {"encoder"}, (BM25, START) if stage.kind == "negatives" else (START,)),
+                ("start", {"encoder"}, ()),
+                ("dev", examples, ()),
+            ]
+            for field, allowed, given in wanted:
+                value = getattr(stage, field)
+                for name in value if isinstance(value, tuple) else (value,):
+                    if name is not None and name not in given and kinds.get(name) not in allowed:
+                        before = [other for other, kind in kinds.items() if kind in allowed] + list(given)
+                        raise ValueError(
+                            f"stage {stage.name!r}: {field} names {name!r}, and no stage before it of kind "
+                            f"{' or '.join(sorted(allowed))} is called that.{nearest(name, before)} There are: "
+                            f"{', '.join(before) or 'none'}"
+                        )
+            _require_its_own(stage)
+            kinds[stage.name] = stage.kind
+        return self
+
+    def only(self, names: Collection[str]) -> Self:
+        """This recipe with some of its stages and what they build on.
+
+        Raises:
+            InputError: there is no such stage.
+        """
+        wanted, known = set(names), [stage.name for stage in self.stages]
+        for name in names:
+            if name not in known:
+                raise InputError(f"there is no stage {name!r}.{nearest(name, known)} Stages: {', '.join(known)}.")
+        for stage in reversed(self.stages):  # a stage builds on earlier ones only
+            if stage.name in wanted:
+                wanted |= {
+                    str(name) for name in (stage.by, stage.start, stage.dev, stage.cross_encoder, *stage.examples)
+                }
+        return self.model_copy(update={"stages": tuple(stage for stage in self.stages if stage.name in wanted)})
+
+    def encoder_settings(self, small: bool, stage: Stage | None = None) -> EncoderSettings:
+        """What encoders start from, and how they read and compare: all, or a stage's."""
+        own = stage.encoder if stage is not None else {}
+        return EncoderSettings.parse({**self.encoder, **(self.small.encoder if small else {}), **own})
+
+    def settings_of(self, stage: Stage, small: bool, **more: Any) -> Any:
+        """A stage's settings: its kind's, then the small-data ones, then its own, then ``more``."""
+        merged: dict[str, Any] = dict(self.of(stage.kind))
+        merged |= self.small.of(stage.kind) if small else {}
+        try:
+            return _SETTINGS[stage.kind].parse({**merged, **stage.settings, **more})
+        except InputError as error:
+            raise InputError(f"stage {stage.name!r}: {error}") from None
+
+
+def _require_its_own(stage: Stage) -> None:
+    """Refuse a stage without what its kind needs."""
+    needs = {
+        "encoder": ("examples",),
+        "cross-encoder": ("examples", "dev"),
+        "negatives": (),
+        "denoise": ("examples", "cross_encoder"),
+        "pseudo-label": ("cross_encoder",),
+    }[stage.kind]
+    for field in needs:
+        if not getattr(stage, field):
+            raise ValueError(f"stage {stage.name!r} of kind {stage.kind} needs {field}")
+    if stage.kind in ("cross-encoder", "denoise") and len(stage.examples) != 1:
+        raise ValueError(f"stage {stage.name!r} of kind {stage.kind} takes the examples of one stage")
+
+
+def find_method(name: str) -> Path:
+    """The recipe file of a method by its name, or a path as it is.
+
+    Raises:
+        InputError: neither.
+    """
+    methods = {path.stem: path for path in sorted(METHODS.glob("*.toml"))}
+    if name in methods:
+        return methods[name]
+    path = Path(name)
+    if not path.is_file():
+        raise InputError(
+            f"no such recipe, and no method of that name.{nearest(name, methods)} Methods: {', '.join(methods)}.", path
+        )
+    return path
+
+
+def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
+    """Read the recipe at ``path``, or of a method by its name, and check the settings of every stage.
+
+    Raises:
+        InputError: it is no TOML, or has an unknown key, a value that does not fit, or a stage that builds on none.
+    """
+    file = find_method(str(path))
+    text, values = read_toml(file)
+    recipe = EncoderRecipe.parse(values, file, lines_of_keys(text))
+    for small in (False, True):
+        recipe.encoder_settings(small)
+        for stage in recipe.stages:
+            recipe.encoder_settings(small, stage)
+            more = {"cross_encoder": "one"} if stage.kind in ("denoise", "pseudo-label") else {}
+            try:
+                recipe.settings_of(stage, small, **more)
+            except GnnRetrievalError as error:
+                raise InputError(str(error), file) from None
+    return recipe

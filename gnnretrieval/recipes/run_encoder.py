@@ -1,0 +1,219 @@
+"""Run an encoder's recipe: every stage in order, reusing what is made, and every encoder measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.trec import read_run, write_run
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
+from gnnretrieval.index.search import bm25_run
+from gnnretrieval.index.sentence_search import features_run
+from gnnretrieval.making import make_artifact
+from gnnretrieval.mining import denoise, mine_negatives, pseudo_label
+from gnnretrieval.mining.examples import Examples
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.recipes.encoder_recipe import BM25 as BY_BM25
+from gnnretrieval.recipes.encoder_recipe import LABELS, START, EncoderRecipe, Stage, find_method, read_encoder_recipe
+from gnnretrieval.recipes.run import Stages, dataset_of
+from gnnretrieval.training.ranks import ALONE, Ranks
+from gnnretrieval.training.train_cross_encoder import train_cross_encoder
+from gnnretrieval.training.train_encoder import train_dual_encoder
+
+
+class EncoderRun(NamedTuple):
+    """What an encoder's recipe made.
+
+    Attributes:
+        directory: Where, a directory a stage.
+        made: Each stage's artifact, by name.
+        comparison: Its encoders beside BM25 and the checkpoint as it comes.
+    """
+
+    directory: Path
+    made: dict[str, Artifact]
+    comparison: Comparison
+
+
+def run_encoder_recipe(
+    recipe: str | Path,
+    out: str | Path,
+    *,
+    data: str | Path | None = None,
+    small: bool = False,
+    only: Collection[str] = (),
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    say: Callable[[str], None] = lambda line: None,
+) -> EncoderRun | None:
+    """Make every stage of a recipe into the directory ``out``; interrupted, the same call goes on.
+
+    Args:
+        recipe: A method's name, or a TOML file.
+        out: Where everything goes.
+        data: Dataset directory, instead of the recipe's.
+        small: With its settings for small data.
+        only: Stages that are wanted: they are made, and what they build on; none named: all.
+        device: Where to compute.
+        ranks: The processes that train together: the first one does everything else.
+        say: Receives lines for the user.
+
+    Returns:
+        What was made; None on all but the first process.
+
+    Raises:
+        GnnRetrievalError: bad input to any stage.
+    """
+    path = find_method(str(recipe))
+    parsed = read_encoder_recipe(path)
+    if only:
+        parsed = parsed.only(only)
+    say_here = say if ranks.first else lambda line: None
+    if not ranks.first:
+        ranks.agree(None)  # the first process makes the data where they are to be made
+    dataset = dataset_of(parsed.data, path, data, Path(out), say_here)
+    if ranks.first:
+        ranks.agree(None)
+    if parsed.compare.split == parsed.split:
+        raise InputError(f"split {parsed.split!r} is learned from, and cannot be reported on (compare.split).", path)
+    run = _Run(parsed, dataset, Path(out), small, device, ranks, Stages(say_here))
+    if not ranks.first:
+        run.join_in()
+        return None
+    try:
+        for stage in parsed.stages:
+            run.make(stage)
+    finally:
+        ranks.agree(None)  # there is nothing more to join in
+    return run.compared()
+
+
+class _Run:
+    """The stages made so far."""
+
+    def __init__(
+        self,
+        recipe: EncoderRecipe,
+        dataset: Dataset,
+        out: Path,
+        small: bool,
+        device: str,
+        ranks: Ranks,
+        stages: Stages,
+    ) -> None:
+        self.recipe, self.dataset, self.out, self.small = recipe, dataset, out, small
+        self.device, self.ranks, self.stages = device, ranks, stages
+        self.by_name = {stage.name: stage for stage in recipe.stages}
+        self.made: dict[str, Artifact] = {}
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {"device": self.device, "overwrite": True, "say": self.stages.say}
+
+    def join_in(self) -> None:
+        """Train with the first process whatever it trains, until it has made everything."""
+        while (name := self.ranks.agree(None)) is not None:
+            self._train(self.by_name[name])
+
+    def make(self, stage: Stage) -> None:
+        """Make a stage's artifact, or find it made."""
+        with self.stages(stage.name):
+            self.made[stage.name] = self._train(stage) if "encoder" in stage.kind else self._mine(stage)
+
+    def _train(self, stage: Stage) -> Artifact:
+        settings = self.recipe.settings_of(stage, self.small)
+        place = self.out / stage.name
+        common = {**self._common, "ranks": self.ranks.calling(stage.name)}
+        if stage.kind == "cross-encoder":
+            checkpoint = self.recipe.cross_encoder_checkpoint or self.recipe.encoder_settings(self.small).checkpoint
+            examples, dev = self._examples(stage.examples[0]), self._examples(str(stage.dev))
+            return train_cross_encoder(self.dataset, examples, dev, checkpoint, settings, place, **common)
+        encoder = self.recipe.encoder_settings(self.small, stage)
+        if stage.start is not None:
+            encoder = encoder.model_copy(update={"checkpoint": str(self.out / stage.start), "query_checkpoint": None})
+        return train_dual_encoder(
+            self.dataset,
+            [self._examples(name) for name in stage.examples if name != LABELS],
+            encoder,
+            settings,
+            place,
+            labels=LABELS in stage.examples,
+            split=self.recipe.split,
+            **common,
+        )
+
+    def _examples(self, name: str) -> Examples:
+        from gnnretrieval.mining.examples import open_examples
+
+        return open_examples(self.out / name)
+
+    def _mine(self, stage: Stage) -> Examples:
+        place = self.out / stage.name
+        judge: dict[str, Any] = {}
+        if stage.cross_encoder is not None:
+            trained_here = stage.cross_encoder in self.by_name
+            judge["cross_encoder"] = str(self.out / stage.cross_encoder) if trained_here else stage.cross_encoder
+        if stage.kind == "negatives":
+            settings = self.recipe.settings_of(stage, self.small)
+            features = None if stage.by == BY_BM25 else self.features(stage.by)
+            return mine_negatives(self.dataset, settings, place, features=features, **self._common)
+        settings = self.recipe.settings_of(stage, self.small, **judge)
+        if stage.kind == "denoise":
+            return denoise(self.dataset, self._examples(stage.examples[0]), settings, place, **self._common)
+        return pseudo_label(self.dataset, self.features(stage.by), settings, place, **self._common)
+
+    def features(self, name: str) -> Features:
+        """Features by an encoder's stage, or by the checkpoint as it comes."""
+        if name == START:
+            settings = self.recipe.encoder_settings(self.small)
+            settings = settings.model_copy(update={"sentences": "none", "similarity": "auto", "scale": None})
+        else:
+            settings = EncoderSettings(checkpoint=str(self.out / name))
+        return encode_dataset(self.dataset, settings, self.out / f"{name}-features", **self._common)
+
+    def compared(self) -> EncoderRun:
+        """Every encoder on the reported split, beside BM25 and the checkpoint as it comes."""
+        split, depth = self.recipe.compare.split, self.recipe.compare.depth
+        judged = self.dataset.split(split)
+        names = [START, *(stage.name for stage in self.recipe.stages if stage.kind == "encoder")]
+        with self.stages("rankings"):
+            features = {name: self.features(name) for name in names}
+
+            def write(target: Path) -> dict[str, Any]:
+                queries = {query.id: query.text for query in self.dataset.queries_of(split)}
+                bm25 = BM25((p.full_text for p in self.dataset.passages()), total=len(self.dataset.passage_ids))
+                write_run(target / f"{BY_BM25}.run", bm25_run(bm25, queries, self.dataset.passage_ids, depth), BY_BM25)
+                for name, made in features.items():
+                    write_run(target / f"{name}.run", features_run(made, list(queries), depth), name)
+                return {"split": split, "queries": len(queries)}
+
+            rankings = make_artifact(
+                self.out / "rankings",
+                "rankings",
+                inputs={"dataset": self.dataset.hash} | {name: made.hash for name, made in features.items()},
+                config={"split": split, "depth": depth},
+                write=write,
+                overwrite=True,
+                say=self.stages.say,
+            )
+        runs = {name: read_run(rankings.path / f"{name}.run") for name in (BY_BM25, *names)}
+        provenance = {
+            "recipe": self.recipe.model_dump(mode="json"),
+            "small": self.small,
+            "dataset": self.dataset.provenance(),
+            "artifacts": {name: {"hash": made.hash} for name, made in self.made.items()},
+            "dev": {name: made.meta["dev"] for name, made in self.made.items() if "dev" in made.meta},
+            "versions": library_versions(),
+            "git_revision": git_revision(),
+        }
+        comparison = compare(judged, runs, START, self.recipe.compare.measures, split, provenance)
+        write_json(self.out / "comparison.json", comparison.as_json())
+        (self.out / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
+        return EncoderRun(self.out, self.made, comparison)

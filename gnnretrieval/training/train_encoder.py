@@ -1,0 +1,274 @@
+"""Train a dual-encoder or a sentence encoder into an artifact that stands wherever a checkpoint does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gnnretrieval.artifacts import Artifact, relative_to
+from gnnretrieval.data.beir import read_queries
+from gnnretrieval.data.dataset import QUERIES, Dataset
+from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, trained_settings
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.making import make_artifact
+from gnnretrieval.mining.examples import Examples
+from gnnretrieval.training.dual_task import DualEncoderTask
+from gnnretrieval.training.encoder_dev import DevQueries, RetrievalDev, dev_queries
+from gnnretrieval.training.encoder_loop import EncoderLoop
+from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
+from gnnretrieval.training.pair_data import Texts, count_cut, labelled_examples, merged
+from gnnretrieval.training.ranks import ALONE, Ranks
+from gnnretrieval.training.refresh import Refresher
+from gnnretrieval.training.sentence_task import SentenceDev, SentenceTask
+from gnnretrieval.training.towers import TextTower
+
+
+class _Start(NamedTuple):
+    """What training starts from."""
+
+    settings: EncoderSettings
+    passage: Checkpoint
+    query: Checkpoint
+    similarity: Similarity
+
+
+def train_dual_encoder(
+    dataset: Dataset,
+    examples: Sequence[Examples],
+    encoder: EncoderSettings,
+    settings: DualEncoderTrainSettings,
+    out: str | Path,
+    *,
+    labels: bool = True,
+    split: str = "train",
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Train an encoder into the artifact ``out``; interrupted, the same call goes on.
+
+    Args:
+        dataset: Texts, labels, and the dev split that epochs are chosen by.
+        examples: Mined examples, joined with one another and with the labels.
+        encoder: What it starts from, another trained encoder's artifact among them, and how it reads and compares.
+        settings: How to train.
+        out: Where it goes.
+        labels: Whether the split's labels are learned from too.
+        split: Whose labels.
+        device: Where to compute.
+        ranks: The processes that train together.
+        overwrite: Replace an encoder made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
+    """
+    start = _start(encoder, settings)
+
+    def write(directory: Path) -> dict[str, Any]:
+        return _train(dataset, examples, start, settings, directory, labels, split, torch.device(device), ranks, say)
+
+    if not ranks.first:
+        write(Path(out))
+        return Artifact(Path(out), {})
+    inputs = {"dataset": dataset.hash, "passage encoder": start.passage.hash, "query encoder": start.query.hash}
+    inputs |= {f"examples {number}": part.hash for number, part in enumerate(examples, 1)}
+    config = {
+        "encoder": start.settings.model_dump(
+            mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
+        ),
+        "train": settings.model_dump(mode="json"),
+        "labels": labels,
+        "split": split,
+        "ranks": ranks.count,
+    }
+    made_from = {"dataset": relative_to(out, dataset.path)}
+    made_from |= {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
+    return make_artifact(
+        out,
+        ENCODER,
+        inputs=inputs,
+        config=config,
+        write=lambda directory: {**write(directory), "made_from": made_from},
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+def _start(encoder: EncoderSettings, settings: DualEncoderTrainSettings) -> _Start:
+    resolved = trained_settings(encoder)
+    passage = find_checkpoint(resolved.checkpoint)
+    query = find_checkpoint(resolved.query_checkpoint) if resolved.query_checkpoint else passage
+    if settings.shared and query.hash != passage.hash:
+        raise GnnRetrievalError(
+            f"{encoder.checkpoint}: queries and passages have weights of their own there: train with shared = false."
+        )
+    kind: str = resolved.similarity
+    if kind == "auto":
+        kind = "dot" if _says_dot(passage) else "cosine"
+    scale = resolved.scale if resolved.scale is not None else 20.0 if kind == "cosine" else 1.0
+    return _Start(resolved, passage, query, Similarity(normalize=kind == "cosine", scale=scale))
+
+
+def _says_dot(checkpoint: Checkpoint) -> bool:
+    """Whether a sentence-transformers checkpoint says that its vectors are compared by dot product."""
+    file = checkpoint.directory / "config_sentence_transformers.json"
+    return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("similarity_fn_name") == "dot"
+
+
+def _towers(start: _Start, settings: DualEncoderTrainSettings, device: torch.device) -> dict[str, TextTower]:
+    torch.manual_seed(settings.seed)
+    common: dict[str, Any] = {
+        "pooling": settings.pooling,
+        "dropout": settings.dropout,
+        "max_tokens": start.settings.max_tokens,
+    }
+    passage = TextTower(
+        start.passage,
+        start.similarity,
+        device,
+        sentences=start.settings.sentences,
+        prompt=start.settings.passage_prompt,
+        **common,
+    )
+    if settings.shared:
+        return {QUERY: passage.for_queries(start.settings.query_prompt), PASSAGE: passage}
+    query = TextTower(start.query, start.similarity, device, side="query", prompt=start.settings.query_prompt, **common)
+    if query.width != passage.width:
+        raise GnnRetrievalError(
+            f"{start.query.name} has vectors of {query.width} dimensions, and {start.passage.name}'s have "
+            f"{passage.width}: give two encoders of one width."
+        )
+    return {QUERY: query, PASSAGE: passage}
+
+
+def _train(
+    dataset: Dataset,
+    mined: Sequence[Examples],
+    start: _Start,
+    settings: DualEncoderTrainSettings,
+    directory: Path,
+    labels: bool,
+    split: str,
+    device: torch.device,
+    ranks: Ranks,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Train into ``directory``; returns what the artifact says of it."""
+    ranks.begin()
+    dev = dev_queries(dataset, split, settings.seed)
+    if dev.hidden:
+        say(f"{len(dev.hidden):,} training queries are kept out of training, to choose by")
+    parts = [labelled_examples(dataset, split, dev.hidden)] if labels else []
+    parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
+    examples = merged(parts)
+    towers = _towers(start, settings, device)
+    whole_corpus = settings.refresh_every is not None
+    texts = Texts.of(
+        dataset,
+        (example.query for example in examples),
+        dataset.passage_ids if whole_corpus else (c.passage for e in examples for c in (*e.positives, *e.negatives)),
+    )
+    cut = {
+        QUERY: count_cut(texts.queries.values(), towers[QUERY].lengths, towers[QUERY].max_tokens),
+        PASSAGE: count_cut(texts.passages.values(), towers[PASSAGE].lengths, towers[PASSAGE].max_tokens),
+    }
+    for what, counts in cut.items():
+        if counts["cut"]:
+            say(f"{counts['cut']:,} of {counts['texts']:,} {what} texts are cut to {counts['max_tokens']} tokens")
+    task = _task(dataset, dev, examples, texts, towers, start.similarity, settings)
+    short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
+    if short and not whole_corpus:
+        say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: all they have are used")
+    say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps an epoch")
+    best = EncoderLoop(towers, task, settings, directory, device, ranks).run()
+    say(f"kept epoch {best['epoch']}: dev RR@10 {100 * best['dev']['RR@10']:.1f}")
+    if not ranks.first:
+        return {}
+    towers[PASSAGE].save(directory / PASSAGE)
+    if not settings.shared:
+        towers[QUERY].save(directory / QUERY)
+    its = start.settings.model_copy(
+        update={
+            "checkpoint": PASSAGE,
+            "query_checkpoint": None,
+            "similarity": "cosine" if start.similarity.normalize else "dot",
+            "scale": start.similarity.scale,
+            "max_tokens": towers[PASSAGE].max_tokens,
+            "query_prompt": towers[QUERY].prompt,
+            "passage_prompt": towers[PASSAGE].prompt,
+        }
+    )
+    sentences = getattr(task, "found", None)
+    return {
+        "encoder": its.model_dump(mode="json"),
+        "dimension": towers[PASSAGE].width,
+        "started_from": {"passage": start.passage.name, "query": start.query.name, "source": start.passage.source},
+        "examples": {
+            "queries": len(task.examples),
+            "positives": sum(len(example.positives) for example in task.examples),
+            "negatives": sum(len(example.negatives) for example in task.examples),
+            "queries_short_of_negatives": short,
+        },
+        "answers": None
+        if sentences is None
+        else {"positives_skipped": sentences.skipped, "positives_by_overlap": sentences.by_overlap},
+        "tokens": cut,
+        "dev": {"split": dev.name, "queries": len(task.dev.queries), "passages": len(task.dev.passages), "best": best},
+        "dataset": dataset.provenance(),
+    }
+
+
+def _task(
+    dataset: Dataset,
+    dev: DevQueries,
+    examples: Sequence[Any],
+    texts: Texts,
+    towers: Mapping[str, TextTower],
+    similarity: Similarity,
+    settings: DualEncoderTrainSettings,
+) -> DualEncoderTask:
+    by_sentences = towers[PASSAGE].sentences != "none"
+    measure = (SentenceDev if by_sentences else RetrievalDev)(
+        dataset,
+        dev,
+        towers,
+        similarity,
+        settings.dev_queries,
+        settings.dev_passages,
+        settings.token_budget,
+        settings.seed,
+    )
+    if by_sentences:
+        return SentenceTask(examples, texts, answers_of(dataset), towers, similarity, settings, measure)
+    refresher = None
+    if settings.refresh_every is not None:
+        refresher = Refresher(
+            dataset,
+            texts.queries,
+            towers,
+            similarity,
+            settings.refresh_every,
+            settings.refresh_top,
+            settings.token_budget,
+        )
+    return DualEncoderTask(examples, texts, towers, similarity, settings, measure, refresher)
+
+
+def answers_of(dataset: Dataset) -> dict[str, list[str]]:
+    """Answer strings by query, from ``metadata.answers`` in ``queries.jsonl``."""
+    records = read_queries(dataset.path / QUERIES, unique=False)
+    return {query.id: answers for query, metadata in records if (answers := _strings(metadata.get("answers")))}
+
+
+def _strings(value: Any) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

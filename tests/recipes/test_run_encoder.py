@@ -1,0 +1,141 @@
+import json
+import re
+import shutil
+
+import pytest
+
+from gnnretrieval.errors import InputError
+from gnnretrieval.recipes.encoder_recipe import METHODS, read_encoder_recipe
+from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+from gnnretrieval.training.encoder_loop import EncoderLoop
+
+ENCODERS = {
+    "dpr": ["dpr"],
+    "rocketqa": ["step-1", "step-3", "step-4"],
+    "pair": ["dpr", "pre-trained", "pair"],
+    "dcsr": ["dcsr", "dcsr-adversarial"],
+    "ance": ["warm-up", "ance"],
+}
+
+
+@pytest.fixture(scope="module")
+def unlabelled_dataset(tiny_dataset, tmp_path_factory):
+    """The tiny dataset, with answers, and without the labels of half of the training queries."""
+    place = tmp_path_factory.mktemp("unlabelled") / "dataset"
+    shutil.copytree(tiny_dataset, place)
+    train = place / "qrels" / "train.tsv"
+    header, *lines = train.read_text().splitlines(keepends=True)
+    train.write_text(header + "".join(line for line in lines if int(line[6:8]) % 2))
+    queries = [json.loads(line) for line in (place / "queries.jsonl").read_text().splitlines()]
+    for query in queries:
+        query["metadata"] = {"answers": query["text"].rstrip("?").split()}
+    (place / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    return place
+
+
+def shrunk(method, checkpoint, place):
+    """A method's recipe for the tiny checkpoint: fewer epochs and tokens, thresholds that an untrained judge meets."""
+    text = (METHODS / f"{method}.toml").read_text(encoding="utf-8")
+    text = text.replace("sentence-transformers/all-MiniLM-L6-v2", str(checkpoint))
+    for key, value in {
+        "epochs": 1,
+        "batch_size": 16,
+        "max_tokens": 48,
+        "pair_tokens": 48,
+        "top_k": 6,
+        "learning_rate": 1e-3,
+        "positive_threshold": 0.16,
+        "negative_threshold": 0.15,
+        "refresh_every": 1,
+    }.items():
+        text = re.sub(rf"(?m)(\b{key} = )[^,\s}}]+", rf"\g<1>{value}", text)
+    file = place / f"{method}.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("method", sorted(ENCODERS))
+def test_a_method_makes_its_encoders_and_compares_them(
+    method, unlabelled_dataset, tiny_checkpoint, tmp_path, monkeypatch
+):
+    recipe = shrunk(method, tiny_checkpoint, tmp_path)
+    made = run_encoder_recipe(recipe, tmp_path / "out", data=unlabelled_dataset)
+    systems = [system.name for system in made.comparison.systems]
+    assert systems == ["bm25", "start", *ENCODERS[method]]
+    assert all((tmp_path / "out" / name / "passage").is_dir() for name in ENCODERS[method])
+    assert list(made.made) == [stage.name for stage in read_encoder_recipe(recipe).stages]
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["baseline"] == "start"
+
+    def trained_again(self):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(EncoderLoop, "run", trained_again)
+    again = run_encoder_recipe(recipe, tmp_path / "out", data=unlabelled_dataset)
+    assert {name: artifact.hash for name, artifact in again.made.items()} == {
+        name: artifact.hash for name, artifact in made.made.items()
+    }
+
+
+def test_only_what_is_wanted_and_what_it_builds_on_is_made(unlabelled_dataset, tiny_checkpoint, tmp_path):
+    recipe = shrunk("rocketqa", tiny_checkpoint, tmp_path)
+    made = run_encoder_recipe(recipe, tmp_path / "out", data=unlabelled_dataset, only=["step-3"])
+    assert list(made.made) == ["step-1", "negatives", "dev-negatives", "cross-encoder", "denoised", "step-3"]
+    with pytest.raises(InputError, match="no stage 'step-5'. Did you mean 'step-"):
+        read_encoder_recipe(recipe).only(["step-5"])
+
+
+@pytest.mark.parametrize("method", sorted(ENCODERS))
+def test_a_methods_recipe_is_whole_with_and_without_its_settings_for_small_data(method):
+    recipe = read_encoder_recipe(method)
+    encoders = [stage for stage in recipe.stages if stage.kind == "encoder"]
+    for small in (False, True):
+        assert all(recipe.settings_of(stage, small).epochs >= 1 for stage in encoders)
+    assert all(recipe.settings_of(stage, True).epochs < 10 for stage in encoders)
+
+
+def test_the_papers_numbers_are_the_defaults():
+    rocketqa, pair, dcsr = (read_encoder_recipe(name) for name in ("rocketqa", "pair", "dcsr"))
+    stage = {stage.name: stage for recipe in (rocketqa, pair, dcsr) for stage in recipe.stages}
+    third = rocketqa.settings_of(stage["step-3"], False)
+    assert (third.learning_rate, third.warmup, third.shared, third.pooling) == (3e-5, 0.1, False, "cls")
+    pretraining = pair.settings_of(stage["pre-trained"], False)
+    assert (pretraining.loss, pretraining.alpha, pretraining.shared, pretraining.hard_negatives) == (
+        "pair",
+        0.1,
+        True,
+        4,
+    )
+    assert pair.settings_of(stage["pair"], False).loss == "contrastive"
+    sentences = dcsr.settings_of(stage["dcsr"], False)
+    assert (sentences.learning_rate, sentences.epochs, sentences.in_passage) == (2e-5, 40, 1)
+    assert dcsr.encoder_settings(False).sentences == "token"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["b"]', "examples names 'b'"),
+        ('[[stages]]\nname = "a"\nkind = "encoder"', "needs examples"),
+        ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "no stage before it"),
+        ('[[stages]]\nname = "labels"\nkind = "negatives"', "called 'labels'"),
+        ('[[stages]]\nname = "a"\nkind = "negatives"\nsettings = { topk = 3 }', "unknown key 'topk'. Did you mean"),
+        ('[train]\nepoch = 3\n[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]', "unknown key 'epoch'"),
+        (
+            '[denoise]\npositive_threshold = 0.1\nnegative_threshold = 0.9\n[[stages]]\nname = "a"\n'
+            'kind = "negatives"\n[[stages]]\nname = "b"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"',
+            "negative_threshold = 0.9 must be below",
+        ),
+    ],
+)
+def test_a_recipe_that_cannot_be_run_is_refused_before_anything_runs(wrong, said, tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text(f'name = "wrong"\n{wrong}\n', encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        read_encoder_recipe(file)
+    assert said in str(refused.value)
+    assert str(file) in str(refused.value)
+
+
+def test_an_unknown_method_is_named_with_the_nearest():
+    with pytest.raises(InputError, match="Did you mean 'rocketqa'"):
+        read_encoder_recipe("rocketqs")
