@@ -336,7 +336,8 @@ def markdown(name: str, result: dict[str, Any], questions: int) -> str:
         for row in sizes:
             one, other = row["dcsr"], row["dpr"]
             lines.append(
-                f"| {row['passages']:,} | {row['questions']:,} | {100 * other['RR@10']:.1f}, {100 * other['R@20']:.1f} | "
+                f"| {row['passages']:,} | {row['questions']:,} | "
+                f"{100 * other['RR@10']:.1f}, {100 * other['R@20']:.1f} | "
                 f"{100 * one['RR@10']:.1f}, {100 * one['R@20']:.1f} | {100 * (one['RR@10'] - other['RR@10']):+.1f}, "
                 f"{100 * (one['R@20'] - other['R@20']):+.1f} | {row['p']['RR@10']:.2g}, {row['p']['R@20']:.2g} |"
             )

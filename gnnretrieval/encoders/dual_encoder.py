@@ -18,7 +18,7 @@ from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.sentence_vectors import SentenceEncoder, SentenceVectors
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
@@ -50,7 +50,7 @@ class DualEncoder:
         if self.query_checkpoint != self.passage_checkpoint:
             self._query_model = self._load(self.query_checkpoint)
             self._query_pass = _in_precision(self._query_model, self.dtype)
-        self.similarity = self._similarity()
+        self.similarity = similarity_of(settings, says_dot=self._passage_model.similarity_fn_name == "dot")
         widths = [self._width(model) for model in (self._query_model, self._passage_model)]
         if widths[0] != widths[1]:
             raise InputError(
@@ -78,16 +78,10 @@ class DualEncoder:
         positions = getattr(getattr(model[0], "auto_model", None), "config", None)
         most = getattr(positions, "max_position_embeddings", None)
         check_max_tokens(self.settings.max_tokens, most, checkpoint)
+        check_max_tokens(self.settings.query_max_tokens, most, checkpoint)
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()
-
-    def _similarity(self) -> Similarity:
-        kind: str = self.settings.similarity
-        if kind == "auto":
-            kind = "dot" if self._passage_model.similarity_fn_name == "dot" else "cosine"
-        scale = self.settings.scale if self.settings.scale is not None else 20.0 if kind == "cosine" else 1.0
-        return Similarity(normalize=kind == "cosine", scale=scale)
 
     @property
     def dimension(self) -> int:
@@ -105,11 +99,7 @@ class DualEncoder:
 
     def _prompt(self, model: Any, side: Side) -> str:
         given = self.settings.query_prompt if side == "query" else self.settings.passage_prompt
-        if given is not None:
-            return given
-        prompts: dict[str, str] = model.prompts or {}
-        names = ("query",) if side == "query" else ("passage", "document", "corpus")
-        return next((prompts[name] for name in names if prompts.get(name)), "")
+        return own_prompt(model, side) if given is None else given
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
@@ -129,7 +119,9 @@ class DualEncoder:
         if not hasattr(model.tokenizer, "pad"):  # static embeddings: no transformer, so nothing to batch by length
             rows = model.encode([prompt + text for text in texts], show_progress_bar=False, convert_to_tensor=True)
             return self.similarity.prepare(rows).cpu().numpy()
-        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=model.max_seq_length)
+        most = self.settings.query_max_tokens if side == "query" else None
+        most = model.max_seq_length if most is None else most
+        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=most)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
         batches = batches_by_tokens(lengths, self.settings.token_budget, padded=packed is None)
 
@@ -181,6 +173,13 @@ class DualEncoder:
             return self.similarity.prepare(features["sentence_embedding"])
 
         return by_equal_blocks(finish, torch.cat(pooled))
+
+
+def own_prompt(model: Any, side: Side) -> str:
+    """What a sentence-transformers model puts before texts of one side by itself."""
+    prompts: dict[str, str] = model.prompts or {}
+    names = ("query",) if side == "query" else ("passage", "document", "corpus")
+    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def _in_precision(model: Any, dtype: torch.dtype) -> PackedPass | None:

@@ -133,8 +133,9 @@ def encode_dataset(
     passage_checkpoint = find_checkpoint(settings.checkpoint)
     query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
     config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window"})
-    if settings.sentences == "none":
-        del config["sentences"]  # features made before there was a choice stay what they are
+    for name, before in (("sentences", "none"), ("query_max_tokens", None)):
+        if config[name] == before:
+            del config[name]  # features made before there was a choice stay what they are
     if settings.precision == "auto":
         config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
 

@@ -20,6 +20,7 @@ class EncoderSettings(Settings):
         query_prompt: Put before every query; not given: the checkpoint's own, if it has one.
         passage_prompt: Put before every passage; not given: the checkpoint's own, if it has one.
         max_tokens: Longest input in tokens; not given: the checkpoint's own limit.
+        query_max_tokens: The same for queries; not given: as passages.
         sentences: How passages are read. ``none``: a vector a passage; ``token``: a vector a sentence, at its
             ``<sent>`` token (DCSR); ``mean``: a vector a sentence, the mean over its tokens.
         precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
@@ -34,6 +35,7 @@ class EncoderSettings(Settings):
     query_prompt: str | None = None
     passage_prompt: str | None = None
     max_tokens: int | None = Field(None, ge=1)
+    query_max_tokens: int | None = Field(None, ge=1)
     sentences: Literal["none", "token", "mean"] = "none"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)

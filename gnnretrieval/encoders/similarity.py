@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.settings import Settings
 
 
@@ -33,3 +34,17 @@ class Similarity(Settings):
         lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
         unit: NDArray[np.float32] = rows / np.maximum(lengths, np.float32(1e-12))
         return unit
+
+
+def similarity_of(settings: EncoderSettings, *, says_dot: bool) -> Similarity:
+    """The similarity that an encoder's settings ask for.
+
+    Args:
+        settings: Of the encoder.
+        says_dot: Whether its checkpoint says that vectors are compared by dot product.
+    """
+    kind: str = settings.similarity
+    if kind == "auto":
+        kind = "dot" if says_dot else "cosine"
+    scale = settings.scale if settings.scale is not None else 20.0 if kind == "cosine" else 1.0
+    return Similarity(normalize=kind == "cosine", scale=scale)

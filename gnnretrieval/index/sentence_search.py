@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks
+from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run, rank_rows
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import TEXTS, Features
-from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.index.faiss_index import PassageIndex
 from gnnretrieval.progress import progress
 

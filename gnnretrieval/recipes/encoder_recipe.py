@@ -122,7 +122,7 @@ class EncoderRecipe(KindSettings):
         return self
 
     def only(self, names: Collection[str]) -> Self:
-        """This recipe with some of its stages and what they build on.
+        """The recipe with some of its stages and what they build on.
 
         Raises:
             InputError: there is no such stage.

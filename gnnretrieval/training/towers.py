@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.dual_encoder import Side
+from gnnretrieval.encoders.dual_encoder import Side, own_prompt
 from gnnretrieval.encoders.loading import check_max_tokens, loading
 from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.similarity import Similarity
@@ -115,6 +115,8 @@ class TextTower:
                 checkpoint.directory,
             )
         self._pooling(pooling, checkpoint)
+        limit = self.module.max_seq_length
+        self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
         set_dropout(self.module, dropout)
         self.width: int = transformer.config.hidden_size
         if sentences != "none" or len(self.module) > 1:
@@ -125,12 +127,6 @@ class TextTower:
     def tokenizer(self) -> Any:
         """Of its texts."""
         return self.module.tokenizer
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest text in tokens."""
-        most: int = self.module.max_seq_length
-        return most
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts, cut to the longest."""
@@ -143,9 +139,10 @@ class TextTower:
         whole = self.tokenizer([self.prompt + text for text in texts], verbose=False)["input_ids"]
         return [len(ids) for ids in whole]
 
-    def for_queries(self, prompt: str | None) -> TextTower:
-        """These very weights with queries' prompt, and a vector a text."""
+    def for_queries(self, prompt: str | None, max_tokens: int) -> TextTower:
+        """These very weights with queries' prompt and longest text."""
         other = copy.copy(self)
+        other.max_tokens = max_tokens
         other.prompt = own_prompt(self.module, "query") if prompt is None else prompt
         return other
 
@@ -171,7 +168,8 @@ class TextTower:
         if self.sentences == "token":
             return states[text, start].float()
         total = torch.nn.functional.pad(states.float().cumsum(1), (0, 0, 1, 0))  # (b, t + 1, d)
-        return (total[text, end] - total[text, start]) / (end - start)[:, None]
+        means: Tensor = (total[text, end] - total[text, start]) / (end - start)[:, None]
+        return means
 
     def trained(self) -> list[nn.Parameter]:
         """All but the transformer's own pooler, which no vector depends on."""
@@ -198,7 +196,7 @@ class TextTower:
             others = [pooler, *(module for module in others if type(module) is Normalize)]
         if self.sentences != "none" and any(type(module) not in {Pooling, Normalize} for module in others):
             raise InputError(
-                "this checkpoint has layers after its pooling, which sentences' vectors would miss: start from another.",
+                "this checkpoint has layers after its pooling, which sentences would miss: start from another.",
                 checkpoint.directory,
             )
         if not self.similarity.normalize:
@@ -208,13 +206,6 @@ class TextTower:
         limit, device = self.module.max_seq_length, self.module.device
         self.module = SentenceTransformer(modules=[first, *others], device=str(device))
         self.module.max_seq_length = limit
-
-
-def own_prompt(model: Any, side: Side) -> str:
-    """What a sentence-transformers model puts before texts of one side by itself."""
-    prompts: dict[str, str] = model.prompts or {}
-    names = ("query",) if side == "query" else ("passage", "document", "corpus")
-    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def _add_sentence_token(transformer: Any, tokenizer: Any) -> None:

@@ -14,7 +14,7 @@ from gnnretrieval.data.beir import read_queries
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.similarity import Similarity, similarity_of
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, trained_settings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.making import make_artifact
@@ -112,11 +112,7 @@ def _start(encoder: EncoderSettings, settings: DualEncoderTrainSettings) -> _Sta
         raise GnnRetrievalError(
             f"{encoder.checkpoint}: queries and passages have weights of their own there: train with shared = false."
         )
-    kind: str = resolved.similarity
-    if kind == "auto":
-        kind = "dot" if _says_dot(passage) else "cosine"
-    scale = resolved.scale if resolved.scale is not None else 20.0 if kind == "cosine" else 1.0
-    return _Start(resolved, passage, query, Similarity(normalize=kind == "cosine", scale=scale))
+    return _Start(resolved, passage, query, similarity_of(resolved, says_dot=_says_dot(passage)))
 
 
 def _says_dot(checkpoint: Checkpoint) -> bool:
@@ -127,22 +123,23 @@ def _says_dot(checkpoint: Checkpoint) -> bool:
 
 def _towers(start: _Start, settings: DualEncoderTrainSettings, device: torch.device) -> dict[str, TextTower]:
     torch.manual_seed(settings.seed)
-    common: dict[str, Any] = {
-        "pooling": settings.pooling,
-        "dropout": settings.dropout,
-        "max_tokens": start.settings.max_tokens,
-    }
+    common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
+    its = start.settings
     passage = TextTower(
         start.passage,
         start.similarity,
         device,
-        sentences=start.settings.sentences,
-        prompt=start.settings.passage_prompt,
+        max_tokens=its.max_tokens,
+        sentences=its.sentences,
+        prompt=its.passage_prompt,
         **common,
     )
+    most = its.query_max_tokens or its.max_tokens
     if settings.shared:
-        return {QUERY: passage.for_queries(start.settings.query_prompt), PASSAGE: passage}
-    query = TextTower(start.query, start.similarity, device, side="query", prompt=start.settings.query_prompt, **common)
+        return {QUERY: passage.for_queries(its.query_prompt, most or passage.max_tokens), PASSAGE: passage}
+    query = TextTower(
+        start.query, start.similarity, device, max_tokens=most, side="query", prompt=its.query_prompt, **common
+    )
     if query.width != passage.width:
         raise GnnRetrievalError(
             f"{start.query.name} has vectors of {query.width} dimensions, and {start.passage.name}'s have "
@@ -204,6 +201,7 @@ def _train(
             "similarity": "cosine" if start.similarity.normalize else "dot",
             "scale": start.similarity.scale,
             "max_tokens": towers[PASSAGE].max_tokens,
+            "query_max_tokens": towers[QUERY].max_tokens,
             "query_prompt": towers[QUERY].prompt,
             "passage_prompt": towers[PASSAGE].prompt,
         }

@@ -80,7 +80,7 @@ def test_only_what_is_wanted_and_what_it_builds_on_is_made(unlabelled_dataset, t
     recipe = shrunk("rocketqa", tiny_checkpoint, tmp_path)
     made = run_encoder_recipe(recipe, tmp_path / "out", data=unlabelled_dataset, only=["step-3"])
     assert list(made.made) == ["step-1", "negatives", "dev-negatives", "cross-encoder", "denoised", "step-3"]
-    with pytest.raises(InputError, match="no stage 'step-5'. Did you mean 'step-"):
+    with pytest.raises(InputError, match=r"no stage 'step-5'\. Did you mean 'step-"):
         read_encoder_recipe(recipe).only(["step-5"])
 
 

@@ -146,7 +146,7 @@ def test_a_trained_sentence_encoder_opens_with_the_vectors_it_was_measured_with(
     encoder = DualEncoder(EncoderSettings(checkpoint=str(made.path), precision="float32"))
     assert encoder.settings.sentences == sentences
     texts = ["Bada dada. Gogo lumi nari. Bada pozu.", "Kobe sefi."]
-    vectors, counts, _ = encoder.encode_sentences(texts)
+    vectors, counts, *_ = encoder.encode_sentences(texts)
     assert counts.tolist() == [3, 1]
     if sentences == "token":  # in sentence-transformers: the token embeddings at <sent>
         from sentence_transformers import SentenceTransformer
