@@ -11,6 +11,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.vectors import VectorSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures
 from gnnretrieval.graph.settings import GraphSettings
@@ -35,6 +36,22 @@ class DataSettings(Settings):
     where: Mapping[str, str] = Field({})
 
 
+class VectorSource(VectorSettings):
+    """Node features that another encoder made, in the encoder's place.
+
+    Attributes:
+        passages: File of the passages' vectors, ``.npy`` or ``.parquet``, relative to the recipe.
+        queries: File of the queries', of every split.
+        passage_ids: File of ids, one a line, of an ``.npy`` that is not in the dataset's order.
+        query_ids: The same of the queries.
+    """
+
+    passages: str
+    queries: str
+    passage_ids: str | None = None
+    query_ids: str | None = None
+
+
 class CompareSettings(Settings):
     """What is reported.
 
@@ -55,6 +72,7 @@ class Recipe(Settings):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     data: DataSettings = DataSettings()
     encoder: EncoderSettings = EncoderSettings()
+    vectors: VectorSource | None = None
     graph: GraphSettings = GraphSettings()
     train: TrainSettings = TrainSettings()
     compare: CompareSettings = CompareSettings()
@@ -64,6 +82,8 @@ class Recipe(Settings):
         if self.compare.split == self.graph.split:
             raise ValueError(f"the graph is built from split {self.graph.split!r}, which is also the one reported on")
         parse_measures(self.compare.measures)
+        if self.vectors is not None and "encoder" in self.model_fields_set:
+            raise ValueError("[vectors] stands in the place of [encoder]: give one of them")
         return self
 
 

@@ -14,6 +14,7 @@ from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_ru
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
 from gnnretrieval.graph.build import build_graph, require_k
@@ -80,7 +81,7 @@ def run_recipe(
         )
     common: dict[str, Any] = {"overwrite": True, "say": stage.say}
     with stage("features"):
-        features = encode_dataset(dataset, recipe.encoder, directory / "features", device=device, **common)
+        features = _features(recipe, path, dataset, directory / "features", device, common)
     with stage("graph"):
         graph = build_graph(dataset, features, recipe.graph, directory / "graph", device=device, **common)
     with stage("training"):
@@ -139,7 +140,31 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
     require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
     require_k(recipe.graph.k, dataset)
     for name in {recipe.encoder.checkpoint, recipe.encoder.query_checkpoint} - {None}:
-        find_checkpoint(str(name))
+        if recipe.vectors is None:
+            find_checkpoint(str(name))
+
+
+def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: str, common: dict[str, Any]) -> Features:
+    """Node features: by the recipe's encoder, or of its files of vectors."""
+    given = recipe.vectors
+    if given is None:
+        return encode_dataset(dataset, recipe.encoder, out, device=device, **common)
+    files = {
+        name: path.parent / file
+        for name in ("passages", "queries", "passage_ids", "query_ids")
+        if (file := getattr(given, name)) is not None
+    }
+    settings = VectorSettings.parse(given.model_dump(include=set(VectorSettings.model_fields)))
+    return import_vectors(
+        dataset,
+        files["passages"],
+        files["queries"],
+        settings,
+        out,
+        passage_ids=files.get("passage_ids"),
+        query_ids=files.get("query_ids"),
+        **common,
+    )
 
 
 def dataset_of(

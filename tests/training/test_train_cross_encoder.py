@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -10,36 +12,57 @@ from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings
 from gnnretrieval.training.train_cross_encoder import train_cross_encoder
 
 SETTINGS = CrossEncoderTrainSettings(
-    epochs=12, batch_size=8, learning_rate=2e-3, negatives=2, max_tokens=40, precision="float32", patience=12
+    epochs=30, batch_size=8, learning_rate=3e-3, negatives=1, max_tokens=40, precision="float32", patience=60, dev_every=10
 )
 
 
 def mined(dataset, tmp_path, split, **settings):
-    found = NegativeSettings(top_k=10, split=split, **settings)
+    found = NegativeSettings(**{"top_k": 10, "split": split, **settings})
     return mine_negatives(Dataset.open(dataset), found, tmp_path / f"negatives-{split}", features=None)
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_dataset, tiny_checkpoint, tmp_path_factory):
+def marked_dataset(tmp_path_factory):
+    """Passages that say bada, and are relevant to every query, and passages that say gogo, and are to none."""
+    place = tmp_path_factory.mktemp("marked") / "dataset"
+    (place / "qrels").mkdir(parents=True)
+    words = ["dada", "kobe", "nari", "pozu", "sefi", "tuva", "zire", "mobo"]
+    rows = [
+        (f"{mark}{n}", f"lumi {mark} {words[n % 8]} {words[n // 3]}.") for mark in ("bada", "gogo") for n in range(12)
+    ]
+    corpus = [{"_id": id_, "title": "", "text": text} for id_, text in rows]
+    queries = [{"_id": f"q{n}", "text": f"lumi {words[n % 8]} {words[n // 4]}?"} for n in range(24)]
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (place / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    for split, numbers in (("train", range(16)), ("dev", range(16, 24))):
+        lines = [f"q{query}\tbada{passage}\t1\n" for query in numbers for passage in range(12)]
+        (place / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    return place
+
+
+@pytest.fixture(scope="module")
+def trained(marked_dataset, tiny_checkpoint, tmp_path_factory):
     place = tmp_path_factory.mktemp("cross")
-    parts = [mined(tiny_dataset, place, split) for split in ("train", "dev")]
+    parts = [mined(marked_dataset, place, split, top_k=24) for split in ("train", "dev")]
     made = train_cross_encoder(
-        Dataset.open(tiny_dataset), *parts, str(tiny_checkpoint), SETTINGS, place / "cross-encoder"
+        Dataset.open(marked_dataset), *parts, str(tiny_checkpoint), SETTINGS, place / "cross-encoder"
     )
     return made, parts[1]
 
 
-def test_it_learns_to_rank_its_candidates(trained):
-    best = trained[0].meta["dev"]["best"]
-    assert best["epoch"] > 0
+def test_it_learns_what_tells_positives_from_negatives(trained):
+    lines = (trained[0].path / "log.jsonl").read_text().splitlines()
+    loss = [record["loss"] for line in lines if "loss" in (record := json.loads(line))]
+    assert loss[-1] < loss[0] / 2
     assert trained[0].meta["dev"]["calibration"]["auc"] > 0.7
 
 
-def test_its_artifact_stands_where_a_cross_encoders_name_does_with_the_calibrated_probability(trained, tiny_dataset):
+def test_its_artifact_stands_where_a_cross_encoders_name_does_with_the_calibrated_probability(trained, marked_dataset):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     made, dev = trained
-    dataset = Dataset.open(tiny_dataset)
+    dataset = Dataset.open(marked_dataset)
     encoder = CrossEncoder(CrossEncoderSettings(checkpoint=str(made.path), max_tokens=40, precision="float32"))
     example = next(iter(dev.examples()))
     texts = {passage.id: passage.full_text for passage in dataset.passages()}
@@ -54,9 +77,8 @@ def test_its_artifact_stands_where_a_cross_encoders_name_does_with_the_calibrate
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_calibration_brings_the_probability_nearer_to_the_truth(trained):
-    error = trained[0].meta["dev"]["calibration"]["expected_calibration_error"]
-    assert error["after"] < error["before"]
+def test_the_calibrated_probability_is_near_the_truth(trained):
+    assert trained[0].meta["dev"]["calibration"]["expected_calibration_error"]["after"] < 0.1
 
 
 def test_the_same_seed_gives_the_same_bytes(tiny_dataset, tiny_checkpoint, tmp_path):
