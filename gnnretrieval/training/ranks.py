@@ -78,7 +78,10 @@ def started_ranks(device: str) -> Iterator[Ranks]:
     if count == 1:
         yield ALONE
         return
-    dist.init_process_group("nccl" if torch.device(device).type == "cuda" else "gloo")
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu and torch.device(device).index is None:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # what "cuda" means in this process
+    dist.init_process_group("nccl" if on_gpu else "gloo")
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:

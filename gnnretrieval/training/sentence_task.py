@@ -135,7 +135,6 @@ class SentenceTask(DualEncoderTask):
     def batch(self, epoch: int, number: int) -> Batch:
         """The queries, then of each passage the sentences that were drawn."""
         settings = self.settings
-        # One passage more, for sentences that stand in.
         drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
         rng = np.random.default_rng([settings.seed, epoch, number, 1])
         wanted: dict[str, dict[int, None]] = {}

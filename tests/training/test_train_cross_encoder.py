@@ -12,7 +12,14 @@ from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings
 from gnnretrieval.training.train_cross_encoder import train_cross_encoder
 
 SETTINGS = CrossEncoderTrainSettings(
-    epochs=30, batch_size=8, learning_rate=3e-3, negatives=1, max_tokens=40, precision="float32", patience=60, dev_every=10
+    epochs=30,
+    batch_size=8,
+    learning_rate=3e-3,
+    negatives=1,
+    max_tokens=40,
+    precision="float32",
+    patience=60,
+    dev_every=10,
 )
 
 

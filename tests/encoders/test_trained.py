@@ -1,0 +1,56 @@
+import json
+
+import pytest
+
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.making import make_artifact
+
+
+@pytest.fixture
+def artifact(tiny_checkpoint, tmp_path):
+    """An encoder's artifact around the tiny checkpoint, of two sets of weights."""
+    import shutil
+
+    its = EncoderSettings(checkpoint="passage", similarity="dot", scale=0.5, max_tokens=20, passage_prompt="p: ")
+
+    def write(directory):
+        for side in ("passage", "query"):
+            shutil.copytree(tiny_checkpoint, directory / side)
+        return {"encoder": its.model_dump(mode="json")}
+
+    return make_artifact(tmp_path / "encoder", "encoder", inputs={}, config={}, write=write).path
+
+
+def test_an_encoder_brings_its_weights_and_how_it_reads_and_compares(artifact):
+    found = trained_settings(EncoderSettings(checkpoint=str(artifact)))
+    assert found.checkpoint == str(artifact / "passage")
+    assert found.query_checkpoint == str(artifact / "query")
+    assert (found.similarity, found.scale, found.max_tokens, found.passage_prompt) == ("dot", 0.5, 20, "p: ")
+    assert find_checkpoint(str(artifact)).directory == artifact / "passage"
+
+
+def test_what_is_given_beside_its_name_stays(artifact):
+    found = trained_settings(EncoderSettings(checkpoint=str(artifact), scale=2.0, max_tokens=9, precision="float32"))
+    assert (found.scale, found.max_tokens, found.similarity, found.precision) == (2.0, 9, "dot", "float32")
+
+
+def test_any_other_checkpoint_is_left_as_it_is(tiny_checkpoint):
+    settings = EncoderSettings(checkpoint=str(tiny_checkpoint))
+    assert trained_settings(settings) is settings
+
+
+def test_another_kind_of_artifact_is_refused(tiny_features):
+    with pytest.raises(ArtifactError, match="of kind features, and an encoder is wanted"):
+        trained_settings(EncoderSettings(checkpoint=str(tiny_features.path)))
+    with pytest.raises(ArtifactError, match="of kind features, and an encoder is wanted"):
+        find_checkpoint(str(tiny_features.path))
+
+
+def test_one_of_a_later_format_is_refused(artifact):
+    meta = json.loads((artifact / "meta.json").read_text())
+    (artifact / "meta.json").write_text(json.dumps({**meta, "format_version": 99}))
+    with pytest.raises(ArtifactError, match="99"):
+        find_checkpoint(str(artifact))
