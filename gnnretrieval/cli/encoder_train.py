@@ -47,8 +47,9 @@ def train(
         echo_json(made.comparison.as_json())
         return
     click.echo("\n" + format_comparison(made.comparison))
-    last = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"][-1]
-    click.echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / last} --out features")
+    encoders = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
+    if encoders:
+        click.echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / encoders[-1]} --out features")
 
 
 @click.command()

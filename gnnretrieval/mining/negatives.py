@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,7 +14,7 @@ from pydantic import Field, model_validator
 from gnnretrieval.arrays import blocks
 from gnnretrieval.data.beir import read_queries
 from gnnretrieval.data.dataset import QUERIES, Dataset
-from gnnretrieval.data.same_text import normalised
+from gnnretrieval.data.same_text import normalised, words_of
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import InputError
 from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
 
 _TEXTS = 16384  # candidates whose texts are in memory together
-_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class NegativeSettings(Settings):
@@ -148,7 +145,7 @@ class _Texts(NamedTuple):
 
     Attributes:
         forms: Normalised: equal for texts that are the same.
-        words: As :func:`_words`; empty where no query has answers.
+        words: As :func:`gnnretrieval.data.same_text.words_of`; empty where no query has answers.
     """
 
     forms: Mapping[int, str]
@@ -175,7 +172,7 @@ class _Miner:
             answered = any(query.answers for query in some)
             texts = _Texts(
                 {row: normalised(text) for row, text in full.items()},
-                {row: _words(text) for row, text in full.items()} if answered else {},
+                {row: words_of(text) for row, text in full.items()} if answered else {},
             )
             for query, (ranked, scores) in zip(some, results, strict=True):
                 labels = {relevant[id_] for id_ in query.positives}
@@ -190,7 +187,7 @@ class _Miner:
     ) -> tuple[Candidate, ...]:
         settings, dropped = self.settings, self.tally.dropped
         same = {texts.forms[row] for row in labels}
-        wanted = [words for answer in query.answers if (words := _words(answer)).strip()]
+        wanted = [words for answer in query.answers if (words := words_of(answer)).strip()]
         self.tally.candidates += len(ranked)
         dropped["of the ranks passed over"] += len(ranked[: settings.skip])
         kept = []
@@ -225,8 +222,3 @@ def _answers(dataset: Dataset) -> dict[str, list[str]]:
         if isinstance(answers, list):
             found[query.id] = [text for text in answers if isinstance(text, str)]
     return found
-
-
-def _words(text: str) -> str:
-    """A text's words and signs, casefolded, each between spaces: one stands in another only as whole words."""
-    return f" {' '.join(_WORD.findall(unicodedata.normalize('NFC', text).casefold()))} "

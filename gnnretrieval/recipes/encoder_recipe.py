@@ -20,6 +20,15 @@ from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings, Du
 BM25, START, LABELS = "bm25", "start", "labels"
 METHODS = Path(__file__).resolve().parent / "encoders"
 StageKind = Literal["encoder", "cross-encoder", "negatives", "denoise", "pseudo-label"]
+FEATURES = "-features"  # ends the directory of a stage's features
+_TAKEN = {BM25, START, LABELS, "rankings", "dataset"}
+_USED: dict[str, set[str]] = {
+    "encoder": {"examples", "start", "encoder"},
+    "cross-encoder": {"examples", "dev"},
+    "negatives": {"by"},
+    "denoise": {"examples", "cross_encoder"},
+    "pseudo-label": {"by", "cross_encoder"},
+}
 _SETTINGS: dict[str, type[Settings]] = {
     "encoder": DualEncoderTrainSettings,
     "cross-encoder": CrossEncoderTrainSettings,
@@ -44,6 +53,7 @@ class Stage(Settings):
         cross_encoder: Stage, or name or path of a checkpoint, that judges.
         settings: What differs from the recipe's settings of this kind.
         encoder: What differs from the recipe's settings of how an encoder reads and compares.
+        small: What differs from ``settings`` for small data.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
@@ -55,6 +65,7 @@ class Stage(Settings):
     cross_encoder: str | None = None
     settings: Mapping[str, Any] = Field({})
     encoder: Mapping[str, Any] = Field({})
+    small: Mapping[str, Any] = Field({})
 
 
 class KindSettings(Settings):
@@ -66,7 +77,6 @@ class KindSettings(Settings):
     denoise: Mapping[str, Any] = Field({})
     pseudo_label: Mapping[str, Any] = Field({})
     encoder: Mapping[str, Any] = Field({})
-    cross_encoder_checkpoint: str | None = None
 
     def of(self, kind: str) -> Mapping[str, Any]:
         """The settings of stages of a kind."""
@@ -93,13 +103,15 @@ class EncoderRecipe(KindSettings):
     stages: tuple[Stage, ...] = Field(min_length=1)
     small: KindSettings = KindSettings()
     compare: CompareSettings = CompareSettings()
+    cross_encoder_checkpoint: str | None = None
 
     @model_validator(mode="after")
     def _stages_build_on_earlier_ones(self) -> Self:
         kinds: dict[str, str] = {}
         for stage in self.stages:
-            if stage.name in kinds or stage.name in (BM25, START, LABELS):
-                raise ValueError(f"two stages are called {stage.name!r}, or one as what is there before any")
+            if stage.name in kinds or stage.name in _TAKEN or stage.name.endswith(FEATURES):
+                raise ValueError(f"stage {stage.name!r}: the name is taken: give another")
+            _require_its_own(stage)
             examples = {"negatives", "denoise", "pseudo-label"}
             wanted: list[tuple[str, set[str], tuple[str, ...]]] = [
                 ("examples", examples, (LABELS,) if stage.kind == "encoder" else ()),
@@ -117,7 +129,6 @@ class EncoderRecipe(KindSettings):
                             f"{' or '.join(sorted(allowed))} is called that.{nearest(name, before)} There are: "
                             f"{', '.join(before) or 'none'}"
                         )
-            _require_its_own(stage)
             kinds[stage.name] = stage.kind
         return self
 
@@ -147,14 +158,18 @@ class EncoderRecipe(KindSettings):
         """A stage's settings: its kind's, then the small-data ones, then its own, then ``more``."""
         merged: dict[str, Any] = dict(self.of(stage.kind))
         merged |= self.small.of(stage.kind) if small else {}
+        merged |= {**stage.settings, **(stage.small if small else {})}
         try:
-            return _SETTINGS[stage.kind].parse({**merged, **stage.settings, **more})
+            return _SETTINGS[stage.kind].parse({**merged, **more})
         except InputError as error:
             raise InputError(f"stage {stage.name!r}: {error}") from None
 
 
 def _require_its_own(stage: Stage) -> None:
-    """Refuse a stage without what its kind needs."""
+    """Refuse a stage without what its kind needs, or with what it does not use."""
+    unused = stage.model_fields_set - {"name", "kind", "settings", "small"} - _USED[stage.kind]
+    if unused:
+        raise ValueError(f"stage {stage.name!r} of kind {stage.kind} does not use {', '.join(sorted(unused))}")
     needs = {
         "encoder": ("examples",),
         "cross-encoder": ("examples", "dev"),
@@ -195,13 +210,13 @@ def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
     file = find_method(str(path))
     text, values = read_toml(file)
     recipe = EncoderRecipe.parse(values, file, lines_of_keys(text))
-    for small in (False, True):
-        recipe.encoder_settings(small)
-        for stage in recipe.stages:
-            recipe.encoder_settings(small, stage)
-            more = {"cross_encoder": "one"} if stage.kind in ("denoise", "pseudo-label") else {}
-            try:
+    try:
+        for small in (False, True):
+            recipe.encoder_settings(small)
+            for stage in recipe.stages:
+                recipe.encoder_settings(small, stage)
+                more = {"cross_encoder": "one"} if stage.kind in ("denoise", "pseudo-label") else {}
                 recipe.settings_of(stage, small, **more)
-            except GnnRetrievalError as error:
-                raise InputError(str(error), file) from None
+    except GnnRetrievalError as error:
+        raise InputError(str(error), file) from None
     return recipe

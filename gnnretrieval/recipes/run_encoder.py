@@ -12,7 +12,6 @@ from gnnretrieval.data.trec import read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.index.sentence_search import features_run
@@ -21,8 +20,18 @@ from gnnretrieval.mining import denoise, mine_negatives, pseudo_label
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.encoder_recipe import BM25 as BY_BM25
-from gnnretrieval.recipes.encoder_recipe import LABELS, START, EncoderRecipe, Stage, find_method, read_encoder_recipe
+from gnnretrieval.recipes.encoder_recipe import (
+    FEATURES,
+    LABELS,
+    START,
+    EncoderRecipe,
+    Stage,
+    find_method,
+    read_encoder_recipe,
+)
+from gnnretrieval.recipes.encoder_requirements import DEV, require_runnable
 from gnnretrieval.recipes.run import Stages, dataset_of
+from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.train_cross_encoder import train_cross_encoder
 from gnnretrieval.training.train_encoder import train_dual_encoder
@@ -81,17 +90,14 @@ def run_encoder_recipe(
     dataset = dataset_of(parsed.data, path, data, Path(out), say_here)
     if ranks.first:
         ranks.agree(None)
-    if parsed.compare.split == parsed.split:
-        raise InputError(f"split {parsed.split!r} is learned from, and cannot be reported on (compare.split).", path)
+    require_runnable(parsed, dataset, path)
     run = _Run(parsed, dataset, Path(out), small, device, ranks, Stages(say_here))
     if not ranks.first:
         run.join_in()
         return None
-    try:
-        for stage in parsed.stages:
-            run.make(stage)
-    finally:
-        ranks.agree(None)  # there is nothing more to join in
+    for stage in parsed.stages:
+        run.make(stage)
+    ranks.agree(None)  # there is nothing more to join in
     return run.compared()
 
 
@@ -162,6 +168,8 @@ class _Run:
             judge["cross_encoder"] = str(self.out / stage.cross_encoder) if trained_here else stage.cross_encoder
         if stage.kind == "negatives":
             settings = self.recipe.settings_of(stage, self.small)
+            if settings.split == DEV:
+                settings = settings.model_copy(update={"split": dev_split(self.dataset)})
             features = None if stage.by == BY_BM25 else self.features(stage.by)
             return mine_negatives(self.dataset, settings, place, features=features, **self._common)
         settings = self.recipe.settings_of(stage, self.small, **judge)
@@ -175,8 +183,9 @@ class _Run:
             settings = self.recipe.encoder_settings(self.small)
             settings = settings.model_copy(update={"sentences": "none", "similarity": "auto", "scale": None})
         else:
-            settings = EncoderSettings(checkpoint=str(self.out / name))
-        return encode_dataset(self.dataset, settings, self.out / f"{name}-features", **self._common)
+            asked = self.recipe.encoder_settings(self.small).model_dump(include={"precision", "token_budget", "window"})
+            settings = EncoderSettings(checkpoint=str(self.out / name), **asked)
+        return encode_dataset(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
 
     def compared(self) -> EncoderRun:
         """Every encoder on the reported split, beside BM25 and the checkpoint as it comes."""

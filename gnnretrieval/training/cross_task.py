@@ -77,6 +77,12 @@ class PairTower:
         logits: Tensor = self.module(**self.tokenizer.pad(tokens, return_tensors="pt").to(self.device)).logits
         return logits.float()
 
+    @property
+    def rounded(self) -> nn.Module:
+        """All of it."""
+        module: nn.Module = self.module
+        return module
+
     def trained(self) -> list[nn.Parameter]:
         """All of its parameters."""
         return list(self.module.parameters())
@@ -109,7 +115,7 @@ class CrossEncoderTask:
         tower: PairTower,
         settings: CrossEncoderTrainSettings,
     ) -> None:
-        self.examples = [example for example in examples if example.negatives]
+        self.examples, dev = ([example for example in part if example.negatives] for part in (examples, dev))
         if not self.examples or not dev:
             what = "learn from" if not self.examples else "choose by"
             raise GnnRetrievalError(f"there is no query with a positive and a negative passage to {what}.")

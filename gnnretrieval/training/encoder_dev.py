@@ -36,7 +36,7 @@ class DevQueries(NamedTuple):
 
 
 def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
-    """The dev split's queries; without one, a tenth of the training queries, all of a passage together.
+    """The dev split's queries; without one, those of a tenth of the passages that training queries are about.
 
     Raises:
         GnnRetrievalError: no query is left to choose by, or to learn from.

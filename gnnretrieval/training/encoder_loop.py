@@ -23,6 +23,7 @@ from gnnretrieval.training.weights import MasterWeights
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
 _LOG_EVERY = 10  # steps between lines of the log
+_CHECKPOINT_EVERY = 1000  # steps between checkpoints, beside the ones at the ends of epochs
 
 
 class Task(Protocol):
@@ -102,11 +103,12 @@ class EncoderLoop:
                     epoch = (step + 1) // per_epoch
                     if epoch % self.settings.dev_every == 0 or step + 1 == self.total:
                         self._measure(epoch)
+                if (step + 1) % per_epoch == 0 or (step + 1) % _CHECKPOINT_EVERY == 0:
                     if self.ranks.first:
                         save_checkpoint(checkpoint, modules, self.optimizer, self.best, self.progress)
                     self.ranks.agree(None)  # no one goes on before it is written
         self.weights.restore(self.best)
-        self.weights.to_float32(list(self.towers.values()))
+        self.weights.to_float32()
         return self.best_record
 
     @property
@@ -164,11 +166,19 @@ class EncoderLoop:
         log = self.directory / LOG
         if self.ranks.first and log.exists():
             records = [line for line in log.read_text(encoding="utf-8").splitlines() if _is_until(line, self.progress)]
-            log.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
+            partial = log.with_name(f".{LOG}.partial")
+            partial.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
+            partial.replace(log)
 
     def _out_of_patience(self) -> bool:
         history = self.progress.history
         return len(history) - 1 - history.index(self.best_record) >= self.settings.patience
+
+
+def with_precision(settings: LoopSettings, device: str) -> dict[str, Any]:
+    """The settings as JSON values, with the precision that ``auto`` is on this device."""
+    reduced = weights_dtype(settings.precision, torch.device(device)) == torch.bfloat16
+    return {**settings.model_dump(mode="json"), "precision": "bfloat16" if reduced else "float32"}
 
 
 def _first_measure(record: dict[str, Any]) -> float:

@@ -27,7 +27,6 @@ class LoopSettings(Settings):
         token_budget: Tokens, with padding, that are encoded together.
         dev_every: Epochs between measurements on dev.
         dev_queries: Dev queries that are measured.
-        dev_passages: Passages they are looked for among: the relevant ones, and others at random.
         patience: Measurements without a better one before training stops early.
         seed: Of every random choice.
     """
@@ -45,7 +44,6 @@ class LoopSettings(Settings):
     token_budget: int = Field(4096, ge=1)
     dev_every: int = Field(1, ge=1)
     dev_queries: int = Field(500, ge=1)
-    dev_passages: int = Field(2000, ge=1)
     patience: int = Field(3, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
 
@@ -60,10 +58,11 @@ class DualEncoderTrainSettings(LoopSettings):
             ``margin-mse``: from the cross-encoder's probabilities in the examples.
         alpha: ``α``: share of the passage-centric loss in ``pair``.
         hard_negatives: Of each query, drawn anew every epoch from its examples'.
-        refresh_every: Steps after which hard negatives are mined anew with the encoder in training (ANCE); not given:
-            never.
+        refresh_every: Hard negatives are mined with the encoder in training, before the first step and every so many
+            steps (ANCE); not given: never.
         refresh_top: Passages found by that search, of which negatives are drawn.
         in_passage: Sentences of the positive passage that are negatives, where passages are read by sentences (DCSR).
+        dev_passages: Passages that dev queries are looked for among: the relevant ones, and others at random.
         without_answer: What becomes of a query none of whose answers is in its passage, where passages are read by
             sentences: ``skip`` it, or take the sentence with most ``overlap`` in words.
     """
@@ -76,12 +75,18 @@ class DualEncoderTrainSettings(LoopSettings):
     refresh_every: int | None = Field(None, ge=1)
     refresh_top: int = Field(50, ge=1)
     in_passage: int = Field(1, ge=0)
+    dev_passages: int = Field(2000, ge=1)
     without_answer: Literal["skip", "overlap"] = "skip"
 
     @model_validator(mode="after")
     def _fit_together(self) -> DualEncoderTrainSettings:
         if self.loss in ("kl", "margin-mse") and self.hard_negatives == 0:
             raise ValueError(f"loss = {self.loss} compares a query's own passages: give hard_negatives of 1 or more")
+        if self.refresh_every is not None:
+            if self.hard_negatives == 0:
+                raise ValueError("refresh_every mines hard negatives: give hard_negatives of 1 or more")
+            if self.loss in ("kl", "margin-mse"):
+                raise ValueError(f"loss = {self.loss} needs probabilities, which the negatives of refresh_every lack")
         return self
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -81,7 +82,8 @@ def started_ranks(device: str) -> Iterator[Ranks]:
     on_gpu = torch.device(device).type == "cuda"
     if on_gpu and torch.device(device).index is None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # what "cuda" means in this process
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    # The first process mines and measures while the others wait, which takes hours on large data.
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(days=7))
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:

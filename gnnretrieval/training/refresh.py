@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
+from gnnretrieval.arrays import ArrayWriter, load_array
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.making import scratch
-from gnnretrieval.mining.examples import Candidate, Example, read_examples, write_examples
+from gnnretrieval.mining.examples import Candidate, Example, as_written, read_examples, write_examples
 from gnnretrieval.progress import progress
 from gnnretrieval.training.encoder_dev import encoded
 from gnnretrieval.training.pair_data import Relevance
@@ -60,7 +60,7 @@ class Refresher:
         What a search found is kept, so that a run that goes on after it has the same.
         """
         due = step // self.every * self.every
-        if due in (0, self._at):
+        if due == self._at:
             return examples
         found = scratch(directory) / f"negatives-{due}.jsonl"
         if ranks.first and not found.exists():
@@ -70,44 +70,37 @@ class Refresher:
                     "Delete this directory to train anew."
                 )
             partial = found.with_suffix(".partial")
-            write_examples(partial, self._mined(examples, relevance))
+            write_examples(partial, self._mined(examples, relevance, scratch(directory) / "passages.npy"))
             partial.replace(found)
         ranks.agree(None)  # it is written
         self._at = due
         return list(read_examples(found))
 
-    def _mined(self, examples: Sequence[Example], relevance: Relevance) -> list[Example]:
+    def _mined(self, examples: Sequence[Example], relevance: Relevance, place: Path) -> list[Example]:
+        """The examples with new negatives; passages' vectors lie at ``place`` meanwhile."""
         for tower in self.towers.values():
             tower.module.eval()
         asked = self.towers["query"].tokens([self.query_texts[example.query] for example in examples])
         queries = encoded(self.towers["query"], [Item("query", tuple(ids)) for ids in asked], self.token_budget)
-        vectors, window = [], []
-        with progress("refreshing negatives", len(self.dataset.passage_ids), "passages") as meter:
-            for passage in self.dataset.passages():
-                window.append(passage.full_text)
-                if len(window) == _WINDOW:
-                    vectors.append(self._passages(window))
-                    meter.advance(len(window))
-                    window = []
-            if window:
-                vectors.append(self._passages(window))
+        total, texts = len(self.dataset.passage_ids), (passage.full_text for passage in self.dataset.passages())
+        with (
+            ArrayWriter(place, (total, queries.shape[1]), np.float16) as writer,
+            progress("refreshing negatives", total, "passages") as meter,
+        ):
+            while window := list(itertools.islice(texts, _WINDOW)):
+                items = [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(window)]
+                writer.write(encoded(self.towers["passage"], items, self.token_budget).numpy())
                 meter.advance(len(window))
-        rows, scores = exact_top_k(queries.numpy(), np.concatenate(vectors), self.top, self.similarity)
+        rows, scores = exact_top_k(queries.numpy(), load_array(place), self.top, self.similarity)
+        place.unlink()
         ids = self.dataset.passage_ids
         return [
             example._replace(
                 negatives=tuple(
-                    Candidate(ids[row], SOURCE, rank, float(score))
+                    Candidate(ids[row], SOURCE, rank, as_written(score))
                     for rank, (row, score) in enumerate(zip(found.tolist(), by, strict=True), 1)
                     if not relevance.is_relevant(example.query, ids[row])
                 )
             )
             for example, found, by in zip(examples, rows, scores, strict=True)
         ]
-
-    def _passages(self, texts: list[str]) -> NDArray[np.float16]:
-        items = [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(texts)]
-        vectors: NDArray[np.float16] = (
-            encoded(self.towers["passage"], items, self.token_budget).to(torch.float16).numpy()
-        )
-        return vectors

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnretrieval.data.same_text import words_of
 from gnnretrieval.encoders.sentence_tokens import SentenceTokenizer, SentenceTokens
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
@@ -24,7 +25,7 @@ from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.dual_task import PASSAGE, QUERY, DualEncoderTask
 from gnnretrieval.training.encoder_dev import RetrievalDev
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.pair_data import Texts, draw
+from gnnretrieval.training.pair_data import Relevance, Texts, draw
 from gnnretrieval.training.towers import Item, TextTower
 
 _WORD = re.compile(r"\w+")
@@ -85,10 +86,10 @@ def answer_sentences(
 
 
 def holding(sentences: Sequence[str], answers: Sequence[str]) -> frozenset[int]:
-    """Numbers of the sentences that hold one of the answers, whatever the case."""
-    wanted = [answer.casefold().strip() for answer in answers if answer.strip()]
+    """Numbers of the sentences that hold one of the answers as whole words, whatever the case."""
+    wanted = [words for answer in answers if (words := words_of(answer)).strip()]
     return frozenset(
-        number for number, sentence in enumerate(sentences) if any(answer in sentence.casefold() for answer in wanted)
+        number for number, sentence in enumerate(sentences) if any(words in words_of(sentence) for words in wanted)
     )
 
 
@@ -131,6 +132,8 @@ class SentenceTask(DualEncoderTask):
                 "metadata.answers in queries.jsonl; without any, give without_answer = overlap."
             )
         super().__init__(self.found.examples, texts, towers, similarity, settings, dev)
+        self.relevance = Relevance(examples, texts)  # positives without an answer are no negatives either
+        self.sentences_cut = sum(tokens.cut for tokens in made)
 
     def batch(self, epoch: int, number: int) -> Batch:
         """The queries, then of each passage the sentences that were drawn."""

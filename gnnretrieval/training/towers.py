@@ -45,6 +45,10 @@ class Tower(Protocol):
     module: nn.Module
     width: int
 
+    @property
+    def rounded(self) -> nn.Module:
+        """The part that computes in the lower precision."""
+
     def rows(self, items: Sequence[Item]) -> Tensor:
         """Float32 rows ``(Σ item.rows, width)`` of some items, in order, with gradient."""
 
@@ -98,15 +102,14 @@ class TextTower:
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True, **attention},
             )
         self.similarity, self.sentences = similarity, sentences
-        self.prompt = own_prompt(self.module, side) if prompt is None else prompt
+        self._own_prompts: dict[Side, str] = {name: own_prompt(self.module, name) for name in ("query", "passage")}
+        self.prompt = self._own_prompts[side] if prompt is None else prompt
         transformer = getattr(self.module[0], "auto_model", None)
         if transformer is None or not hasattr(self.module.tokenizer, "pad"):
             raise InputError("this checkpoint is no transformer, and cannot be trained here.", checkpoint.directory)
         check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
         if max_tokens is not None:
             self.module.max_seq_length = max_tokens
-        if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
-            _add_sentence_token(transformer, self.tokenizer)
         rows, known = transformer.get_input_embeddings().num_embeddings, len(self.tokenizer)
         if known > rows:
             raise InputError(
@@ -114,6 +117,8 @@ class TextTower:
                 "Give the tokenizer that belongs to these weights.",
                 checkpoint.directory,
             )
+        if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
+            _add_sentence_token(transformer, self.tokenizer)
         self._pooling(pooling, checkpoint)
         limit = self.module.max_seq_length
         self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
@@ -143,15 +148,17 @@ class TextTower:
         """These very weights with queries' prompt and longest text."""
         other = copy.copy(self)
         other.max_tokens = max_tokens
-        other.prompt = own_prompt(self.module, "query") if prompt is None else prompt
+        other.prompt = self._own_prompts["query"] if prompt is None else prompt
         return other
 
     def rows(self, items: Sequence[Item]) -> Tensor:
         """Prepared vectors ``(rows, d)``: law 4, pooled and normalised in float32."""
         features: dict[str, Any] = dict(
-            self.tokenizer.pad({"input_ids": [list(item.ids) for item in items]}, return_tensors="pt").to(
-                self.module.device
-            )
+            self.tokenizer.pad(
+                {"input_ids": [list(item.ids) for item in items]},
+                padding_side="right",  # where spans are counted from
+                return_tensors="pt",
+            ).to(self.module.device)
         )
         for number, module in enumerate(self.module):
             if number == 1 and items[0].spans:
@@ -176,6 +183,12 @@ class TextTower:
         poolers = {id(parameter) for name, parameter in self.module.named_parameters() if ".pooler." in f".{name}."}
         return [parameter for parameter in self.module.parameters() if id(parameter) not in poolers]
 
+    @property
+    def rounded(self) -> nn.Module:
+        """The transformer: what comes after it sums in float32."""
+        transformer: nn.Module = self.module[0]
+        return transformer
+
     def save(self, directory: Path) -> None:
         """In sentence-transformers' layout."""
         self.module.similarity_fn_name = "cosine" if self.similarity.normalize else "dot"
@@ -199,8 +212,9 @@ class TextTower:
                 "this checkpoint has layers after its pooling, which sentences would miss: start from another.",
                 checkpoint.directory,
             )
-        if not self.similarity.normalize:
-            others = [module for module in others if type(module) is not Normalize]
+        others = [module for module in others if type(module) is not Normalize]
+        if self.similarity.normalize:  # the checkpoint's vectors are then the ones that are compared
+            others.append(Normalize())
         from sentence_transformers import SentenceTransformer
 
         limit, device = self.module.max_seq_length, self.module.device

@@ -15,9 +15,9 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
-from gnnretrieval.training.calibration import apply_calibration, expected_calibration_error, fit_calibration
+from gnnretrieval.training.calibration import IDENTITY, apply_calibration, expected_calibration_error, fit_calibration
 from gnnretrieval.training.cross_task import PAIR, CrossEncoderTask, PairTower
-from gnnretrieval.training.encoder_loop import EncoderLoop
+from gnnretrieval.training.encoder_loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings
 from gnnretrieval.training.pair_data import Texts
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -59,6 +59,8 @@ def train_cross_encoder(
         ranks.begin()
         torch.manual_seed(settings.seed)
         tower = PairTower(start, torch.device(device), settings.max_tokens, settings.dropout)
+        if settings.calibrate:
+            apply_calibration(tower.module, IDENTITY)  # a head that it does not fit is refused before training
         train_part, dev_part = list(examples.examples()), list(dev.examples())
         both = [*train_part, *dev_part]
         texts = Texts.of(
@@ -98,7 +100,7 @@ def train_cross_encoder(
         out,
         CROSS_ENCODER,
         inputs={"dataset": dataset.hash, "checkpoint": start.hash, "examples": examples.hash, "dev": dev.hash},
-        config={"train": settings.model_dump(mode="json"), "ranks": ranks.count},
+        config={"train": with_precision(settings, device), "ranks": ranks.count},
         write=write,
         seed=settings.seed,
         overwrite=overwrite,

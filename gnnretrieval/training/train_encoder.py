@@ -13,15 +13,16 @@ from gnnretrieval.artifacts import Artifact, relative_to
 from gnnretrieval.data.beir import read_queries
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity, similarity_of
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, trained_settings
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.training.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder_dev import DevQueries, RetrievalDev, dev_queries
-from gnnretrieval.training.encoder_loop import EncoderLoop
+from gnnretrieval.training.encoder_loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
 from gnnretrieval.training.pair_data import Texts, count_cut, labelled_examples, merged
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -85,7 +86,7 @@ def train_dual_encoder(
         "encoder": start.settings.model_dump(
             mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
         ),
-        "train": settings.model_dump(mode="json"),
+        "train": with_precision(settings, device),
         "labels": labels,
         "split": split,
         "ranks": ranks.count,
@@ -118,7 +119,10 @@ def _start(encoder: EncoderSettings, settings: DualEncoderTrainSettings) -> _Sta
 def _says_dot(checkpoint: Checkpoint) -> bool:
     """Whether a sentence-transformers checkpoint says that its vectors are compared by dot product."""
     file = checkpoint.directory / "config_sentence_transformers.json"
-    return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("similarity_fn_name") == "dot"
+    try:
+        return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("similarity_fn_name") == "dot"
+    except (ValueError, AttributeError):
+        raise InputError("this is no checkpoint's configuration: a JSON object was expected.", file) from None
 
 
 def _towers(start: _Start, settings: DualEncoderTrainSettings, device: torch.device) -> dict[str, TextTower]:
@@ -168,6 +172,10 @@ def _train(
     parts = [labelled_examples(dataset, split, dev.hidden)] if labels else []
     parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
     examples = merged(parts)
+    if not examples:
+        raise GnnRetrievalError(
+            "there is no query with a positive passage to learn from: nothing was mined or labelled."
+        )
     towers = _towers(start, settings, device)
     whole_corpus = settings.refresh_every is not None
     texts = Texts.of(
@@ -182,6 +190,8 @@ def _train(
     for what, counts in cut.items():
         if counts["cut"]:
             say(f"{counts['cut']:,} of {counts['texts']:,} {what} texts are cut to {counts['max_tokens']} tokens")
+    if settings.precision == "auto":
+        say(f"computing in {str(weights_dtype('auto', device)).removeprefix('torch.')}")
     task = _task(dataset, dev, examples, texts, towers, start.similarity, settings)
     short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
     if short and not whole_corpus:
@@ -191,6 +201,11 @@ def _train(
     say(f"kept epoch {best['epoch']}: dev RR@10 {100 * best['dev']['RR@10']:.1f}")
     if not ranks.first:
         return {}
+    if isinstance(task, SentenceTask) and task.sentences_cut:
+        say(f"{task.sentences_cut:,} sentences are beyond the limit of tokens")
+    prompts = {"query": towers[QUERY].prompt, "document": towers[PASSAGE].prompt}
+    for tower in towers.values():
+        tower.module.prompts = {side: prompt for side, prompt in prompts.items() if prompt}
     towers[PASSAGE].save(directory / PASSAGE)
     if not settings.shared:
         towers[QUERY].save(directory / QUERY)
@@ -206,7 +221,7 @@ def _train(
             "passage_prompt": towers[PASSAGE].prompt,
         }
     )
-    sentences = getattr(task, "found", None)
+    found = task.found if isinstance(task, SentenceTask) else None
     return {
         "encoder": its.model_dump(mode="json"),
         "dimension": towers[PASSAGE].width,
@@ -217,9 +232,8 @@ def _train(
             "negatives": sum(len(example.negatives) for example in task.examples),
             "queries_short_of_negatives": short,
         },
-        "answers": None
-        if sentences is None
-        else {"positives_skipped": sentences.skipped, "positives_by_overlap": sentences.by_overlap},
+        "answers": found and {"positives_skipped": found.skipped, "positives_by_overlap": found.by_overlap},
+        "sentences_cut": task.sentences_cut if isinstance(task, SentenceTask) else None,
         "tokens": cut,
         "dev": {"split": dev.name, "queries": len(task.dev.queries), "passages": len(task.dev.passages), "best": best},
         "dataset": dataset.provenance(),

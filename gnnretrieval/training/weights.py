@@ -19,34 +19,31 @@ class MasterWeights:
 
     Args:
         towers: Whose parameters; a tower that comes twice is one.
-        dtype: Of the copies; float32: the parameters are their own.
+        dtype: Of the copies; float32: there are none.
     """
 
     def __init__(self, towers: Sequence[Tower], dtype: torch.dtype) -> None:
         unique = {id(parameter): parameter for tower in towers for parameter in tower.trained()}
         self.working = list(unique.values())
-        self.dtype = dtype
-        if dtype == torch.float32:
-            self.parameters = nn.ParameterList(self.working)
-            return
+        self.rounded = [] if dtype == torch.float32 else [tower.rounded for tower in towers]
+        rounded = {id(parameter) for module in self.rounded for parameter in module.parameters()}
         self.parameters = nn.ParameterList(
-            [nn.Parameter(parameter.detach().float().clone()) for parameter in self.working]
+            nn.Parameter(parameter.detach().clone()) if id(parameter) in rounded else parameter
+            for parameter in self.working
         )
         for parameter, master in zip(self.working, self.parameters, strict=True):
-            parameter.data = parameter.data.to(dtype)
-            parameter.register_post_accumulate_grad_hook(_Into(master))  # type: ignore[no-untyped-call]
-        for tower in towers:
-            for parameter in tower.module.parameters():  # what is not trained computes beside it
+            if parameter is not master:
+                parameter.register_post_accumulate_grad_hook(_Into(master))  # type: ignore[no-untyped-call]
+        for module in self.rounded:
+            for parameter in module.parameters():
                 parameter.data = parameter.data.to(dtype)
-            for module in tower.module.modules():
-                if isinstance(module, nn.Embedding):  # a part's gradient has its tokens' rows, not the vocabulary's
-                    module.sparse = True
+            _gradients_by_token(module, True)
 
     @torch.no_grad()
     def publish(self) -> None:
         """Give the copies the weights as they are now."""
-        if self.dtype != torch.float32:
-            for parameter, master in zip(self.working, self.parameters, strict=True):
+        for parameter, master in zip(self.working, self.parameters, strict=True):
+            if parameter is not master:
                 parameter.copy_(master)
 
     def snapshot(self) -> dict[str, Tensor]:
@@ -61,17 +58,21 @@ class MasterWeights:
         self.publish()
 
     @torch.no_grad()
-    def to_float32(self, towers: Sequence[Tower]) -> None:
+    def to_float32(self) -> None:
         """Put the float32 weights into the towers, to be saved."""
-        if self.dtype != torch.float32:
-            for tower in towers:
-                for parameter in tower.module.parameters():
-                    parameter.data = parameter.data.float()
-                for module in tower.module.modules():
-                    if isinstance(module, nn.Embedding):
-                        module.sparse = False
-            for parameter, master in zip(self.working, self.parameters, strict=True):
-                parameter.data = master.data
+        for module in self.rounded:
+            for parameter in module.parameters():
+                parameter.data = parameter.data.float()
+            _gradients_by_token(module, False)
+        for parameter, master in zip(self.working, self.parameters, strict=True):
+            parameter.data = master.data
+
+
+def _gradients_by_token(module: nn.Module, by_token: bool) -> None:
+    """Whether a part's gradient of an embedding holds its tokens' rows alone, or the whole vocabulary's."""
+    for part in module.modules():
+        if isinstance(part, nn.Embedding):
+            part.sparse = by_token
 
 
 class _Into:

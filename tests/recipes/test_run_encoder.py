@@ -117,7 +117,7 @@ def test_the_papers_numbers_are_the_defaults():
         ('[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["b"]', "examples names 'b'"),
         ('[[stages]]\nname = "a"\nkind = "encoder"', "needs examples"),
         ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "no stage before it"),
-        ('[[stages]]\nname = "labels"\nkind = "negatives"', "called 'labels'"),
+        ('[[stages]]\nname = "labels"\nkind = "negatives"', "'labels': the name is taken"),
         ('[[stages]]\nname = "a"\nkind = "negatives"\nsettings = { topk = 3 }', "unknown key 'topk'. Did you mean"),
         ('[train]\nepoch = 3\n[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]', "unknown key 'epoch'"),
         (
@@ -134,6 +134,47 @@ def test_a_recipe_that_cannot_be_run_is_refused_before_anything_runs(wrong, said
         read_encoder_recipe(file)
     assert said in str(refused.value)
     assert str(file) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"compare": '[compare]\nsplit = "dev"\n'}, "split 'dev' is chosen by"),
+        ({"compare": '[compare]\nsplit = "train"\n'}, "split 'train' is learned from"),
+        ({"settings": '{ split = "test" }'}, "mines split 'test': give 'train' or 'dev'"),
+        ({"compare": '[compare]\nmeasures = ["RR10"]\n'}, "measure 'RR10'"),
+        ({"kind": "pseudo-label", "more": 'cross_encoder = "start-of-none"'}, "every query of queries.jsonl is judged"),
+    ],
+)
+def test_what_would_stop_it_after_hours_is_said_before_it_begins(change, said, tiny_dataset, tiny_checkpoint, tmp_path):
+    stage = f'[[stages]]\nname = "a"\nkind = "{change.get("kind", "negatives")}"\n{change.get("more", "")}\n'
+    encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\n'
+    text = f'name = "wrong"\n{change.get("compare", "")}{encoder}{stage}'
+    if "settings" in change:
+        text += f"settings = {change['settings']}\n"
+    file = tmp_path / "recipe.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        run_encoder_recipe(file, tmp_path / "out", data=tiny_dataset)
+    assert said in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_queries_that_are_learned_from_cannot_be_reported_on(tiny_dataset, tiny_checkpoint, tmp_path):
+    place = tmp_path / "dataset"
+    shutil.copytree(tiny_dataset, place)
+    with (place / "qrels" / "test.tsv").open("a") as file:
+        file.write("train-07\tp07\t1\n")
+    recipe = shrunk("dpr", tiny_checkpoint, tmp_path)
+    with pytest.raises(InputError, match="such as 'train-07', are both in split 'train' and in 'test'"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=place)
+
+
+def test_a_field_that_a_stage_does_not_use_is_refused(tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text('name = "w"\n[[stages]]\nname = "a"\nkind = "negatives"\nstart = "b"\n', encoding="utf-8")
+    with pytest.raises(InputError, match="of kind negatives does not use start"):
+        read_encoder_recipe(file)
 
 
 def test_an_unknown_method_is_named_with_the_nearest():

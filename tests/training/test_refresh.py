@@ -47,14 +47,15 @@ def test_negatives_are_what_the_encoder_finds_and_what_is_not_relevant(
     monkeypatch.setattr(Refresher, "refreshed", looked_at)
     train(tiny_dataset, tiny_checkpoint, tmp_path / "out")
     by_step = dict(found)
-    assert not any(example.negatives for example in by_step[1])  # labels have none
-    assert all(candidate.source == SOURCE for example in by_step[2] for candidate in example.negatives)
+    assert all(candidate.source == SOURCE for example in by_step[0] for candidate in example.negatives)
+    assert by_step[1] is by_step[0]
     labels = {example.query: {c.passage for c in example.positives} for example in by_step[0]}
     for example in by_step[2]:
         passages = [candidate.passage for candidate in example.negatives]
         assert not labels[example.query] & set(passages)
         assert 4 <= len(passages) <= 6
         assert [c.rank for c in example.negatives] == sorted(c.rank for c in example.negatives)
+    assert by_step[2] != by_step[0]
     assert by_step[3] is by_step[2]
     assert by_step[4] != by_step[2]
 

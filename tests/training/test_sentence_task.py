@@ -50,6 +50,7 @@ def test_the_sentence_with_the_answer_is_the_positive(tiny_checkpoint):
 def test_every_answers_case_and_every_sentence_count():
     assert holding(["In May.", "Nothing.", "may be"], ["MAY"]) == {0, 2}
     assert holding(["In May."], [" ", ""]) == frozenset()
+    assert holding(["It was founded in 1910.", "There are 10 teams."], ["10"]) == {1}
 
 
 def test_a_batch_has_the_answer_one_other_sentence_of_the_passage_and_one_of_a_negative(tiny_checkpoint):
@@ -109,6 +110,15 @@ def test_a_passage_without_the_answer_is_skipped_or_its_most_similar_sentence_ta
     chosen = task(tiny_checkpoint, answers=answers, without_answer="overlap").found
     assert (chosen.of["q2", "p1"], chosen.by_overlap) == ({1}, 1)
     assert most_overlap("gogo bada", ["lumi", "gogo", "bada gogo"]) == 2
+
+
+def test_a_positive_without_an_answer_is_no_negative_either(tiny_checkpoint):
+    two = EXAMPLES[0]._replace(positives=(*EXAMPLES[0].positives, Candidate("p2", "label")))
+    made = task(tiny_checkpoint, examples=[two, EXAMPLES[2]])
+    assert made.found.skipped == 1  # dada is nowhere in p2
+    batch = made.batch(0, 0)
+    row = asked(made, batch, 2).index("q1")
+    assert batch.loss.relevant[row, wanted_columns(made, batch, queries=2)["p2", 0]]
 
 
 def test_no_answer_anywhere_is_said(tiny_checkpoint):

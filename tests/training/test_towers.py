@@ -2,11 +2,16 @@ import numpy as np
 import pytest
 import torch
 
+from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.sentence_tokens import SENT
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
+from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
 from gnnretrieval.training.towers import Item, TextTower
+from gnnretrieval.training.train_encoder import train_dual_encoder
 from gnnretrieval.training.weights import MasterWeights
 
 DOT, COSINE = Similarity(normalize=False, scale=1.0), Similarity(normalize=True, scale=20.0)
@@ -127,8 +132,61 @@ def test_bfloat16_copies_follow_their_float32_weights_and_hand_them_their_gradie
         torch.equal(parameter, master.to(torch.bfloat16))
         for parameter, master in zip(encoder.trained(), weights.parameters, strict=True)
     )
-    weights.to_float32([encoder])
+    weights.to_float32()
     assert all(
         parameter.dtype == torch.float32 and torch.equal(parameter, master)
         for parameter, master in zip(encoder.trained(), weights.parameters, strict=True)
     )
+
+
+def test_a_checkpoints_own_prompts_are_trained_with_and_saved(tiny_dataset, tiny_checkpoint, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    prompted = SentenceTransformer(str(tiny_checkpoint), device="cpu")
+    prompted.prompts = {"query": "bada ", "document": "gogo "}
+    prompted.save(str(tmp_path / "prompted"))
+    encoder = tower(tmp_path / "prompted", COSINE)
+    assert (encoder.prompt, encoder.for_queries(None, 9).prompt) == ("gogo ", "bada ")
+    settings = DualEncoderTrainSettings(shared=True, epochs=1, batch_size=30, hard_negatives=0, precision="float32")
+    given = EncoderSettings(checkpoint=str(tmp_path / "prompted"))
+    made = train_dual_encoder(Dataset.open(tiny_dataset), [], given, settings, tmp_path / "out")
+    assert (made.meta["encoder"]["query_prompt"], made.meta["encoder"]["passage_prompt"]) == ("bada ", "gogo ")
+    saved = SentenceTransformer(str(made.path / "passage"), device="cpu")
+    assert saved.prompts["query"] == "bada "
+    ours = DualEncoder(EncoderSettings(checkpoint=str(made.path), precision="float32"))
+    np.testing.assert_allclose(ours.encode(["kobe"], "query")[0], saved.encode_query("kobe"), atol=2e-6)
+    np.testing.assert_allclose(ours.encode(["kobe"], "passage")[0], saved.encode_document("kobe"), atol=2e-6)
+
+
+def test_what_is_compared_by_cosine_is_saved_normalised(tiny_checkpoint, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    bare = tiny_checkpoint.with_name("tiny-bert-bert")  # of transformers: no modules of sentence-transformers
+    tower(bare, COSINE).save(tmp_path / "saved")
+    vector = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode("bada gogo")
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
+
+
+def test_sentences_are_read_at_their_places_whatever_side_a_tokenizer_pads(tiny_checkpoint):
+    encoder = tower(tiny_checkpoint, sentences="mean")
+    items = [Item("passage", tuple(ids), (), ((1, 3),)) for ids in encoder.tokens(["bada gogo", "bada gogo kobe lumi"])]
+    expected = rows(encoder, items)
+    encoder.tokenizer.padding_side = "left"
+    torch.testing.assert_close(rows(encoder, items), expected)
+
+
+def test_layers_after_the_pooling_train_in_float32_beside_a_bfloat16_transformer(tiny_checkpoint, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+
+    transformer = Transformer(str(tiny_checkpoint.with_name("tiny-bert-bert")))
+    modules = [transformer, Pooling(32, pooling_mode="mean"), Dense(32, 8)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "dense"))
+    encoder = tower(tmp_path / "dense", COSINE)
+    weights = MasterWeights([encoder], torch.bfloat16)
+    encoder.rows([Item("passage", tuple(encoder.tokens(["bada"])[0]))]).sum().backward()
+    assert encoder.width == 8
+    assert encoder.module[2].linear.weight.dtype == torch.float32
+    assert all(parameter.grad is not None for parameter in weights.parameters[-2:])
+    with pytest.raises(InputError, match="layers after its pooling, which sentences would miss"):
+        tower(tmp_path / "dense", COSINE, sentences="mean")

@@ -1,0 +1,62 @@
+"""What would stop an encoder's recipe after hours, said before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.trec import require_writable_ids
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import parse_measures
+from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
+from gnnretrieval.training.held_out import dev_split
+
+DEV = "dev"  # of a stage of negatives: the split to choose by, whatever it is called
+
+
+def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> None:
+    """Refuse a recipe that ``dataset`` cannot carry to its end, or whose report would be of what was learned from.
+
+    Raises:
+        InputError: the reported split is learned from or chosen by, or shares queries with the training split; stages
+            mine from another split; there is no dev split for a cross-encoder, or no unjudged query for pseudo-labels;
+            a measure or a checkpoint is not known, or an id cannot stand in a run.
+    """
+    reported, chosen_by = recipe.compare.split, dev_split(dataset)
+    parse_measures(recipe.compare.measures)
+    if reported in (recipe.split, chosen_by):
+        use = "learned from" if reported == recipe.split else "chosen by"
+        raise InputError(f"split {reported!r} is {use}, and cannot be reported on: give another compare.split.", path)
+    judged, training = dataset.split(reported), dataset.split(recipe.split)
+    if both := judged.keys() & training.keys():
+        raise InputError(
+            f"{len(both):,} queries, such as {min(both)!r}, are both in split {recipe.split!r} and in {reported!r}, "
+            "which is reported on. Take them out of one.",
+            dataset.path,
+        )
+    require_writable_ids([*dataset.passage_ids, *judged], dataset.path)
+    names = {stage.name for stage in recipe.stages}
+    for stage in recipe.stages:
+        split = {**recipe.negatives, **stage.settings}.get("split", recipe.split)
+        if stage.kind == "negatives" and split not in (recipe.split, DEV):
+            raise InputError(f"stage {stage.name!r} mines split {split!r}: give {recipe.split!r} or {DEV!r}.", path)
+        if stage.kind == "negatives" and split == DEV and chosen_by is None:
+            raise InputError(
+                f"stage {stage.name!r} mines the dev split, and there is none: add qrels/dev.tsv.", dataset.path
+            )
+        if stage.kind == "pseudo-label" and _all_are_judged(dataset):
+            raise InputError(
+                f"stage {stage.name!r} labels queries without judgements, and every query of queries.jsonl is judged. "
+                "Add unlabelled ones, or leave the stage out (--only with an earlier stage).",
+                dataset.path,
+            )
+        if stage.cross_encoder is not None and stage.cross_encoder not in names:
+            find_checkpoint(stage.cross_encoder)
+    for name in {recipe.encoder.get("checkpoint"), recipe.cross_encoder_checkpoint} - {None}:
+        find_checkpoint(str(name))
+
+
+def _all_are_judged(dataset: Dataset) -> bool:
+    judged = {query for split in dataset.splits for query in dataset.split(split)}
+    return judged >= set(dataset.query_ids)
