@@ -221,14 +221,16 @@ def _run_over(features: Features, part: NDArray[np.int64], ids: list[str], queri
     return run
 
 
-def elsewhere(source: Path, made: Path, encoders: Path, domains: Sequence[str]) -> dict[str, Any]:
+def elsewhere(
+    source: Path, made: Path, encoders: Path, domains: Sequence[str], systems: Sequence[str]
+) -> dict[str, Any]:
     """The trained encoders on domains they have not seen (DCSR table 6), each domain apart."""
     tables = {}
     for domain in domains:
         dataset = Dataset.open(sample_squad(source, made / domain / "dataset", [domain], 2))
         qrels, runs = dataset.split("test"), {}
         queries = {query.id: query.text for query in dataset.queries_of("test")}
-        for name in (BM25_NAME, START, *ELSEWHERE):
+        for name in (BM25_NAME, START, *systems):
             if name == BM25_NAME:
                 bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
                 runs[name] = bm25_run(bm25, queries, dataset.passage_ids, 100)
@@ -297,14 +299,14 @@ def domains_apart(result: dict[str, Any], dataset: Dataset, out: Path) -> None:
         result["domains"][domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
 
 
-def markdown(name: str, result: dict[str, Any], questions: int) -> str:
+def markdown(name: str, result: dict[str, Any], questions: int, stages: Sequence[str] = ()) -> str:
     """A set's page."""
     dev = result["comparison"]["provenance"]["dataset"]
     lines = [
         f"# The papers' encoders on {name}",
         "",
         "Regenerate: `.venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK "
-        f"--only {name} --questions {questions}`",
+        f"--only {name} --questions {questions}{''.join(f' --stage {stage}' for stage in stages)}`",
         "",
         f"{dev['passages']:,} passages; {dev['splits']['train']:,} training questions with labels and as many without; "
         "all from all-MiniLM-L6-v2 (start), one seed; settings in "
@@ -369,7 +371,8 @@ def markdown(name: str, result: dict[str, Any], questions: int) -> str:
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where everything is made and kept.")
 @click.option("--only", type=click.Choice(["squad-wiki", "docstrings"]), help="One of the sets.")
 @click.option("--questions", type=int, default=3000, show_default=True, help="Training questions, half with labels.")
-def main(data: Path, work: Path, only: str | None, questions: int) -> None:
+@click.option("--stage", "stages", multiple=True, help="Only this encoder and what it builds on; may be repeated.")
+def main(data: Path, work: Path, only: str | None, questions: int, stages: tuple[str, ...]) -> None:
     """Train and compare, and write the result files."""
     keep_freed_memory()
     for name in ("squad-wiki", "docstrings"):
@@ -378,18 +381,20 @@ def main(data: Path, work: Path, only: str | None, questions: int) -> None:
         if name == "squad-wiki":
             source = data / "squad-open"
             place = sample_squad(source, work / "datasets" / name, ["squad", "wiki"], questions)
-            result = measure(name, place, work, False, ())
+            result = measure(name, place, work, False, stages)
             dataset = Dataset.open(place)
             domains_apart(result, dataset, work / name)
-            features = {system: open_features(work / name / f"{system}-features") for system in ("dpr", "dcsr")}
-            result["corpus_sizes"] = corpus_sizes(dataset, features)
-            result["elsewhere"] = elsewhere(source, work / "elsewhere", work / name, ["amazon", "reddit"])
+            if not stages or {"dpr", "dcsr"} <= set(stages):
+                features = {system: open_features(work / name / f"{system}-features") for system in ("dpr", "dcsr")}
+                result["corpus_sizes"] = corpus_sizes(dataset, features)
+            systems = [system for system in ELSEWHERE if not stages or system in stages]
+            result["elsewhere"] = elsewhere(source, work / "elsewhere", work / name, ["amazon", "reddit"], systems)
         else:
             source = make_docstring_corpus(work / "docstring-corpus", overwrite=True, say=say).path
             place = sample_docstrings(source, work / "datasets" / name, questions)
-            result = measure(name, place, work, True, WITHOUT_PSEUDO_LABELS)
+            result = measure(name, place, work, True, stages or WITHOUT_PSEUDO_LABELS)
         write_json(RESULTS / f"encoders-{name}.json", result)
-        page = markdown(name, result, questions)
+        page = markdown(name, result, questions, stages)
         (RESULTS / f"encoders-{name}.md").write_text(page, encoding="utf-8")
         click.echo(page)
 

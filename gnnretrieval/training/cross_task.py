@@ -134,7 +134,10 @@ class CrossEncoderTask:
             for candidate in (one.positive, *one.negatives)
         ]
         labels = torch.tensor([label for _, _, label in pairs])
-        return Batch(self._items([pair[:2] for pair in pairs]), _BinaryLoss(labels))
+        items = self._items([pair[:2] for pair in pairs])
+        if settings.loss == "binary":
+            return Batch(items, _BinaryLoss(labels))
+        return Batch(items, _ListwiseLoss([1 + len(one.negatives) for one in drawn]))
 
     def _items(self, pairs: Sequence[tuple[str, str]]) -> list[Item]:
         texts = self.texts
@@ -177,3 +180,19 @@ class _BinaryLoss:
 
     def __call__(self, rows: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(rows[:, 0], self.labels.to(rows.device))
+
+
+class _ListwiseLoss:
+    """Negative log-likelihood of each query's positive among its own candidates, the mean over queries.
+
+    Logits ``(pairs, 1)`` come query by query, positives first.
+    """
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        lists = nn.utils.rnn.pad_sequence(
+            list(torch.split(rows[:, 0], self.lengths)), batch_first=True, padding_value=float("-inf")
+        )  # (B, L)
+        return F.cross_entropy(lists, torch.zeros(len(lists), dtype=torch.long, device=rows.device))

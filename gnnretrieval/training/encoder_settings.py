@@ -94,6 +94,8 @@ class CrossEncoderTrainSettings(LoopSettings):
     """A cross-encoder: a binary head over any encoder checkpoint (RocketQA, step 2).
 
     Attributes:
+        loss: ``binary``: every pair by itself, as RocketQA; ``listwise``: a query's positive among its own negatives
+            (Gao et al. 2021, LCE).
         negatives: Of each query, drawn anew every epoch from its examples'.
         max_tokens: Longest pair in tokens.
         calibrate: Fit the probability to dev's pairs after training.
@@ -102,6 +104,7 @@ class CrossEncoderTrainSettings(LoopSettings):
     epochs: int = Field(2, ge=1)
     batch_size: int = Field(64, ge=1)
     learning_rate: float = Field(1e-5, gt=0)
+    loss: Literal["binary", "listwise"] = "binary"
     negatives: int = Field(4, ge=1)
     max_tokens: int = Field(192, ge=8)
     calibrate: bool = True
