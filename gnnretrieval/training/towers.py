@@ -93,7 +93,7 @@ class TextTower:
         with loading(checkpoint):
             from sentence_transformers import SentenceTransformer
 
-            # Explicit attention: the fused kernel's backward pass takes twice as long on a CPU.
+            # Explicit attention: on a CPU the fused kernel's backward pass is the slower one.
             attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
             self.module: Any = SentenceTransformer(
                 str(checkpoint.directory),
