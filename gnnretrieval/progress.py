@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 _T = TypeVar("_T")
 LINE_EVERY = 5.0  # seconds between plain lines
+_BARS = "▁▂▃▄▅▆▇█"
 
 
 def say(line: str) -> None:
@@ -23,6 +24,16 @@ def say(line: str) -> None:
 
 def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
+
+
+def sparkline(values: Sequence[float], width: int = 20) -> str:
+    """The last ``width`` values as one line of bars, lowest to highest."""
+    shown = values[-width:]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+    return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in shown)
 
 
 class _Rate(ProgressColumn):

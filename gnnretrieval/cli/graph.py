@@ -59,8 +59,18 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Neighbours to show.")
 @click.option("--hops", type=click.IntRange(1, 2), default=1, show_default=True, help="2: theirs too, the best three.")
 @click.option("--model", type=PATH, help="GNN-encoder: show the attention of each edge, and the passage's gate.")
+@click.option("--features", type=PATH, help="By the dual-encoder that was trained with --model (--mode joint).")
 @json_option
-def neighbors(store: Path, node: str, is_query: bool, most: int, hops: int, model: Path | None, as_json: bool) -> None:
+def neighbors(
+    store: Path,
+    node: str,
+    is_query: bool,
+    most: int,
+    hops: int,
+    model: Path | None,
+    features: Path | None,
+    as_json: bool,
+) -> None:
     """Who is joined to the passage (or query) called NODE, with scores; * marks a labelled pair.
 
     With --model a passage's questions stand by attention, not by score.
@@ -76,10 +86,11 @@ def neighbors(store: Path, node: str, is_query: bool, most: int, hops: int, mode
     opened = open_graph(store)
     explainer = None
     if model is not None:
+        from gnnretrieval.encoders.features import open_features
         from gnnretrieval.index.explain import Explainer
         from gnnretrieval.training.model import open_model
 
-        explainer = Explainer(open_model(model), opened)
+        explainer = Explainer(open_model(model), opened, None if features is None else open_features(features))
     described = describe(opened, node, is_query, most=most, hops=hops, explainer=explainer)
     if as_json:
         echo_json(described)

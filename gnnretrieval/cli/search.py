@@ -146,6 +146,8 @@ def _require_index(index: Path) -> None:
 
 def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tuple[Any, int]]:
     """Explanation and rank by the dual-encoder of each hit, by row."""
+    from gnnretrieval.encoders.dual_encoder import DualEncoder
+    from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.index.explain import Explainer, ranks_of
     from gnnretrieval.training.embeddings import KIND, open_embeddings
@@ -155,8 +157,10 @@ def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tu
         raise click.UsageError("--explain wants the index of a GNN-encoder; this one is of a dual-encoder.")
     embeddings = open_embeddings(searcher.index.made_from(KIND))
     store = open_graph(embeddings.made_from("graph"))
-    explainer = Explainer(open_model(embeddings.made_from("gnn-encoder")), store)
-    vector = searcher.encode(question)[0]
+    its = embeddings.meta["made_from"].get("features") and open_features(embeddings.made_from("features"))
+    explainer = Explainer(open_model(embeddings.made_from("gnn-encoder")), store, its)
+    before = DualEncoder(store.encoder_settings, str(searcher.encoder.device)) if its else searcher.encoder
+    vector = before.encode([question], "query")[0]
     ranks = ranks_of([hit.row for hit in hits], vector, store.passage_features, store.similarity)
     return {hit.row: (explainer.explain(hit.row), rank) for hit, rank in zip(hits, ranks, strict=True)}
 

@@ -11,6 +11,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError
 
 ENCODER, CROSS_ENCODER = "encoder", "cross-encoder"
+GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and what it says of a dual-encoder trained with it
 QUERY, PASSAGE, MODEL = "query", "passage", "model"  # folders of weights in these artifacts
 _UNSET = {"auto", "none", None}
 
@@ -19,7 +20,8 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
     """The settings with what a trained encoder says of itself, where ``checkpoint`` is the artifact of one.
 
     Such an artifact holds ``passage/`` and, where queries have weights of their own, ``query/``, each a
-    sentence-transformers checkpoint. What ``settings`` say themselves stays.
+    sentence-transformers checkpoint; so does a GNN-encoder's whose dual-encoder was trained with it. What ``settings``
+    say themselves stays.
 
     Raises:
         ArtifactError: the directory is another kind of artifact.
@@ -28,9 +30,8 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
     kind = _kind(place)
     if kind is None:
         return settings
-    if kind != ENCODER:
-        raise ArtifactError(f"{place}: this is an artifact of kind {kind}, and an encoder is wanted here.")
-    its = open_artifact(place, ENCODER, ("encoder",)).meta["encoder"]
+    _require_encoder(place, kind, (ENCODER, GNN_ENCODER))
+    its = open_artifact(place, kind, ("encoder",)).meta[JOINT if kind == GNN_ENCODER else "encoder"]
     update: dict[str, Any] = {
         name: value for name, value in its.items() if getattr(settings, name) in _UNSET and value not in _UNSET
     }
@@ -49,10 +50,18 @@ def weights_directory(place: Path) -> Path:
     kind = _kind(place)
     if kind is None:
         return place
-    if kind not in (ENCODER, CROSS_ENCODER):
-        raise ArtifactError(f"{place}: this is an artifact of kind {kind}, and an encoder is wanted here.")
+    _require_encoder(place, kind, (ENCODER, CROSS_ENCODER, GNN_ENCODER))
     open_artifact(place, kind)
-    return place / (PASSAGE if kind == ENCODER else MODEL)
+    return place / (MODEL if kind == CROSS_ENCODER else PASSAGE)
+
+
+def _require_encoder(place: Path, kind: str, kinds: tuple[str, ...]) -> None:
+    if kind not in kinds:
+        raise ArtifactError(f"{place}: this is an artifact of kind {kind}, and an encoder is wanted here.")
+    if kind == GNN_ENCODER and not (place / PASSAGE).is_dir():
+        raise ArtifactError(
+            f"{place}: this GNN-encoder has no dual-encoder of its own: it was trained over a frozen one. Give that."
+        )
 
 
 def _kind(place: Path) -> str | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.graph.subgraph import Rows
 
-MaskUnit = Literal["query", "passage", "mixed"]
+MaskUnit = Literal["query", "passage", "mixed", "none"]
 
 
 def mask_queries(
@@ -23,12 +23,15 @@ def mask_queries(
         ratio: ``β``: share of the queries to mask.
         unit: ``query``: any queries, as the paper. ``passage``: all queries of a passage together, so that training
             sees positives that only strangers' queries point to. ``mixed``: half of them so, half as the paper.
+            ``none``: all are trained on, and none is masked (the ablation without masked graph training).
         rng: Source of the choice.
 
     Returns:
         ``(n,)`` True for the queries of ``Q_t``. There are ``round(β n)`` of them, at least 1 (by passage, up to one
         passage's queries more).
     """
+    if unit == "none":
+        return np.ones(num_queries, dtype=bool)
     wanted = max(1, round(ratio * num_queries))
     masked = np.zeros(num_queries, dtype=bool)
     if unit != "query":

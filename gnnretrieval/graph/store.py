@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from gnnretrieval.arrays import load_array
+from gnnretrieval.arrays import blocks, load_array
 from gnnretrieval.artifacts import Artifact, open_artifact
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KIND = "graph"
 TEXTS = "texts.sqlite"
+_LABELS = 65536  # labels a block
 
 
 class GraphStore(Artifact):
@@ -107,6 +108,11 @@ class GraphStore(Artifact):
         """``h_p`` ``(m, d)``."""
         array: NDArray[np.float16] = self.array("passage_features", (self.num_passages, None), np.float16)
         return array
+
+    @cached_property
+    def source_features(self) -> NDArray[np.float16]:
+        """Cached passage embeddings that queries hear in eq. 6 ``(m, d)``: the passage features, as first encoded."""
+        return self.passage_features
 
     @cached_property
     def query_features(self) -> NDArray[np.float16]:
@@ -211,9 +217,41 @@ class GraphStore(Artifact):
         """
         return edges_into(passages, self.indptr, self.edges, self.among(visible), self.stride, self.k)
 
-    def subgraph(self, passages: Rows, visible: NDArray[np.bool_] | None = None) -> Subgraph:
+    def subgraph(
+        self,
+        passages: Rows,
+        visible: NDArray[np.bool_] | None = None,
+        *,
+        dropped: NDArray[np.bool_] | None = None,
+        sample: tuple[int, np.random.Generator] | None = None,
+    ) -> Subgraph:
         """The two-hop neighbourhood of ``passages`` among the ``visible`` queries (:func:`two_hops`)."""
-        return two_hops(passages, self.neighbors, self.indptr, self.edges, self.among(visible), self.stride)
+        side = (self.indptr, self.edges, self.among(visible), self.stride)
+        return two_hops(passages, self.neighbors, *side, dropped=dropped, sample=sample)
+
+    def with_features(self, passages: NDArray[np.floating], queries: NDArray[np.floating]) -> Self:
+        """The same store with node features recomputed by a trained dual-encoder, which eq. 7-10 are to have.
+
+        Eq. 6 keeps the cached passage embeddings that the graph was built with (Algorithm 1, line 8):
+        :attr:`source_features`.
+
+        Args:
+            passages: ``(m, d)``, float16 or float32.
+            queries: ``(n, d)``, of the graph's queries, in order.
+        """
+        view = copy.copy(self)
+        view.__dict__.update(passage_features=passages, query_features=queries, source_features=self.source_features)
+        return view
+
+    def label_edges(self) -> NDArray[np.bool_]:
+        """``(n * stride,)`` True for the edges between a query and a passage that is judged relevant to it."""
+        found = np.zeros(self._neighbors.shape, dtype=bool)
+        for part in blocks(len(self.labels), _LABELS):
+            queries, passages = self.labels[part].T
+            hits = self._neighbors[queries] == passages[:, None].astype(np.uint32)  # (labels, stride)
+            number, rank = np.nonzero(hits)
+            found[queries[number], rank] = True
+        return found.ravel()
 
     def to_hetero_data(self) -> HeteroData:
         """The graph as PyG's ``HeteroData`` (:func:`gnnretrieval.graph.interchange.to_hetero_data`)."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.arrays import blocks, release
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Subgraph
@@ -72,13 +73,18 @@ class Attention(NamedTuple):
 class Explainer:
     """Explains embeddings of a GNN-encoder over its graph.
 
+    Args:
+        model: The GNN-encoder.
+        store: The graph.
+        features: By the dual-encoder that was trained with the model, if one was.
+
     Raises:
-        ArtifactError: the model was trained over another kind of graph.
+        ArtifactError: the model was trained over another kind of graph, or the features are another encoder's.
     """
 
-    def __init__(self, model: GNNEncoderModel, store: GraphStore) -> None:
+    def __init__(self, model: GNNEncoderModel, store: GraphStore, features: Features | None = None) -> None:
         model.require_fits(store)
-        self.store = store
+        self.store = model.view(store, features)
         self.model = model.load()
         self._tensors = GraphTensors(store)
         self._texts = store.texts()

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from gnnretrieval.nn.constant_gate import ConstantGate
 from gnnretrieval.nn.filter_gate import FilterGate
 from gnnretrieval.nn.gat_layer import GATLayer
 from gnnretrieval.nn.neighbors import Neighbors
@@ -55,6 +57,7 @@ class GNNEncoder(nn.Module):
     with the moments of the training graph (``edge_mean``, ``edge_deviation``), inside the layers' folds. A self-loop's
     edge feature is a learned vector of its node type, or the node's own where ``loop_features`` are stored,
     standardised with the same moments; stored ones of fewer dimensions stand for the last, and the first stay learned.
+    With one layer (the ablation of table 3) :math:`h'_q = h_q`, and eq. 6 and 7 are left out.
 
     Args:
         dimension: Width :math:`d` of the features.
@@ -74,11 +77,16 @@ class GNNEncoder(nn.Module):
         if dimension % heads:
             raise ValueError(f"{heads} heads cannot share a width of {dimension}")
         shape = (dimension, dimension // heads, heads, edge_dim or None)
-        self.passages_to_queries = GATLayer(*shape, dropout=self.settings.dropout)
+        two, start = self.settings.layers == 2, self.settings.gate_start
+        if two:
+            self.passages_to_queries = GATLayer(*shape, dropout=self.settings.dropout)
         self.queries_to_passages = GATLayer(*shape, dropout=self.settings.dropout)
-        self.query_update = nn.Linear(2 * dimension, dimension)  # W_pq, b_pq
-        self.filter_gate = FilterGate(dimension, self.settings.gate_start)  # W_qp, b_qp
-        self.query_loop = nn.Parameter(torch.empty(edge_dim))
+        if two:
+            self.query_update = nn.Linear(2 * dimension, dimension)  # W_pq, b_pq
+        learned = self.settings.gate == "filter"
+        self.filter_gate = FilterGate(dimension, start) if learned else ConstantGate(start)  # W_qp, b_qp
+        if two:
+            self.query_loop = nn.Parameter(torch.empty(edge_dim))
         self.passage_loop = nn.Parameter(torch.empty(edge_dim))
         self.register_buffer("context_scale", torch.ones(()))
         self.register_buffer("edge_mean", torch.zeros(edge_dim))
@@ -87,15 +95,18 @@ class GNNEncoder(nn.Module):
 
     def reset_parameters(self) -> None:
         """The identity start."""
-        for layer in (self.passages_to_queries, self.queries_to_passages):
-            layer.reset_parameters()
-            layer.start_as_identity()
+        for layer in self.modules():
+            if isinstance(layer, GATLayer):
+                layer.reset_parameters()
+                layer.start_as_identity()
         with torch.no_grad():
-            self.query_update.weight.copy_(torch.eye(self.dimension, 2 * self.dimension).roll(self.dimension, 1))
-            self.query_update.bias.zero_()
-            self.query_loop.zero_()
+            if self.settings.layers == 2:
+                self.query_update.weight.copy_(torch.eye(self.dimension, 2 * self.dimension).roll(self.dimension, 1))
+                self.query_update.bias.zero_()
+                self.query_loop.zero_()
             self.passage_loop.zero_()
-        self.filter_gate.reset_parameters()
+        if isinstance(self.filter_gate, FilterGate):
+            self.filter_gate.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Query-interactive passage embeddings :math:`h'_p` ``(T, d)``."""
@@ -114,7 +125,9 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> Tensor:
-        """Passage-interactive query embeddings :math:`h'_q` ``(S, d)`` (eq. 6, 7)."""
+        """Passage-interactive query embeddings :math:`h'_q` ``(S, d)`` (eq. 6, 7); with one layer :math:`h_q`."""
+        if self.settings.layers == 1:
+            return queries
         loops = self._loops(self.query_loop, loop_features)
         context = self.passages_to_queries(sources, queries, neighbors, edge_features, loops, self._moments)
         updated: Tensor = self.query_update(torch.cat([context, queries], dim=-1))
@@ -155,6 +168,7 @@ class GNNEncoder(nn.Module):
     ) -> Tensor:
         """:math:`\\tilde h_p` ``(T, d)`` (eq. 8)."""
         loops = self._loops(self.passage_loop, loop_features)
+        queries = F.dropout(queries, self.settings.feature_dropout, self.training)
         context: Tensor = self.queries_to_passages(queries, passages, neighbors, edge_features, loops, self._moments)
         return context
 
@@ -166,7 +180,12 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attention of eq. 6: of each edge ``(E, heads)`` and of each query's self-loop ``(S, heads)``."""
+        """Attention of eq. 6: of each edge ``(E, heads)`` and of each query's self-loop ``(S, heads)``.
+
+        With one layer a query hears itself alone.
+        """
+        if self.settings.layers == 1:
+            return queries.new_zeros(neighbors.num_edges, 1), queries.new_ones(len(queries), 1)
         loops = self._loops(self.query_loop, loop_features)
         return self.passages_to_queries.attention(sources, queries, neighbors, edge_features, loops, self._moments)
 

@@ -37,7 +37,7 @@ def most_helped(run: RecipeRun, most: int = 3) -> list[Example]:
         for query, value in values.items():
             gains[query] = gains.get(query, 0.0) + sign * value
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}
-    explainer = Explainer(run.model, run.graph)
+    explainer = Explainer(run.model, run.graph, run.its_features)
     examples: dict[str, Example] = {}
     for query in sorted(gains, key=lambda query: (-gains[query], query)):
         if len(examples) == most or gains[query] <= 0:

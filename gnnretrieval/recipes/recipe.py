@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings
@@ -67,7 +67,18 @@ class CompareSettings(Settings):
 
 
 class Recipe(Settings):
-    """All stages of a run, from data to comparison."""
+    """All stages of a run, from data to comparison.
+
+    Attributes:
+        name: Of the directory that everything goes to.
+        data: Passages, queries and judgements.
+        encoder: The prebuilt dual-encoder.
+        vectors: Node features of another encoder, in its place.
+        graph: The query-passage graph.
+        train: The GNN-encoder.
+        joint: Joint training with the dual-encoder, from where ``train`` ended; not given: none.
+        compare: What is reported.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     data: DataSettings = DataSettings()
@@ -75,7 +86,13 @@ class Recipe(Settings):
     vectors: VectorSource | None = None
     graph: GraphSettings = GraphSettings()
     train: TrainSettings = TrainSettings()
+    joint: TrainSettings | None = None
     compare: CompareSettings = CompareSettings()
+
+    @field_validator("joint", mode="before")
+    @classmethod
+    def _is_joint(cls, values: Any) -> Any:
+        return {"mode": "joint", **values} if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _reports_on_what_it_has_not_seen(self) -> Self:
@@ -84,6 +101,13 @@ class Recipe(Settings):
         parse_measures(self.compare.measures)
         if self.vectors is not None and "encoder" in self.model_fields_set:
             raise ValueError("[vectors] stands in the place of [encoder]: give one of them")
+        if self.joint is not None:
+            if not self.joint.is_joint or self.train.is_joint:
+                raise ValueError("[joint] goes on from [train], whose mode is frozen")
+            if self.joint.encoder != self.train.encoder:
+                raise ValueError("[joint] goes on from [train]: the shape of the GNN-encoder (encoder) is the same")
+        if self.vectors is not None and (self.joint is not None or self.train.is_joint):
+            raise ValueError("joint training recomputes features: [vectors] of another encoder cannot be")
         return self
 
 

@@ -14,6 +14,7 @@ from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_ru
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
@@ -34,7 +35,7 @@ BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """What a recipe run made."""
+    """What a recipe run made; ``its_features`` are by the dual-encoder that was trained with the model, if one was."""
 
     directory: Path
     recipe: Recipe
@@ -42,6 +43,7 @@ class RecipeRun:
     features: Features
     graph: GraphStore
     model: GNNEncoderModel
+    its_features: Features | None
     index: PassageIndex
     runs: dict[str, Run]
     comparison: Comparison
@@ -86,13 +88,25 @@ def run_recipe(
         graph = build_graph(dataset, features, recipe.graph, directory / "graph", device=device, **common)
     with stage("training"):
         model = train_gnn(graph, dataset, features, recipe.train, directory / "model", device=device, **common)
+    if recipe.joint is not None:
+        with stage("joint training"):
+            start = {"start": model, "device": device, **common}
+            model = train_gnn(graph, dataset, features, recipe.joint, directory / "model-joint", **start)
+    its_features = None
+    if model.has_encoder:
+        with stage("features of the dual-encoder trained with it"):
+            its_encoder = EncoderSettings(checkpoint=str(model.path), **_how(recipe.encoder))
+            place = directory / "features-joint"
+            its_features = encode_dataset(dataset, its_encoder, place, device=device, **common)
     with stage("embeddings"):
-        embeddings = embed_passages(model, graph, directory / "embeddings", device=device, **common)
+        out = directory / "embeddings"
+        embeddings = embed_passages(model, graph, out, features=its_features, device=device, **common)
     with stage("index"):
         index = build_index(embeddings, directory / "index", **common)
         baseline = build_index(features, directory / "index-dual-encoder", **common)
     with stage("rankings"):
-        rankings = _rank(recipe, dataset, features, {DUAL_ENCODER: baseline, GNN_ENCODER: index}, directory, common)
+        systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, its_features or features)}
+        rankings = _rank(recipe, dataset, systems, directory, common)
     with stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
         comparison = compare(
@@ -106,7 +120,7 @@ def run_recipe(
                 "dataset": dataset.provenance(),
                 "encoder_source": features.meta["source"],
                 "chosen_on_dev": model.meta["dev"],
-                "seed": recipe.train.seed,
+                "seed": (recipe.joint or recipe.train).seed,
                 "artifacts": {
                     made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
                     for made in (features, graph, model, embeddings, rankings)
@@ -117,7 +131,12 @@ def run_recipe(
         )
         write_json(directory / "comparison.json", comparison.as_json())
         (directory / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
-    return RecipeRun(directory, recipe, dataset, features, graph, model, index, runs, comparison)
+    return RecipeRun(directory, recipe, dataset, features, graph, model, its_features, index, runs, comparison)
+
+
+def _how(settings: EncoderSettings) -> dict[str, Any]:
+    """How texts are encoded, whoever encodes them."""
+    return settings.model_dump(include={"precision", "token_budget", "window"})
 
 
 def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
@@ -189,27 +208,28 @@ def dataset_of(
 def _rank(
     recipe: Recipe,
     dataset: Dataset,
-    features: Features,
-    indexes: dict[str, PassageIndex],
+    systems: dict[str, tuple[PassageIndex, Features]],
     directory: Path,
     common: dict[str, Any],
 ) -> Artifact:
-    """Rankings of the reported split by every system, as TREC runs."""
+    """Rankings of the reported split by BM25 and by every system's index, asked by its features, as TREC runs."""
     split, depth = recipe.compare.split, recipe.compare.depth
     queries = {query.id: query.text for query in dataset.queries_of(split)}
 
     def write(target: Path) -> dict[str, Any]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
         write_run(target / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
-        vectors = features.queries[features.rows_of(queries)]
-        for name, index in indexes.items():
+        for name, (index, features) in systems.items():
+            vectors = features.queries[features.rows_of(queries)]
             write_run(target / f"{name}.run", index_run(index, list(queries), vectors, depth), name)
         return {"split": split, "queries": len(queries)}
 
     return make_artifact(
         directory / "rankings",
         "rankings",
-        inputs={"dataset": dataset.hash, "features": features.hash} | {k: index.hash for k, index in indexes.items()},
+        inputs={"dataset": dataset.hash}
+        | {name: index.hash for name, (index, _) in systems.items()}
+        | {f"features of {name}": features.hash for name, (_, features) in systems.items()},
         config={"split": split, "depth": depth},
         write=write,
         **common,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor
 
 from gnnretrieval.encoders.similarity import Similarity
@@ -27,6 +29,7 @@ class DevSet:
         relevant: Rows of the relevant passages of each query; at least one each.
         similarity: How the two are compared.
         device: Where to compute.
+        parts: ``(q,)`` which part each query is of, where they stand for several kinds of question; None: one kind.
     """
 
     def __init__(
@@ -35,8 +38,10 @@ class DevSet:
         relevant: Sequence[Sequence[int]],
         similarity: Similarity,
         device: str | torch.device = "cpu",
+        parts: NDArray[np.integer] | None = None,
     ) -> None:
-        self.similarity = similarity
+        self.similarity, self.relevant, self.device = similarity, relevant, device
+        self.parts = np.zeros(len(relevant), dtype=np.int64) if parts is None else parts
         self.queries = similarity.prepare(torch.from_numpy(np.asarray(queries, dtype=np.float32))).to(device)
         self._query = torch.tensor([row for row, rows in enumerate(relevant) for _ in rows], device=device)
         self._passage = torch.tensor([passage for rows in relevant for passage in rows], device=device)
@@ -44,43 +49,71 @@ class DevSet:
     def __len__(self) -> int:
         return len(self.queries)
 
-    @torch.no_grad()
+    def with_queries(self, queries: NDArray[np.floating]) -> Self:
+        """The same questions with other features ``(q, d)``."""
+        return type(self)(queries, self.relevant, self.similarity, self.device, self.parts)
+
+    @property
+    def relevant_rows(self) -> Rows:
+        """Rows of all relevant passages, sorted, each once."""
+        rows: Rows = torch.unique(self._passage).cpu().numpy()
+        return rows
+
     def measure(
         self,
         model: GNNEncoder,
         store: GraphStore,
         scales: Sequence[float],
         visible: NDArray[np.bool_] | None = None,
-    ) -> dict[float, float]:
-        """Mean RR@10 by context scale ``λ``, over all passages of the store.
+        among: Rows | None = None,
+    ) -> dict[float, NDArray[np.float64]]:
+        """RR@10 of each query ``(q,)`` by context scale ``λ``.
 
         The rank of a query's best relevant passage is 1 plus the number of other passages that score above it; an equal
         score of a passage that is not relevant counts against it, the safe side of a tie.
+
+        Args:
+            model: The GNN-encoder.
+            store: The graph.
+            scales: Context scales.
+            visible: ``(n,)`` False for queries that are not in the graph; None: all are.
+            among: Sorted rows of the passages to rank, the relevant ones among them; None: all of the store.
         """
+        with torch.no_grad():
+            return self._measure(model, store, scales, visible, among)
+
+    def _measure(
+        self,
+        model: GNNEncoder,
+        store: GraphStore,
+        scales: Sequence[float],
+        visible: NDArray[np.bool_] | None,
+        among: Rows | None,
+    ) -> dict[float, NDArray[np.float64]]:
         device = self.queries.device
         best = self._best_relevant(model, store, scales, visible)  # (scales, q)
         best = best - 1e-6 * best.abs()  # products of other shapes round otherwise: a tie within that is a tie
         above = torch.zeros_like(best, dtype=torch.int64)
-        for rows, passages, context in gated_contexts(model, store, device, visible):
-            first, last = int(rows[0]), int(rows[-1])  # a block of all passages is without gaps
-            here = (self._passage >= first) & (self._passage <= last)
+        for block, passages, context in gated_contexts(model, store, device, visible, only=among):
+            rows = torch.from_numpy(block).to(device)
+            column = torch.searchsorted(rows, self._passage).clamp(max=len(rows) - 1)
+            here = rows[column] == self._passage
             for number, scale in enumerate(scales):
                 scores = self.queries @ self.similarity.prepare(passages + scale * context).T  # (q, block)
-                scores[self._query[here], self._passage[here] - first] = float("-inf")
+                scores[self._query[here], column[here]] = float("-inf")
                 above[number] += (~(scores < best[number, :, None])).sum(1)  # NaN is above: a diverged model measures 0
         ranks = above + 1
-        reciprocal = torch.where(ranks <= CUTOFF, 1 / ranks.double(), 0.0).mean(1)
-        return dict(zip(scales, reciprocal.tolist(), strict=True))
+        reciprocal = torch.where(ranks <= CUTOFF, 1 / ranks.double(), 0.0).cpu().numpy()
+        return dict(zip(scales, reciprocal, strict=True))
 
     def _best_relevant(
         self, model: GNNEncoder, store: GraphStore, scales: Sequence[float], visible: NDArray[np.bool_] | None
     ) -> Tensor:
         """Highest score of a relevant passage ``(scales, q)``."""
-        passages, position = torch.unique(self._passage, return_inverse=True)
+        _, position = torch.unique(self._passage, return_inverse=True)
         was_training = model.training
         model.eval()
-        rows: Rows = passages.cpu().numpy()
-        batch = GraphTensors(store, self.queries.device).batch(rows, visible)
+        batch = GraphTensors(store, self.queries.device).batch(self.relevant_rows, visible)
         interactive = model.interactive_queries(
             batch.queries, batch.sources, batch.to_queries, batch.query_edge_features, batch.query_loop_features
         )
@@ -100,7 +133,45 @@ class DevSet:
         return best
 
 
-def choose_scale(measured: Mapping[float, float]) -> tuple[float, float]:
-    """The best scale and its measure; of equal measures the smallest scale, nearest to the dual-encoder."""
-    scale = max(sorted(measured), key=lambda scale: measured[scale])
-    return scale, measured[scale]
+class Choice(NamedTuple):
+    """The context scale that does best on dev.
+
+    Attributes:
+        scale: ``λ``.
+        value: Mean RR@10 with it.
+        gain: Mean gain in RR@10 over the dual-encoder, in the part of dev that gains least.
+        p: p-value of that gain: a paired t-test, one-sided; 1 where there is none.
+    """
+
+    scale: float
+    value: float
+    gain: float
+    p: float
+
+
+def choose_scale(
+    measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer]
+) -> Choice:
+    """The scale of most gain; of equal ones the smallest, nearest to the dual-encoder.
+
+    Where dev stands for several kinds of question (``parts``), a scale is worth what it gains on the worst of them.
+
+    Args:
+        measured: RR@10 of each query ``(q,)`` by scale.
+        base: The dual-encoder's ``(q,)``.
+        parts: ``(q,)``.
+    """
+    kinds = [parts == part for part in np.unique(parts)]
+
+    def gain(scale: float) -> float:
+        return min(float((measured[scale] - base)[kind].mean()) for kind in kinds)
+
+    scale = max(sorted(measured), key=gain)
+    p = max(_p_of_gain((measured[scale] - base)[kind]) for kind in kinds)
+    return Choice(scale, float(measured[scale].mean()), gain(scale), p)
+
+
+def _p_of_gain(differences: NDArray[np.float64]) -> float:
+    if len(differences) < 2 or np.ptp(differences) == 0:  # there is no spread to test against
+        return 0.0 if differences.mean() > 0 else 1.0
+    return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)

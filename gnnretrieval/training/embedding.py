@@ -118,13 +118,13 @@ def _interactive_blocks(
             part,
             model.interactive_queries(
                 tensors.gather(store.query_features, part if asked is None else rows),
-                tensors.gather(store.passage_features, sources),
+                tensors.gather(store.source_features, sources),
                 tensors.regular(index.reshape(len(rows), store.k)),
                 tensors.edge_features(edges),
                 tensors.loops(store.edge_arrays.query_loops, rows),
             ),
         )
-        release(store.neighbors, store.query_features, store.edge_arrays.cheap)
+        release(store.neighbors, store.query_features, store.source_features, store.edge_arrays.cheap)
 
 
 def _passage_blocks(store: GraphStore, only: Rows | None, memory: int) -> Iterator[slice | Rows]:

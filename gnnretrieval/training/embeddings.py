@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import ArrayWriter, blocks, load_array, release
 from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import TEXTS, GraphStore
@@ -52,6 +53,7 @@ def embed_passages(
     store: GraphStore,
     out: str | Path,
     *,
+    features: Features | None = None,
     device: str = "cpu",
     memory: int = MEMORY,
     overwrite: bool = False,
@@ -63,15 +65,18 @@ def embed_passages(
         model: The GNN-encoder.
         store: The graph.
         out: Where the embeddings go.
+        features: By the dual-encoder that was trained with the model, if one was (:meth:`GNNEncoderModel.view`).
         device: Where to compute.
         memory: Bytes that the pass may hold (:func:`gnnretrieval.training.embedding.gated_contexts`).
         overwrite: Replace embeddings made from other inputs.
         say: Receives lines for the user.
 
     Raises:
-        ArtifactError: the model was trained for another graph's widths or another dual-encoder.
+        ArtifactError: the model was trained for another graph's widths or another dual-encoder, or the features are.
     """
     model.require_fits(store)
+    view = model.view(store, features)
+    made_with = store.meta if features is None else features.meta
 
     def write(directory: Path) -> dict[str, Any]:
         module = model.load(device)
@@ -81,23 +86,26 @@ def embed_passages(
             progress("embedding", nodes_to_embed(store), "nodes") as meter,
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
-            for _, vectors in _vectors(module, model.view(store), device, meter.advance, None, budget):
+            for _, vectors in _vectors(module, view, device, meter.advance, None, budget):
                 writer.write(vectors)
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
             "similarity": store.similarity.model_dump(),
-            "encoder": store.meta["encoder"],
-            "source": store.meta["source"],
-            "checkpoint_hash": store.meta["checkpoint_hash"],
+            **{name: made_with[name] for name in ("encoder", "source", "checkpoint_hash")},
             "num_passages": store.num_passages,
             "dimension": store.dimension,
-            "made_from": {"gnn-encoder": relative_to(out, model.path), "graph": relative_to(out, store.path)},
+            "made_from": {
+                name: relative_to(out, source.path)
+                for name, source in (("gnn-encoder", model), ("graph", store), ("features", features))
+                if source is not None
+            },
         }
 
     artifact = make_artifact(
         out,
         KIND,
-        inputs={"gnn-encoder": model.hash, "graph": store.hash},
+        inputs={"gnn-encoder": model.hash, "graph": store.hash}
+        | ({"features": features.hash} if features is not None else {}),
         config={},
         write=write,
         overwrite=overwrite,
@@ -131,6 +139,11 @@ def update_embeddings(
         ArtifactError: they were made with another model, or from no earlier state of this graph.
     """
     model.require_fits(store)
+    if model.has_encoder:
+        raise ArtifactError(
+            f"{model.path}: its dual-encoder was trained with it, so additions change every feature's file. Encode the "
+            "dataset with it again and embed anew, without --changed."
+        )
     current = open_embeddings(out)
     if current.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{out}: made with another model than {model.path}. Embed anew, without --changed.")

@@ -32,14 +32,26 @@ class GraphTensors:
         """``passages`` and their two-hop neighbourhood among the ``visible`` queries (all: None)."""
         return self.tensors(self.store.subgraph(passages, visible))
 
-    def tensors(self, subgraph: Subgraph) -> GraphBatch:
-        """The features of a subgraph, float32."""
-        loops = self.store.edge_arrays
+    def tensors(self, subgraph: Subgraph, nodes: tuple[Tensor, Tensor] | None = None) -> GraphBatch:
+        """The features of a subgraph, float32.
+
+        Args:
+            subgraph: Which nodes and edges.
+            nodes: ``h_p`` of its passages ``(T, d)`` and ``h_q`` of its queries ``(S, d)``; None: the stored ones.
+        """
+        loops, width = self.store.edge_arrays, self.store.k
+        regular = len(subgraph.query_index) == len(subgraph.queries) * width  # not where edges were dropped
+        passages, queries = nodes or (
+            self.gather(self.store.passage_features, subgraph.passages),
+            self.gather(self.store.query_features, subgraph.queries),
+        )
         return GraphBatch(
-            passages=self.gather(self.store.passage_features, subgraph.passages),
-            queries=self.gather(self.store.query_features, subgraph.queries),
-            sources=self.gather(self.store.passage_features, subgraph.sources),
-            to_queries=self.regular(subgraph.query_index.reshape(len(subgraph.queries), self.store.k)),
+            passages=passages,
+            queries=queries,
+            sources=self.gather(self.store.source_features, subgraph.sources),
+            to_queries=self.regular(subgraph.query_index.reshape(len(subgraph.queries), width))
+            if regular
+            else self.neighbors(subgraph.query_index, subgraph.query_offsets),
             to_passages=self.neighbors(subgraph.passage_index, subgraph.passage_offsets),
             query_edge_features=self.edge_features(subgraph.query_edges),
             passage_edge_features=self.edge_features(subgraph.passage_edges),
@@ -47,7 +59,7 @@ class GraphTensors:
             passage_loop_features=self.loops(loops.passage_loops, subgraph.passages),
         )
 
-    def gather(self, array: NDArray[np.float16], rows: Rows | slice) -> Tensor:
+    def gather(self, array: NDArray[np.floating], rows: Rows | slice) -> Tensor:
         """Rows of a feature array as float32 on the device."""
         if isinstance(rows, slice):
             return torch.from_numpy(array[rows].astype(np.float32)).to(self.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -9,14 +10,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from gnnretrieval.artifacts import Artifact, open_artifact
+from gnnretrieval.data.text_store import PassageRow, TextStore
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.features import TEXTS as FEATURE_TEXTS
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import GNN_ENCODER, JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.nn.settings import GNNEncoderSettings
 
-KIND = "gnn-encoder"
+KIND = GNN_ENCODER
 WEIGHTS = "model.safetensors"
+_NONE = PassageRow(-1, "", "", "")
 
 
 class GNNEncoderModel(Artifact):
@@ -27,23 +34,67 @@ class GNNEncoderModel(Artifact):
         """How its embeddings are compared."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
 
+    @property
+    def settings(self) -> GNNEncoderSettings:
+        """Its shape."""
+        return GNNEncoderSettings.parse(self.config.get("encoder", {}), self.path / "meta.json")
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a dual-encoder of its own was trained with it, whose features it embeds from."""
+        return JOINT in self.meta
+
     def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
         """The module with its weights, in evaluation mode.
 
         Raises:
             InputError: the weights are damaged.
         """
-        settings = GNNEncoderSettings.parse(self.config.get("encoder", {}), self.path / "meta.json")
-        model = GNNEncoder(self.meta["dimension"], self.meta["edge_dim"], settings)
+        model = GNNEncoder(self.meta["dimension"], self.meta["edge_dim"], self.settings)
         try:
             model.load_state_dict(load_file(self.path / WEIGHTS))
         except (SafetensorError, RuntimeError) as error:
             raise InputError(f"these weights cannot be loaded ({error}). Train again.", self.path / WEIGHTS) from None
         return model.to(device).eval()
 
-    def view(self, store: GraphStore) -> GraphStore:
-        """The store as this model was trained over it: with no more passages a query."""
-        return store.view(k=self.config.get("k"))
+    def view(self, store: GraphStore, features: Features | None = None) -> GraphStore:
+        """The store as this model embeds over it: with no more passages a query than it was trained with.
+
+        Args:
+            store: The graph.
+            features: Of the same dataset, by the dual-encoder that was trained with this model, if one was; eq. 7-10
+                have these.
+
+        Raises:
+            ArtifactError: these features are missing, not wanted, or of another encoder or other texts.
+        """
+        view = store.view(k=self.config.get("k"))
+        if self.has_encoder != (features is not None):
+            raise ArtifactError(
+                f"{self.path}: its dual-encoder was trained with it. Encode the dataset with that one (encoder encode "
+                f"DATASET --checkpoint {self.path} --out features) and give its features."
+                if self.has_encoder
+                else f"{self.path}: trained over a frozen dual-encoder, whose features the graph has: give no others."
+            )
+        if features is None:
+            return view
+        if features.meta["checkpoint_hash"] != self.checkpoint_hash:
+            raise ArtifactError(f"{features.path}: features of another encoder than {self.path}'s own.")
+        with store.texts() as texts, TextStore(features.path / FEATURE_TEXTS) as others:
+            if not all(a.id == b.id for a, b in zip_longest(texts.passages(), others.passages(), fillvalue=_NONE)):
+                raise ArtifactError(f"{features.path}: features of other passages than {store.path}'s. Encode these.")
+            queries = texts.query_ids()
+        return view.with_features(features.passages, features.queries[features.rows_of(queries)])
+
+    @property
+    def checkpoint_hash(self) -> dict[str, str]:
+        """Hashes of the dual-encoder whose query vectors its embeddings are compared with."""
+        if not self.has_encoder:
+            hashes: dict[str, str] = self.meta["checkpoint_hash"]
+            return hashes
+        passage = find_checkpoint(str(self.path / PASSAGE)).hash
+        query = self.path / QUERY
+        return {"query": find_checkpoint(str(query)).hash if query.is_dir() else passage, "passage": passage}
 
     def require_fits(self, store: GraphStore) -> None:
         """Refuse a store of other widths, or of another dual-encoder's features.

@@ -24,6 +24,8 @@ class Ranks:
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank, self.count = rank, count
 
+    called = False  # whether the others were called to the job
+
     @property
     def first(self) -> bool:
         """Whether this process writes files and speaks."""
@@ -63,9 +65,10 @@ class Ranks:
 class _Calling(Ranks):
     def __init__(self, ranks: Ranks, job: str) -> None:
         super().__init__(ranks.rank, ranks.count)
-        self.job = job
+        self.job, self.called = job, False
 
     def begin(self) -> None:
+        self.called = True
         self.agree(self.job)
 
 

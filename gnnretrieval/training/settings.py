@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.nn.settings import GNNEncoderSettings
@@ -12,31 +13,71 @@ from gnnretrieval.settings import Settings
 
 Candidates = Literal["auto", "corpus", "batch"]
 CORPUS_CANDIDATES = 10_000  # passages up to which "auto" scores a batch against the whole corpus
+BY_MODE: dict[str, dict[str, float]] = {  # what is not given; joint: the paper's (§4.3)
+    "frozen": {"epochs": 40, "learning_rate": 2e-3},
+    "joint": {"epochs": 5, "learning_rate": 5e-5},
+}
+
+
+class JointSettings(Settings):
+    """The dual-encoder in joint training.
+
+    Attributes:
+        encoder_learning_rate: Peak of the dual-encoder's own learning rate, with mode = joint; 0: it stays as it is.
+        encoder_dropout: In its layers while training.
+        precision: Of its matrix products; float32 weights are what is updated: ``auto`` is bfloat16 where the processor
+            computes in it.
+        gradient_cache: Encode a batch twice and hold one part of it at a time: the same update in bounded memory.
+        token_budget: Tokens, with padding, that are encoded together.
+        dev_passages: Passages that dev queries are ranked among while training: the relevant ones, the dual-encoder's
+            best, and others at random; all, where there are no more.
+    """
+
+    encoder_learning_rate: float = Field(2e-6, ge=0)
+    encoder_dropout: float = Field(0.0, ge=0, lt=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    gradient_cache: bool = True
+    token_budget: int = Field(4096, ge=1)
+    dev_passages: int = Field(10_000, ge=1)
 
 
 class TrainSettings(Settings):
-    """Masked graph training (Algorithm 1) with a frozen dual-encoder.
+    """Masked graph training (Algorithm 1).
 
     Attributes:
+        mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
+            features of a step are recomputed (§3.4).
         k: Only each query's first k passages; not given: all that the graph has.
-        epochs: Epochs; each splits the training queries anew.
+        epochs: Epochs; each splits the training queries anew; not given: 40, and 5 with mode = joint.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
-        mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``.
+        mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``; ``none``: nothing, every
+            query is trained on with its label edges dropped (the paper's ablation).
         batch_size: Masked queries a step.
-        learning_rate: Peak of the schedule: linear warm-up, then linear to zero.
+        learning_rate: Peak of the schedule: linear warm-up, then linear to zero; not given: 0.002, and 5e-5 with
+            mode = joint.
         warmup: Share of the steps that warm up.
         weight_averaging: Decay of the exponential average of the weights, which is what is measured and kept; 0: none.
+        identity_decay: Pull of the weights towards their start, the identity, as weight decay is one towards 0.
         gradient_clip: Largest norm of a gradient.
         candidates: What a query's positive is told from: ``corpus``: every passage; ``batch``: the batch's positives
-            and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages and 50,000 queries.
-        hard_negatives: Of each query, with ``candidates = batch``: neighbours that are not relevant.
+            and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages and 50,000 queries, where the
+            dual-encoder is frozen.
+        hard_negatives: Of each query, with ``candidates = batch``: mined ones, or neighbours that are not relevant.
+        neighbors: Edges of a passage that training hears, drawn at random where it has more; not given: all. Embedding
+            always hears all.
+        distillation: Share of the loss that is the cross-encoder's: KL divergence from its probabilities on the edges
+            of a masked query, which the graph must have (``edge_features`` with ``probability``).
         scale: Factor on the similarity in the softmax; not given: the encoder's own.
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
+        evidence: p-value up to which a gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
+            dual-encoder stays as it was. 1: every gain is.
         patience: Epochs without a better one on dev before training stops early.
         seed: Of every random choice.
         encoder: Shape of the GNN-encoder.
+        joint: The dual-encoder, with mode = joint.
     """
 
+    mode: Literal["frozen", "joint"] = "frozen"
     k: int | None = Field(None, ge=1)
     epochs: int = Field(40, ge=1)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
@@ -45,11 +86,36 @@ class TrainSettings(Settings):
     learning_rate: float = Field(2e-3, gt=0)
     warmup: float = Field(0.1, ge=0, lt=1)
     weight_averaging: float = Field(0.98, ge=0, lt=1)
+    identity_decay: float = Field(0.0, ge=0)
     gradient_clip: float = Field(1.0, gt=0)
     candidates: Candidates = "auto"
     hard_negatives: int = Field(4, ge=0)
+    neighbors: int | None = Field(None, ge=1)
+    distillation: float = Field(0.0, ge=0, lt=1)
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+    evidence: float = Field(0.05, gt=0, le=1)
     patience: int = Field(12, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     encoder: GNNEncoderSettings = GNNEncoderSettings()
+    joint: JointSettings = JointSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_mode(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        return {**BY_MODE.get(str(values.get("mode", "frozen")), {}), **values}
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> TrainSettings:
+        if self.mode == "joint" and self.candidates == "corpus":
+            raise ValueError("candidates = corpus would encode the whole corpus at every step of mode = joint")
+        if self.mode == "frozen" and self.joint != JointSettings():
+            raise ValueError("settings of the dual-encoder go with mode = joint: here it is frozen")
+        return self
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the dual-encoder learns too."""
+        return self.mode == "joint"

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.making import make_artifact
+from gnnretrieval.mining.examples import Examples
 from gnnretrieval.training.dev import DevSet
-from gnnretrieval.training.gnn import GNNTraining
-from gnnretrieval.training.held_out import held_out_queries
+from gnnretrieval.training.encoder_loop import with_precision
+from gnnretrieval.training.gnn import ENCODER, GNNTraining, probability_column
+from gnnretrieval.training.gnn_examples import LearnedFrom
+from gnnretrieval.training.held_out import HeldOut, held_out_queries
+from gnnretrieval.training.joint import JointEncoders, require_encoder
 from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
+from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.settings import TrainSettings
 
 
@@ -29,7 +37,10 @@ def train_gnn(
     settings: TrainSettings,
     out: str | Path,
     *,
+    examples: Sequence[Examples] = (),
+    start: GNNEncoderModel | None = None,
     device: str = "cpu",
+    ranks: Ranks = ALONE,
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> GNNEncoderModel:
@@ -41,14 +52,145 @@ def train_gnn(
         features: Features of the dataset's queries: the ones that the store was made from.
         settings: How to train.
         out: Where the model goes.
+        examples: Mined examples: denoised positives are positives beside the labels, negatives are drawn from theirs.
+        start: A GNN-encoder to go on from, of the same shape; None: the identity.
         device: Where to compute.
+        ranks: The processes that train together, with ``mode = joint``.
         overwrite: Replace a model made from other inputs.
         say: Receives lines for the user.
 
+    Returns:
+        The model; on all but the first process it is empty.
+
     Raises:
-        ArtifactError: the store was made from other features than the ones given.
-        GnnRetrievalError: there are no questions to choose by.
+        ArtifactError: the store was made from other features than the ones given, or ``start`` is of another shape.
+        GnnRetrievalError: there are no questions to choose by, or nothing to distil.
     """
+    if ranks.count > 1 and not settings.is_joint:
+        raise GnnRetrievalError("several processes share out the encoding of mode = joint: train a frozen one in one.")
+    plan = Plan.of(store, dataset, features, settings, examples, start)
+
+    def write(directory: Path) -> dict[str, Any]:
+        ranks.begin()
+        _say_how_it_chooses(plan.held_out, say)
+        training = plan.training(directory, device, ranks)
+        encoders = training.encoders
+        weights = training.run()
+        if not ranks.first:
+            return {}
+        history, best = training.progress.history, training.best_record
+        chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
+        if best["p"] > settings.evidence:  # the dual-encoder as it came
+            chosen = {"epoch": 0, "context_scale": 0.0, "RR@10": best["dual_encoder"]}
+            weights["context_scale"] = torch.zeros_like(weights["context_scale"])
+        _say_what_was_chosen(best, chosen, history, settings, say)
+        its_encoder = {}
+        if encoders is not None and chosen["epoch"] > 0:
+            its_encoder = _save_encoder(encoders, weights, directory)
+        of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
+        save_file(of_gnn, directory / WEIGHTS)
+        return {
+            "dimension": store.dimension,
+            "edge_dim": store.edge_dim,
+            "edge_features": store.edge_names,
+            "encoder": store.meta["encoder"],
+            "checkpoint_hash": store.meta["checkpoint_hash"],
+            "similarity": store.similarity.model_dump(),
+            "dev": {
+                "split": plan.held_out.name,
+                "queries": len(training.dev),
+                "passages": store.num_passages if training.pool is None else len(training.pool),
+                "dual_encoder": {"RR@10": best["dual_encoder"]},
+                "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
+                "chosen": chosen,
+            },
+            "dataset": dataset.provenance(),
+            **its_encoder,
+            "made_from": {"graph": relative_to(out, store.path)}
+            | {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
+            | ({"start": relative_to(out, start.path)} if start is not None else {}),
+        }
+
+    if not ranks.first:
+        write(Path(out))
+        return GNNEncoderModel(Path(out), {})
+    config = settings.model_dump(mode="json")
+    if settings.is_joint:
+        config["joint"] = with_precision(settings.joint, device)
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={"graph": store.hash, "dataset": dataset.hash}
+        | {f"examples {number}": part.hash for number, part in enumerate(examples, 1)}
+        | ({"start": start.hash} if start is not None else {}),
+        config=config,
+        write=write,
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+    return GNNEncoderModel(artifact.path, artifact.meta)
+
+
+class Plan(NamedTuple):
+    """A training run of which everything was checked and nothing begun.
+
+    Attributes:
+        store: The graph, with no more passages a query than the settings say.
+        settings: How to train.
+        held_out: What is chosen by.
+        learned: What is learned from.
+        start: A GNN-encoder to go on from.
+    """
+
+    store: GraphStore
+    settings: TrainSettings
+    held_out: HeldOut
+    learned: LearnedFrom
+    start: GNNEncoderModel | None
+
+    @classmethod
+    def of(
+        cls,
+        store: GraphStore,
+        dataset: Dataset,
+        features: Features,
+        settings: TrainSettings,
+        examples: Sequence[Examples] = (),
+        start: GNNEncoderModel | None = None,
+    ) -> Plan:
+        """The plan of these inputs; errors as :func:`train_gnn`."""
+        _require_fits(store, dataset, features, settings, start)
+        if settings.distillation:
+            probability_column(store)
+        if settings.is_joint:
+            require_encoder(store)
+        held_out = held_out_queries(store, dataset, features, settings.seed)
+        return cls(store.view(k=settings.k), settings, held_out, LearnedFrom.of(store, examples), start)
+
+    def training(self, directory: Path, device: str = "cpu", ranks: Ranks = ALONE) -> GNNTraining:
+        """The run in ``directory``, ready to go."""
+        store, settings, held_out = self.store, self.settings, self.held_out
+        encoders = None
+        if settings.is_joint:
+            encoders = JointEncoders(store, held_out.texts, settings.joint, torch.device(device), settings.seed, ranks)
+        return GNNTraining(
+            store,
+            DevSet(held_out.queries, held_out.relevant, store.similarity, device, held_out.parts),
+            settings,
+            directory,
+            device,
+            held_out.hidden,
+            learned=self.learned,
+            encoders=encoders,
+            start=None if self.start is None else load_file(self.start.path / WEIGHTS),
+            ranks=ranks,
+        )
+
+
+def _require_fits(
+    store: GraphStore, dataset: Dataset, features: Features, settings: TrainSettings, start: GNNEncoderModel | None
+) -> None:
     if store.meta["inputs"]["features"] != features.hash:
         raise ArtifactError(
             f"{store.path}: made from other features than {features.path}. "
@@ -64,63 +206,60 @@ def train_gnn(
         raise ArtifactError(
             f"{store.path}: the judgements of {dataset.path} changed since this graph was built. Build it again."
         )
-    held_out = held_out_queries(store, dataset, features, settings.seed)
-
-    def write(directory: Path) -> dict[str, Any]:
-        if held_out.hidden is not None:
-            count = int(held_out.hidden.sum())
-            say(
-                f"{count:,} queries are in train and {held_out.name}: they are kept out of training"
-                if held_out.is_split
-                else f"no dev split: {count:,} training queries are held out to choose by. They are like train: where "
-                "test questions are about other documents, add a dev split like them"
+    if start is not None:
+        start.require_fits(store)
+        shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
+        if shape != settings.encoder.model_dump(include=set(shape)):
+            raise ArtifactError(
+                f"{start.path}: a GNN-encoder of another shape ({', '.join(f'{k} = {v}' for k, v in shape.items())}) "
+                "than these settings. Give the same ones."
             )
-        dev = DevSet(held_out.queries, held_out.relevant, store.similarity, device)
-        training = GNNTraining(store.view(k=settings.k), dev, settings, directory, device, held_out.hidden)
-        weights = training.run()
-        save_file({name: value.cpu().contiguous() for name, value in weights.items()}, directory / WEIGHTS)
-        history = training.progress.history
-        best = max(history, key=lambda record: record["dev"])
-        chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
-        _say_what_was_chosen(best, history, settings, say)
-        return {
-            "dimension": store.dimension,
-            "edge_dim": store.edge_dim,
-            "edge_features": store.edge_names,
-            "encoder": store.meta["encoder"],
-            "checkpoint_hash": store.meta["checkpoint_hash"],
-            "similarity": store.similarity.model_dump(),
-            "dev": {
-                "split": held_out.name,
-                "queries": len(dev),
-                "dual_encoder": {"RR@10": best["dev_by_scale"]["0.0"]},
-                "chosen": chosen,
-            },
-            "dataset": dataset.provenance(),
-            "made_from": {"graph": relative_to(out, store.path)},
-        }
+        if start.has_encoder:
+            raise ArtifactError(
+                f"{start.path}: trained jointly with a dual-encoder of its own, which this graph's features are not "
+                "of. Build a graph over that encoder's features to go on."
+            )
 
-    artifact = make_artifact(
-        out,
-        KIND,
-        inputs={"graph": store.hash, "dataset": dataset.hash},
-        config=settings.model_dump(mode="json"),
-        write=write,
-        seed=settings.seed,
-        overwrite=overwrite,
-        say=say,
+
+def _save_encoder(encoders: JointEncoders, weights: dict[str, Tensor], directory: Path) -> dict[str, Any]:
+    """Write the dual-encoder that was trained with the GNN; returns what the model says of it."""
+    its = {name.removeprefix(ENCODER): value for name, value in weights.items() if name.startswith(ENCODER)}
+    return {JOINT: encoders.save(its, directory).model_dump(mode="json")}
+
+
+def _say_how_it_chooses(held_out: HeldOut, say: Callable[[str], None]) -> None:
+    if held_out.hidden is None:
+        return
+    count = int(held_out.hidden.sum())
+    if held_out.is_split:
+        say(f"{count:,} queries are in train and {held_out.name}: they are kept out of training")
+        return
+    topics = int(held_out.parts.sum())
+    say(
+        f"no dev split: {count:,} training queries are held out to choose by, {topics:,} of them of whole topics; "
+        "what helps both kinds is chosen. A dev split like the questions to come chooses better"
     )
-    return GNNEncoderModel(artifact.path, artifact.meta)
 
 
 def _say_what_was_chosen(
-    best: dict[str, Any], history: list[dict[str, Any]], settings: TrainSettings, say: Callable[[str], None]
+    best: dict[str, Any],
+    chosen: dict[str, Any],
+    history: list[dict[str, Any]],
+    settings: TrainSettings,
+    say: Callable[[str], None],
 ) -> None:
-    if len(history) < settings.epochs:
-        say(f"stopped after {len(history)} of {settings.epochs} epochs: none was better than epoch {best['epoch']}")
+    if history[-1]["epoch"] < settings.epochs:
+        say(f"stopped after {history[-1]['epoch']} of {settings.epochs} epochs: none was better than {best['epoch']}")
+    before = f"dual-encoder {100 * best['dual_encoder']:.1f}"
+    if chosen["epoch"] == 0 and best["gain"] > 0:
+        say(
+            f"the best gain on dev, {100 * best['gain']:+.1f} RR@10 over {before}, may be chance (p = {best['p']:.2g}, "
+            f"above evidence = {settings.evidence:g}): the embeddings stay the dual-encoder's own"
+        )
+        return
     say(
         f"kept epoch {best['epoch']} with context scale {best['context_scale']:g}: dev RR@10 {100 * best['dev']:.1f}, "
-        f"dual-encoder {100 * best['dev_by_scale']['0.0']:.1f}"
+        f"{before}"
     )
     if best["context_scale"] == 0:
         say("the graph did not help on dev: with context scale 0 the embeddings are the dual-encoder's own")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from gnnretrieval.artifacts import Artifact, relative_to
 from gnnretrieval.data.beir import read_queries
 from gnnretrieval.data.dataset import QUERIES, Dataset
-from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.encoders.similarity import Similarity, similarity_of
-from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, trained_settings
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY
+from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.training.dual_task import DualEncoderTask
+from gnnretrieval.training.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder_dev import DevQueries, RetrievalDev, dev_queries
 from gnnretrieval.training.encoder_loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
@@ -29,15 +28,6 @@ from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.refresh import Refresher
 from gnnretrieval.training.sentence_task import SentenceDev, SentenceTask
 from gnnretrieval.training.towers import TextTower
-
-
-class _Start(NamedTuple):
-    """What training starts from."""
-
-    settings: EncoderSettings
-    passage: Checkpoint
-    query: Checkpoint
-    similarity: Similarity
 
 
 def train_dual_encoder(
@@ -72,7 +62,9 @@ def train_dual_encoder(
     Raises:
         GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
     """
-    start = _start(encoder, settings)
+    start = Start.of(encoder)
+    if settings.shared:
+        start.require_shared()
 
     def write(directory: Path) -> dict[str, Any]:
         return _train(dataset, examples, start, settings, directory, labels, split, torch.device(device), ranks, say)
@@ -105,57 +97,10 @@ def train_dual_encoder(
     )
 
 
-def _start(encoder: EncoderSettings, settings: DualEncoderTrainSettings) -> _Start:
-    resolved = trained_settings(encoder)
-    passage = find_checkpoint(resolved.checkpoint)
-    query = find_checkpoint(resolved.query_checkpoint) if resolved.query_checkpoint else passage
-    if settings.shared and query.hash != passage.hash:
-        raise GnnRetrievalError(
-            f"{encoder.checkpoint}: queries and passages have weights of their own there: train with shared = false."
-        )
-    return _Start(resolved, passage, query, similarity_of(resolved, says_dot=_says_dot(passage)))
-
-
-def _says_dot(checkpoint: Checkpoint) -> bool:
-    """Whether a sentence-transformers checkpoint says that its vectors are compared by dot product."""
-    file = checkpoint.directory / "config_sentence_transformers.json"
-    try:
-        return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("similarity_fn_name") == "dot"
-    except (ValueError, AttributeError):
-        raise InputError("this is no checkpoint's configuration: a JSON object was expected.", file) from None
-
-
-def _towers(start: _Start, settings: DualEncoderTrainSettings, device: torch.device) -> dict[str, TextTower]:
-    torch.manual_seed(settings.seed)
-    common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
-    its = start.settings
-    passage = TextTower(
-        start.passage,
-        start.similarity,
-        device,
-        max_tokens=its.max_tokens,
-        sentences=its.sentences,
-        prompt=its.passage_prompt,
-        **common,
-    )
-    most = its.query_max_tokens or its.max_tokens
-    if settings.shared:
-        return {QUERY: passage.for_queries(its.query_prompt, most or passage.max_tokens), PASSAGE: passage}
-    query = TextTower(
-        start.query, start.similarity, device, max_tokens=most, side="query", prompt=its.query_prompt, **common
-    )
-    if query.width != passage.width:
-        raise GnnRetrievalError(
-            f"{start.query.name} has vectors of {query.width} dimensions, and {start.passage.name}'s have "
-            f"{passage.width}: give two encoders of one width."
-        )
-    return {QUERY: query, PASSAGE: passage}
-
-
 def _train(
     dataset: Dataset,
     mined: Sequence[Examples],
-    start: _Start,
+    start: Start,
     settings: DualEncoderTrainSettings,
     directory: Path,
     labels: bool,
@@ -176,7 +121,8 @@ def _train(
         raise GnnRetrievalError(
             "there is no query with a positive passage to learn from: nothing was mined or labelled."
         )
-    towers = _towers(start, settings, device)
+    common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
+    towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
     whole_corpus = settings.refresh_every is not None
     texts = Texts.of(
         dataset,
@@ -203,24 +149,7 @@ def _train(
         return {}
     if isinstance(task, SentenceTask) and task.sentences_cut:
         say(f"{task.sentences_cut:,} sentences are beyond the limit of tokens")
-    prompts = {"query": towers[QUERY].prompt, "document": towers[PASSAGE].prompt}
-    for tower in towers.values():
-        tower.module.prompts = {side: prompt for side, prompt in prompts.items() if prompt}
-    towers[PASSAGE].save(directory / PASSAGE)
-    if not settings.shared:
-        towers[QUERY].save(directory / QUERY)
-    its = start.settings.model_copy(
-        update={
-            "checkpoint": PASSAGE,
-            "query_checkpoint": None,
-            "similarity": "cosine" if start.similarity.normalize else "dot",
-            "scale": start.similarity.scale,
-            "max_tokens": towers[PASSAGE].max_tokens,
-            "query_max_tokens": towers[QUERY].max_tokens,
-            "query_prompt": towers[QUERY].prompt,
-            "passage_prompt": towers[PASSAGE].prompt,
-        }
-    )
+    its = save_towers(towers, start, directory)
     found = task.found if isinstance(task, SentenceTask) else None
     return {
         "encoder": its.model_dump(mode="json"),

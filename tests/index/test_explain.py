@@ -27,7 +27,10 @@ def model(tiny_graph):
 
 @pytest.fixture
 def explainer(tiny_graph, model):
-    return Explainer(SimpleNamespace(require_fits=lambda store: None, load=lambda: model), tiny_graph)
+    return Explainer(
+        SimpleNamespace(require_fits=lambda store: None, load=lambda: model, view=lambda store, features: store),
+        tiny_graph,
+    )
 
 
 def attention_by_hand(layer, target, sources, edges, loop):

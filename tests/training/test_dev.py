@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from gnnretrieval.data import ScoredPassage
 from gnnretrieval.encoders.similarity import Similarity
@@ -48,6 +49,10 @@ def by_full_ranking(model, store, similarity, queries, relevant, scale, visible)
     return mean(per_query(qrels, run, ["RR@10"]))["RR@10"]
 
 
+def means(measured: dict[float, np.ndarray]) -> dict[float, float]:
+    return {scale: float(values.mean()) for scale, values in measured.items()}
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("block", [7, 8192])
@@ -58,7 +63,7 @@ def test_measure_equals_rr_at_10_of_the_full_ranking_for_every_scale(
     similarity = Similarity(normalize=normalize, scale=20.0)
     visible = np.arange(tiny_graph.num_queries) % 3 > 0 if mask else None
     queries, relevant = questions(tiny_graph)
-    measured = DevSet(queries, relevant, similarity).measure(model, tiny_graph, SCALES, visible)
+    measured = means(DevSet(queries, relevant, similarity).measure(model, tiny_graph, SCALES, visible))
     expected = {
         scale: by_full_ranking(model, tiny_graph, similarity, queries, relevant, scale, visible) for scale in SCALES
     }
@@ -75,7 +80,7 @@ def test_scale_zero_measures_the_dual_encoder(tiny_graph, model):
     for of_query, rows in zip(scores, relevant, strict=True):
         rank = 1 + int((of_query > of_query[rows].max()).sum())
         reciprocal.append(1 / rank if rank <= 10 else 0)
-    assert measured[0.0] == pytest.approx(np.mean(reciprocal))
+    assert measured[0.0] == pytest.approx(reciprocal)
 
 
 def test_measuring_leaves_the_model_in_its_mode_and_does_not_depend_on_it(tiny_graph, model):
@@ -86,14 +91,15 @@ def test_measuring_leaves_the_model_in_its_mode_and_does_not_depend_on_it(tiny_g
     in_training = dev.measure(model, tiny_graph, SCALES)
     assert model.training
     model.eval()
-    assert dev.measure(model, tiny_graph, SCALES) == in_training
+    again = dev.measure(model, tiny_graph, SCALES)
+    assert all(np.array_equal(again[scale], in_training[scale]) for scale in SCALES)
     assert not model.training
 
 
 def test_a_scorer_that_gives_every_passage_the_same_score_measures_zero(tiny_graph, model):
     queries = np.zeros((3, tiny_graph.dimension))
     dev = DevSet(queries, [[0], [1, 2], [39]], tiny_graph.similarity)
-    assert dev.measure(model, tiny_graph, SCALES) == dict.fromkeys(SCALES, 0.0)
+    assert means(dev.measure(model, tiny_graph, SCALES)) == dict.fromkeys(SCALES, 0.0)
 
 
 def test_a_model_that_diverged_to_nan_measures_zero(tiny_graph, model):
@@ -101,10 +107,45 @@ def test_a_model_that_diverged_to_nan_measures_zero(tiny_graph, model):
         model.filter_gate.lin.bias.fill_(float("nan"))
     queries, relevant = questions(tiny_graph)
     measured = DevSet(queries, relevant, tiny_graph.similarity).measure(model, tiny_graph, [0.5, 1.0])
-    assert measured == {0.5: 0.0, 1.0: 0.0}
+    assert means(measured) == {0.5: 0.0, 1.0: 0.0}
+
+
+def test_measured_among_some_passages_the_others_do_not_count(tiny_graph, model):
+    queries, relevant = questions(tiny_graph)
+    dev = DevSet(queries, relevant, tiny_graph.similarity)
+    everything = np.arange(tiny_graph.num_passages)
+    whole, same = (dev.measure(model, tiny_graph, SCALES, among=rows) for rows in (None, everything))
+    assert all(np.array_equal(whole[scale], same[scale]) for scale in SCALES)
+    alone = dev.measure(model, tiny_graph, SCALES, among=dev.relevant_rows)
+    assert all((alone[scale] >= whole[scale]).all() for scale in SCALES)
+    assert sum(alone[1.0]) > sum(whole[1.0])
+
+
+def chosen(measured: dict[float, list[float]], parts: list[int] | None = None):
+    values = {scale: np.array(value) for scale, value in measured.items()}
+    return choose_scale(values, values[0.0], np.array(parts or [0] * len(values[0.0])))
 
 
 def test_of_equal_measures_the_scale_nearest_to_the_dual_encoder_is_chosen():
-    assert choose_scale({1.0: 0.5, 0.5: 0.5, 0.25: 0.4}) == (0.5, 0.5)
-    assert choose_scale({1.5: 0.6, 0.0: 0.5}) == (1.5, 0.6)
-    assert choose_scale({0.0: 0.5, 0.5: 0.5}) == (0.0, 0.5)
+    assert chosen({1.0: [0.5, 0.5], 0.5: [0.5, 0.5], 0.25: [0.4, 0.4], 0.0: [0.1, 0.1]}).scale == 0.5
+    assert chosen({1.5: [0.6, 0.5], 0.0: [0.5, 0.5]}).scale == 1.5
+    assert chosen({0.0: [0.5, 0.4], 0.5: [0.5, 0.4]}).scale == 0.0
+
+
+def test_a_choice_has_its_mean_its_gain_and_the_p_value_of_a_paired_test():
+    base, gained = [0.1, 0.5, 0.2, 0.3, 1.0], [0.2, 0.5, 0.5, 0.3, 0.9]
+    found = chosen({0.0: base, 1.0: gained})
+    assert found.value == pytest.approx(np.mean(gained))
+    assert found.gain == pytest.approx(np.mean(gained) - np.mean(base))
+    assert found.p == pytest.approx(stats.ttest_rel(gained, base, alternative="greater").pvalue)
+    assert chosen({0.0: base, 1.0: [0.0] * 5}).p == 1.0
+    assert chosen({0.0: [0.0, 0.0], 1.0: [0.5, 0.5]}).p == 0.0
+
+
+def test_a_scale_is_worth_what_it_gains_on_the_kind_of_question_that_gains_least():
+    parts = [0, 0, 0, 0, 1, 1]
+    measured = {0.0: [0.0] * 4 + [0.5, 0.5], 0.5: [0.2] * 4 + [0.6, 0.5], 1.0: [0.9] * 4 + [0.1, 0.5]}
+    found = chosen(measured, parts)
+    assert (found.scale, found.gain) == (0.5, pytest.approx(0.05))
+    assert found.p == pytest.approx(stats.ttest_1samp([0.1, 0.0], 0, alternative="greater").pvalue)
+    assert chosen(measured).scale == 1.0

@@ -16,6 +16,7 @@ from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings
 from gnnretrieval.training import TrainSettings, gnn, train_gnn
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.gnn import GNNTraining
+from gnnretrieval.training.gnn_examples import LearnedFrom
 from gnnretrieval.training.graph_tensors import GraphTensors
 
 SHORT = {
@@ -36,6 +37,10 @@ def train(graph, dataset, features, out, **settings):
 
 def weights_of(model) -> dict[str, torch.Tensor]:
     return load_file(model.path / "model.safetensors")
+
+
+def log_of(model) -> list[dict]:
+    return [json.loads(line) for line in (model.path / "log.jsonl").read_text().splitlines()]
 
 
 # Nothing of a masked query reaches the loss through the graph.
@@ -97,7 +102,7 @@ def test_embeddings_over_the_visible_queries_do_not_depend_on_the_masked_ones_by
 def test_no_masked_query_reaches_the_loss_through_the_graph(tiny_graph, masked, tmp_path, monkeypatch, candidates):
     monkeypatch.setattr(gnn, "mask_queries", lambda *args: masked)
     negatives = np.arange(tiny_graph.num_passages)  # so that both stores score the same candidates
-    monkeypatch.setattr(gnn, "sample_hard_negatives", lambda *args: negatives)
+    monkeypatch.setattr(LearnedFrom, "draw_negatives", lambda *args: negatives)
     settings = TrainSettings(**{**SHORT, "batch_size": 12}, candidates=candidates)
 
     def embeddings_in_the_loss(store: GraphStore) -> dict[int, torch.Tensor]:
@@ -106,7 +111,7 @@ def test_no_masked_query_reaches_the_loss_through_the_graph(tiny_graph, masked, 
         steps, outputs = [], []
         monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=step_of: steps.append(step_of(*args)) or steps[-1])
         training.model.register_forward_hook(lambda module, args, output: outputs.append(output.detach()))
-        training._epoch(0)
+        training.epoch(0)
         assert len(steps) == len(outputs) == 1
         assert set(steps[0].queries) == set(np.flatnonzero(masked))
         return dict(zip(steps[0].candidates.tolist(), outputs[0], strict=True))
@@ -146,15 +151,15 @@ def test_only_masked_queries_are_trained_on_and_only_the_others_are_in_the_graph
     monkeypatch.setattr(gnn, "mask_queries", lambda *args: chosen.append(mask_queries(*args)) or chosen[-1])
     monkeypatch.setattr(gnn, "step_of", lambda *args: asked.append(step_of(*args)) or asked[-1])
 
-    def subgraph(self, passages, visible=None):
-        seen.append(two_hops(self, passages, visible))
+    def subgraph(self, passages, visible=None, **options):
+        seen.append(two_hops(self, passages, visible, **options))
         return seen[-1]
 
     monkeypatch.setattr(GraphStore, "subgraph", subgraph)
     settings = TrainSettings(**{**SHORT, "mask_unit": "query"}, candidates="batch")
     training = GNNTraining(tiny_graph, a_dev_set(tiny_graph), settings, tmp_path)
-    monkeypatch.setattr(training.dev, "measure", lambda *args: {0.0: 0.0})
-    training._epoch(0)
+    monkeypatch.setattr(training.dev, "measure", lambda *args: {0.0: np.zeros(4)})
+    training.epoch(0)
     (mask,) = chosen
     assert mask.sum() == 12
     assert set(np.concatenate([step.queries for step in asked])) == set(np.flatnonzero(mask))
@@ -196,7 +201,7 @@ def test_training_interrupted_in_the_middle_of_an_epoch_resumes_to_the_bit(
     settings = {"candidates": candidates, "weight_averaging": averaging, "encoder": DROPPING}
     inputs = (tiny_graph, tiny_dataset, tiny_features)
     unbroken = train(*inputs, tmp_path / "unbroken", **settings)
-    steps = [json.loads(line)["step"] for line in (unbroken.path / "log.jsonl").read_text().splitlines()]
+    steps = [record["step"] for record in log_of(unbroken) if "dev" in record]
     assert len(steps) == 4
     with monkeypatch.context() as patch:
         patch.setattr(gnn, "contrastive_loss", Interrupting(gnn.contrastive_loss, steps[1] + 2))
@@ -250,9 +255,9 @@ def scripted(monkeypatch, values: list[dict[float, float]]) -> list[dict[str, to
     """Let dev measure these values, epoch by epoch; returns the weights as they were measured."""
     measured: list[dict[str, torch.Tensor]] = []
 
-    def measure(self, model, store, scales, visible=None):
+    def measure(self, model, store, scales, visible=None, among=None):
         measured.append({name: value.clone() for name, value in model.state_dict().items()})
-        return values[len(measured) - 1]
+        return {scale: np.full(len(self), value) for scale, value in values[len(measured) - 1].items()}
 
     monkeypatch.setattr(DevSet, "measure", measure)
     return measured
@@ -265,8 +270,8 @@ def test_the_best_epoch_on_dev_is_kept_with_its_context_scale(
     measured = scripted(monkeypatch, values)
     model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model")
     assert len(measured) == 4
-    assert model.meta["dev"]["chosen"] == {"epoch": 2, "context_scale": 0.5, "RR@10": 0.7}
-    assert model.meta["dev"]["dual_encoder"] == {"RR@10": 0.1}
+    assert model.meta["dev"]["chosen"] == {"epoch": 2, "context_scale": 0.5, "RR@10": pytest.approx(0.7)}
+    assert model.meta["dev"]["dual_encoder"] == {"RR@10": pytest.approx(0.1)}
     kept = weights_of(model)
     assert kept.pop("context_scale") == 0.5
     del measured[1]["context_scale"]
@@ -288,18 +293,18 @@ def test_a_graph_that_does_not_help_leaves_the_dual_encoder_to_the_bit(
 def test_training_stops_early_when_dev_has_not_improved_for_its_patience(
     tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
 ):
-    values = [{0.0: value} for value in (0.1, 0.5, 0.3, 0.5, 0.9, 0.9)]
+    values = [{0.0: 0.1, 1.0: value} for value in (0.2, 0.5, 0.3, 0.5, 0.9, 0.9)]
     measured = scripted(monkeypatch, values)
     model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=6, patience=2)
     assert len(measured) == 4
     assert model.meta["dev"]["chosen"]["epoch"] == 2
-    assert len((model.path / "log.jsonl").read_text().splitlines()) == 4
+    assert len([record for record in log_of(model) if "dev" in record]) == 4
 
 
 def test_training_without_weight_averaging_measures_the_weights_themselves(tiny_graph, tmp_path):
     settings = TrainSettings(**SHORT, weight_averaging=0.0)
     training = GNNTraining(tiny_graph, a_dev_set(tiny_graph), settings, tmp_path)
-    training._epoch(0)
+    training.epoch(0)
     for average, value in zip(training.average.parameters(), training.model.parameters(), strict=True):
         torch.testing.assert_close(average, value)
 
@@ -308,8 +313,8 @@ def test_training_lowers_the_loss(tiny_graph, tiny_dataset, tiny_features, tmp_p
     model = train(
         tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=12, mask_ratio=0.3, mask_unit="query"
     )
-    losses = [json.loads(line)["loss"] for line in (model.path / "log.jsonl").read_text().splitlines()]
-    assert sum(losses[-3:]) < 0.8 * sum(losses[:3])
+    losses = [record["loss"] for record in log_of(model) if "loss" in record]
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
 
 
 def test_the_learning_rate_warms_up_and_falls_to_zero(tiny_graph, tmp_path):
@@ -330,7 +335,7 @@ def test_all_queries_masked_still_trains(tiny_graph, tmp_path, monkeypatch):
     for candidates in ("corpus", "batch"):
         settings = TrainSettings(**{**SHORT, "batch_size": 60}, candidates=candidates)
         training = GNNTraining(tiny_graph, a_dev_set(tiny_graph), settings, tmp_path)
-        assert np.isfinite(training._epoch(0)["loss"])
+        assert np.isfinite([step["loss"] for step in training.epoch(0)["steps"]]).all()
 
 
 def test_features_that_the_store_was_not_made_from_are_refused(

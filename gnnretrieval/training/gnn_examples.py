@@ -1,0 +1,92 @@
+"""What a GNN-encoder learns from: the labels of the graph's queries, and denoised positives and negatives (§3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.mining import sample_hard_negatives
+from gnnretrieval.mining.examples import Examples
+
+
+class LearnedFrom(NamedTuple):
+    """Positives and negatives of the graph's queries, by row.
+
+    Attributes:
+        labels: ``(L, 2)`` positive pairs (query row, passage row), sorted.
+        indptr: ``(n + 1,)``: query ``q`` has the mined negatives ``negatives[indptr[q]:indptr[q + 1]]``.
+        negatives: ``(N,)`` passage rows.
+    """
+
+    labels: Rows
+    indptr: Rows
+    negatives: Rows
+
+    @classmethod
+    def of(cls, store: GraphStore, examples: Sequence[Examples] = ()) -> LearnedFrom:
+        """The labels of ``store``, with what was mined for its queries; examples of other queries are left out.
+
+        Raises:
+            GnnRetrievalError: none of the examples is of a query of the graph.
+        """
+        n, m = store.num_queries, store.num_passages
+        positive, negative = [store.labels], [np.empty((0, 2), dtype=np.int64)]
+        with store.texts() as texts:
+            for part in examples:
+                found = list(part.examples())
+                query_row = texts.rows_of_queries([one.query for one in found])
+                of_graph = [one for one in found if one.query in query_row]
+                if not of_graph:
+                    raise GnnRetrievalError(
+                        f"{part.path}: none of these examples is of a query of {store.path}. Mine them from the "
+                        "dataset and split that the graph was built from."
+                    )
+                named = {c.passage for one in of_graph for c in (*one.positives, *one.negatives)}
+                passage_row = texts.rows_of_passages(sorted(named))
+                for kept, name in ((positive, "positives"), (negative, "negatives")):
+                    pairs = [
+                        (query_row[one.query], passage_row[candidate.passage])
+                        for one in of_graph
+                        for candidate in getattr(one, name)
+                        if candidate.passage in passage_row
+                    ]
+                    kept.append(np.array(pairs, dtype=np.int64).reshape(-1, 2))
+        labels = _pairs(np.unique(_keys(np.concatenate(positive), m)), m)
+        mined = _pairs(np.setdiff1d(_keys(np.concatenate(negative), m), _keys(labels, m)), m)
+        indptr = np.searchsorted(mined[:, 0], np.arange(n + 1))
+        return cls(labels, indptr, np.ascontiguousarray(mined[:, 1]))
+
+    def among(self, shown: NDArray[np.bool_]) -> LearnedFrom:
+        """Without the positives of queries that are not ``shown``, which are not trained on."""
+        return self._replace(labels=self.labels[shown[self.labels[:, 0]]])
+
+    def draw_negatives(
+        self, neighbors: NDArray[np.uint32], queries: Rows, count: int, rng: np.random.Generator
+    ) -> Rows:
+        """Up to ``count`` of each query's mined negatives; of a query without any, neighbours that are not positives.
+
+        Returns:
+            Passage rows, sorted and without duplicates.
+        """
+        counts = self.indptr[queries + 1] - self.indptr[queries]
+        without = queries[counts == 0]
+        drawn = [sample_hard_negatives(neighbors, without, self.labels, count, rng)] if len(without) else []
+        for query in queries[counts > 0].tolist():
+            mined = self.negatives[self.indptr[query] : self.indptr[query + 1]]
+            drawn.append(rng.permutation(mined)[:count])
+        return np.unique(np.concatenate(drawn)) if drawn else np.empty(0, dtype=np.int64)
+
+
+def _keys(pairs: Rows, num_passages: int) -> Rows:
+    keys: Rows = pairs[:, 0] * num_passages + pairs[:, 1]
+    return keys
+
+
+def _pairs(keys: Rows, num_passages: int) -> Rows:
+    return np.stack(np.divmod(keys, num_passages), axis=1)
