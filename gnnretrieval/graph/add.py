@@ -24,10 +24,10 @@ from gnnretrieval.graph.additions import Additions
 from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edge_features import write_cheap_features
 from gnnretrieval.graph.edge_vector_files import PROBABILITIES, PROJECTION, SCALES, VECTORS, EdgeVectorFiles
-from gnnretrieval.graph.find_neighbors import by_bm25, by_run, filled_up, scores_of
+from gnnretrieval.graph.find_neighbors import by_bm25, by_run, filled_up, scores_of, with_labels
 from gnnretrieval.graph.pair_features import Pairs, begin_loops, encode_pairs, pairs_begun
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side
+from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side, relevant_pairs
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 from gnnretrieval.updates import own_copy, record_changes, rewrite, update_artifact
@@ -71,7 +71,8 @@ def add_to_graph(
 
     Raises:
         ArtifactError: the store is being written, or carries edge vectors that only their maker can extend.
-        GnnRetrievalError: passages are added to a graph whose edges are BM25's.
+        GnnRetrievalError: passages are added to a graph whose edges are BM25's, or passages or labels of old queries
+            to one whose edges hold labels.
     """
     store = open_graph(path)
     settings = GraphSettings.parse(store.config, store.path / "meta.json")
@@ -93,6 +94,11 @@ def _require_can_grow(store: GraphStore, settings: GraphSettings, additions: Add
     if settings.edges == "bm25" and additions.passages:
         raise GnnRetrievalError(
             f"{store.path}: its edges are BM25's, and new passages change BM25's score of every pair. Build it again."
+        )
+    if settings.label_edges and (additions.passages or additions.qrels.keys() - {q.id for q in additions.queries}):
+        raise GnnRetrievalError(
+            f"{store.path}: its edges hold labels, and new passages or labels of its old queries change old edges. "
+            "Build it again."
         )
     if settings.reads_pairs:
         found = find_checkpoint(str(settings.cross_encoder)).hash
@@ -206,12 +212,24 @@ class _Growth:
         if not len(asked):
             return _Neighbors(rows, scores, came_from, 0)
         found, found_scores, filled = self._neighbors_of_new(asked, bm25)
+        if self.settings.label_edges:
+            found, found_scores = self._with_labels(found, found_scores, asked)
         return _Neighbors(
             np.vstack([rows, found]),
             np.vstack([scores, found_scores]),
             np.vstack([came_from, np.full(found.shape, -1)]),
             filled,
         )
+
+    def _with_labels(
+        self, rows: NDArray[np.int64], scores: NDArray[np.float32], queries: NDArray[np.float16]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The new queries' neighbours with their relevant passages among them."""
+        with TextStore(self.directory / TEXTS) as texts:
+            labels = relevant_pairs(texts)
+        labels = labels[labels[:, 0] >= self.store.num_queries] - (self.store.num_queries, 0)
+        passages = load_array(self.directory / "passage_features.npy")
+        return with_labels(rows, scores, labels, queries, passages, self.store.similarity)[:2]
 
     def _neighbors_of_new(
         self, queries: NDArray[np.float16], bm25: BM25 | None
@@ -268,6 +286,11 @@ class _Growth:
         touched = [found.rows[n:].ravel(), new_passages]
         if self.additions.passages and "bm25" in self.settings.edge_features:
             touched.append(found.rows.ravel())  # BM25's shares are others on every edge
+        if "label" in self.settings.edge_features:
+            with TextStore(self.directory / TEXTS) as texts:
+                judged = texts.rows_of_queries(list(self.additions.qrels)).values()
+            known = np.array([row for row in judged if row < n], dtype=np.int64)
+            touched.append(found.rows[known].ravel())
         moved = (found.came_from[:n] != np.arange(n * self.store.stride).reshape(n, -1)).any(axis=1)
         touched += [found.rows[:n][moved].ravel(), self.store.neighbors[moved].ravel().astype(np.int64)]
         return np.unique(np.concatenate(touched)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Cheap edge features: the similarity, the rank, BM25, and a cross-encoder's probability."""
+"""Cheap edge features: the similarity, the rank, BM25, a cross-encoder's probability, and the label."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_cheap_features(
     Args:
         directory: The store; holds ``probabilities.npy`` where they are wanted.
         settings: Which features.
-        texts: The queries' texts, for BM25.
+        texts: The queries' texts, for BM25, and judgements.
         neighbors: ``(n, k)``.
         scores: ``(n, k)``.
         bm25: The index over the passages, where its scores are wanted.
@@ -40,6 +40,7 @@ def write_cheap_features(
     (n, k), names = neighbors.shape, settings.edge_features
     probabilities = load_array(directory / f"{PROBABILITIES}.npy") if "probability" in names else None
     reciprocal = 1 / np.arange(1, k + 1)
+    relevant = _relevant_of(texts) if "label" in names else {}
     with (
         ArrayWriter(directory / "edge_features.npy", (n, k, len(names)), np.float16) as writer,
         progress("edge features", n, "queries") as meter,
@@ -54,6 +55,10 @@ def write_cheap_features(
                 elif name == "probability":
                     assert probabilities is not None
                     features[:, :, column] = probabilities[part]
+                elif name == "label":
+                    of_part = [relevant.get(row, ()) for row in range(part.start, part.stop)]
+                    for number, (found, its) in enumerate(zip(neighbors[part], of_part, strict=True)):
+                        features[number, :, column] = np.isin(found, its) if its else 0
                 else:
                     assert bm25 is not None
                     known = 0 if kept is None else min(max(kept[1] - part.start, 0), len(features))
@@ -64,3 +69,12 @@ def write_cheap_features(
                         features[row - part.start, :, column] = bm25.shares_of_best(text, neighbors[row])
             writer.write(features)
             meter.advance(len(features))
+
+
+def _relevant_of(texts: TextStore) -> dict[int, list[int]]:
+    """Rows of the relevant passages of each query, by row."""
+    found: dict[int, list[int]] = {}
+    for query, passage, relevance in texts.qrels():
+        if relevance > 0:
+            found.setdefault(query, []).append(passage)
+    return found

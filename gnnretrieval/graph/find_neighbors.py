@@ -95,3 +95,42 @@ def scores_of(
     for part in blocks(len(rows), _QUERIES):
         scores[part] = pair_scores(queries[part][:, None], passages[rows[part]], similarity)
     return scores
+
+
+def with_labels(
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    queries: NDArray[np.floating],
+    passages: NDArray[np.floating],
+    similarity: Similarity,
+) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
+    """Neighbours that hold each query's relevant passages, the best ``k`` of them, and how many were put in.
+
+    A relevant passage that was not found takes the place of the last one that is not relevant; those put in stand at
+    the end, by score.
+
+    Args:
+        rows: ``(n, k)`` of the passages found.
+        scores: ``(n, k)``.
+        labels: ``(L, 2)`` relevant pairs (row of ``rows``, passage row).
+        queries: ``(n, d)``.
+        passages: ``(m, d)``.
+        similarity: How the two are compared.
+    """
+    missing = labels[~(rows[labels[:, 0]] == labels[:, 1:]).any(1)]
+    rows, scores, put_in = rows.copy(), scores.copy(), 0
+    relevant: dict[int, set[int]] = {}
+    for query, passage in labels[np.isin(labels[:, 0], missing[:, 0])].tolist():
+        relevant.setdefault(query, set()).add(passage)
+    for query in np.unique(missing[:, 0]).tolist():
+        absent = missing[missing[:, 0] == query, 1]
+        given = pair_scores(queries[query][None], passages[absent], similarity)
+        order = np.lexsort((absent, -given))
+        free = [place for place in range(rows.shape[1]) if int(rows[query, place]) not in relevant[query]]
+        order = order[: len(free)]
+        kept = np.setdiff1d(np.arange(rows.shape[1]), free[len(free) - len(order) :])
+        rows[query] = np.concatenate([rows[query, kept], absent[order]])
+        scores[query] = np.concatenate([scores[query, kept], given[order]])
+        put_in += len(order)
+    return rows, scores, put_in

@@ -11,7 +11,7 @@ from gnnretrieval.settings import Settings
 if TYPE_CHECKING:
     from gnnretrieval.encoders.settings import CrossEncoderSettings
 
-EdgeFeature = Literal["score", "reciprocal_rank", "bm25", "probability"]
+EdgeFeature = Literal["score", "reciprocal_rank", "bm25", "probability", "label"]
 
 
 class GraphSettings(Settings):
@@ -23,8 +23,11 @@ class GraphSettings(Settings):
             fewer than k, the dual-encoder fills up.
         search: How the dual-encoder finds them: ``exact``, or ``faiss``: an approximate IVF index, scored exactly.
         probes: Share of the lists that ``search = faiss`` looks into.
+        label_edges: Each query is also joined to its relevant passages: one that is not among its k takes the place of
+            the last that is not relevant. A click log is evidence; training masks it with its query.
         edge_features: Cheap edge features: the dual-encoder's ``score``, the ``reciprocal_rank``, ``bm25``: the pair's
-            BM25 score as a share of the query's best, and ``probability``: the cross-encoder's.
+            BM25 score as a share of the query's best, ``probability``: the cross-encoder's, and ``label``: 1 where the
+            passage is judged relevant to the query.
         edge_vectors: Wide edge features beside them: ``none``, the pair's [CLS] vector by a ``cross-encoder``, or a
             ``file`` of your own (``--edge-file FILE.npy``).
         cross_encoder: Name or path of the cross-encoder ``M_ce``.
@@ -40,6 +43,7 @@ class GraphSettings(Settings):
     edges: Literal["dual-encoder", "bm25", "run"] = "dual-encoder"
     search: Literal["exact", "faiss"] = "exact"
     probes: float = Field(0.05, gt=0, le=1)
+    label_edges: bool = False
     edge_features: tuple[EdgeFeature, ...] = ("score", "reciprocal_rank", "bm25")
     edge_vectors: Literal["none", "cross-encoder", "file"] = "none"
     cross_encoder: str | None = None

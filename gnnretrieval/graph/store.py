@@ -193,8 +193,7 @@ class GraphStore(Artifact):
     def labels(self) -> Rows:
         """Relevant ``(query row, passage row)`` pairs ``(L, 2)`` of the queries, sorted."""
         with self.texts() as texts:
-            pairs = [(query, passage) for query, passage, relevance in texts.qrels() if relevance > 0]
-        labels = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            labels = relevant_pairs(texts)
         return labels if self.visible is None else labels[self.visible[labels[:, 0]]]
 
     def gather_edge_features(self, edges: Rows) -> NDArray[np.float32]:
@@ -287,6 +286,12 @@ def open_graph(path: str | Path) -> GraphStore:
     store = GraphStore(artifact.path, artifact.meta)
     store.check()
     return store
+
+
+def relevant_pairs(texts: TextStore) -> Rows:
+    """Relevant ``(query row, passage row)`` pairs ``(L, 2)``, sorted."""
+    pairs = [(query, passage) for query, passage, relevance in texts.qrels() if relevance > 0]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 def passage_side(neighbors: NDArray[np.uint32], num_passages: int) -> tuple[Rows, Rows]:

@@ -46,3 +46,37 @@ def test_a_graph_by_hand_with_a_masked_query():
     assert found.passage_offsets.tolist() == [0, 1, 1]
     assert found.query_edges.tolist() == [0, 1]
     assert found.query_index.tolist() == [0, 1]
+
+
+# Dropped edges, and a sample of a hub's.
+
+
+def test_dropped_edges_are_in_neither_layer(tiny_graph):
+    dropped = tiny_graph.label_edges()
+    assert dropped.sum() > 10
+    passages = np.arange(tiny_graph.num_passages)
+    whole, without = tiny_graph.subgraph(passages), tiny_graph.subgraph(passages, dropped=dropped)
+    assert set(without.passage_edges) == set(whole.passage_edges) - set(np.flatnonzero(dropped))
+    assert set(without.query_edges) == set(whole.query_edges) - set(np.flatnonzero(dropped))
+    for row, query in enumerate(without.queries):
+        edges = slice(without.query_offsets[row], without.query_offsets[row + 1])
+        assert (without.query_edges[edges] // tiny_graph.stride == query).all()
+        found = tiny_graph.neighbors[query][without.query_edges[edges] % tiny_graph.stride]
+        assert without.sources[without.query_index[edges]].tolist() == found.tolist()
+
+
+def test_a_sample_has_at_most_so_many_edges_of_a_passage_and_all_of_the_others(tiny_graph):
+    passages = np.arange(tiny_graph.num_passages)
+    whole = tiny_graph.subgraph(passages)
+    seen = set()
+    for seed in range(40):
+        some = tiny_graph.subgraph(passages, sample=(4, np.random.default_rng(seed)))
+        counts = np.diff(some.passage_offsets)
+        np.testing.assert_array_equal(counts, np.minimum(np.diff(whole.passage_offsets), 4))
+        for row in passages:
+            own = some.passage_edges[some.passage_offsets[row] : some.passage_offsets[row + 1]]
+            all_of_it = whole.passage_edges[whole.passage_offsets[row] : whole.passage_offsets[row + 1]]
+            assert set(own) <= set(all_of_it)
+            assert (np.diff(own) > 0).all()
+        seen |= set(some.passage_edges)
+    assert seen == set(whole.passage_edges)

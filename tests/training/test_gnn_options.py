@@ -1,0 +1,223 @@
+"""The settings of training beyond the paper's, and the ablations'."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
+from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.dev import DevSet
+from gnnretrieval.training.embeddings import embed_passages
+from gnnretrieval.training.gnn import GNNTraining
+from gnnretrieval.training.gnn_examples import LearnedFrom
+
+SHORT = {"epochs": 3, "batch_size": 12, "learning_rate": 0.01, "context_scales": (0.5, 1.0), "mask_unit": "query"}
+
+
+def a_training(store: GraphStore, place, learned: LearnedFrom | None = None, **settings) -> GNNTraining:
+    dev = DevSet(np.asarray(store.query_features[:4]), [[0], [1], [2], [3]], store.similarity)
+    return GNNTraining(store, dev, TrainSettings(**{**SHORT, **settings}), place, learned=learned)
+
+
+# Without masked graph training.
+
+
+@pytest.mark.parametrize("candidates", ["corpus", "batch"])
+def test_without_masking_every_query_is_trained_on_and_no_label_edge_is_in_its_graph(
+    tiny_graph, tmp_path, monkeypatch, candidates
+):
+    seen = []
+    subgraph = GraphStore.subgraph
+    monkeypatch.setattr(
+        GraphStore, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1]
+    )
+    training = a_training(tiny_graph, tmp_path, mask_unit="none", candidates=candidates)
+    assert training.steps_per_epoch == 5
+    record = training.epoch(0)
+    assert len(record["steps"]) == 5
+    labels = set(np.flatnonzero(tiny_graph.label_edges()))
+    in_training = seen[: 1 if candidates == "corpus" else 5]
+    assert all(not labels & set(graph.passage_edges) for graph in in_training)
+    assert all(not labels & set(graph.query_edges) for graph in in_training)
+    assert all(len(graph.queries) > 30 for graph in in_training)
+    assert labels & set(seen[-1].passage_edges)  # dev is measured over the whole graph, as passages are embedded
+
+
+# A cap for hubs.
+
+
+def test_a_cap_on_neighbors_is_for_training_alone(tiny_graph, tmp_path, monkeypatch):
+    seen = []
+    subgraph = GraphStore.subgraph
+    monkeypatch.setattr(
+        GraphStore, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1]
+    )
+    training = a_training(tiny_graph, tmp_path, neighbors=3, candidates="batch")
+    training.epoch(0)
+    *in_training, on_dev = seen
+    assert all(np.diff(graph.passage_offsets).max() == 3 for graph in in_training)
+    assert np.diff(on_dev.passage_offsets).max() > 3
+
+
+# Decay towards the identity.
+
+
+def test_a_strong_pull_holds_the_weights_at_their_start(tiny_graph, tmp_path):
+    free = a_training(tiny_graph, tmp_path)
+    held = a_training(tiny_graph, tmp_path, identity_decay=1e6)
+    for training in (free, held):
+        training.epoch(0)
+    for one, start in zip(held.model.parameters(), held.identity, strict=True):
+        torch.testing.assert_close(one, start)
+    assert any(
+        not torch.allclose(one, start) for one, start in zip(free.model.parameters(), free.identity, strict=True)
+    )
+
+
+# The cross-encoder's probabilities on the edges.
+
+
+@pytest.fixture(scope="module")
+def judged_graph(tiny_dataset, tiny_features, tiny_cross_encoder, tmp_path_factory):
+    settings = GraphSettings(
+        k=5, edge_features=("score", "probability"), cross_encoder=str(tiny_cross_encoder), pair_tokens=64
+    )
+    return build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path_factory.mktemp("g") / "graph")
+
+
+@pytest.mark.parametrize("candidates", ["corpus", "batch"])
+def test_distillation_brings_the_ranking_of_a_querys_passages_to_the_cross_encoders(judged_graph, tmp_path, candidates):
+    store = judged_graph
+    wanted = np.random.default_rng(0).uniform(0.05, 0.95, (store.num_queries, store.k)).astype(np.float16)
+    taught = store.view(k=5)
+    cheap = np.array(store.edge_arrays.cheap)
+    cheap[:, :, 1] = wanted
+    taught.__dict__["edge_arrays"] = store.edge_arrays._replace(cheap=cheap)
+    losses = []
+    for share in (0.0, 0.9):
+        training = a_training(taught, tmp_path, distillation=share, epochs=12, candidates=candidates, mask_ratio=0.9)
+        found = [training.epoch(epoch)["steps"][-1]["loss"] for epoch in range(12)]
+        losses.append(found)
+    assert losses[1][0] < 0.6 * losses[0][0]  # the divergence is another number than the contrastive loss
+    assert losses[1][-1] < 0.95 * losses[1][0]
+
+
+def test_distillation_is_the_divergence_of_the_scores_from_the_probabilities(judged_graph, tmp_path):
+    training = a_training(judged_graph, tmp_path, distillation=0.999999, candidates="corpus", epochs=1)
+    store = judged_graph
+    asked = []
+    loss = training._loss
+    training._loss = lambda step, queries, vectors, graph: (
+        asked.append((queries, training.model(graph).detach(), loss(step, queries, vectors, graph))) or asked[-1][2]
+    )
+    training.epoch(0)
+    queries, vectors, value = asked[0]
+    passages = training.similarity.prepare(vectors)
+    expected = []
+    for query in queries:
+        own = torch.from_numpy(np.asarray(store.query_features[query], dtype=np.float32))
+        scores = training.scale * passages[store.neighbors[query].astype(np.int64)] @ own
+        teacher = torch.from_numpy(np.asarray(store.edge_arrays.cheap[query, :, 1], dtype=np.float32)).logit(eps=1e-4)
+        share = teacher.softmax(0)
+        expected.append(float((share * (share.log() - scores.log_softmax(0))).sum()))
+    assert float(value) == pytest.approx(np.mean(expected), rel=1e-3)
+
+
+# Denoised positives and negatives.
+
+
+def some_examples(dataset: Dataset, place, examples: list[Example]) -> Examples:
+    place.mkdir()
+    write_examples(place / "examples.jsonl", examples)
+    return Examples(place, {})
+
+
+def test_mined_positives_join_the_labels_and_mined_negatives_are_drawn(tiny_graph, tiny_dataset, tmp_path):
+    examples = some_examples(
+        Dataset.open(tiny_dataset),
+        tmp_path / "examples",
+        [
+            Example("train-05", (Candidate("p33", "mined"),), (Candidate("p20", "mined"), Candidate("p21", "mined"))),
+            Example("train-06", (Candidate("p06", "mined"),), (Candidate("p07", "mined"), Candidate("p22", "mined"))),
+            Example("not-in-the-graph", (Candidate("p01", "mined"),), ()),
+        ],
+    )
+    learned = LearnedFrom.of(tiny_graph, [examples])
+    assert {tuple(pair) for pair in learned.labels.tolist()} == {
+        *(tuple(pair) for pair in tiny_graph.labels.tolist()),
+        (5, 33),
+    }
+    assert (np.diff(learned.labels @ np.array([1000, 1])) > 0).all()
+    rng = np.random.default_rng(0)
+    draw = learned.draw_negatives
+    assert draw(tiny_graph.neighbors, np.array([5]), 4, rng).tolist() == [20, 21]
+    assert draw(tiny_graph.neighbors, np.array([6]), 4, rng).tolist() == [7, 22]
+    assert len(draw(tiny_graph.neighbors, np.array([5]), 1, rng)) == 1
+    of_others = draw(tiny_graph.neighbors, np.array([5, 7]), 9, rng)
+    assert set(of_others) == {20, 21, *tiny_graph.neighbors[7].tolist()} - {7}
+
+
+def test_examples_of_another_dataset_are_refused(tiny_graph, tiny_dataset, tmp_path):
+    examples = some_examples(
+        Dataset.open(tiny_dataset), tmp_path / "examples", [Example("other", (Candidate("p01", "mined"),), ())]
+    )
+    with pytest.raises(GnnRetrievalError, match="none of these examples is of a query"):
+        LearnedFrom.of(tiny_graph, [examples])
+
+
+# Never worse: what is not believed is not used.
+
+
+def scripted(monkeypatch, gains: np.ndarray) -> None:
+    monkeypatch.setattr(
+        DevSet, "measure", lambda self, model, store, scales, *args: {0.0: np.full(10, 0.3), 1.0: 0.3 + gains}
+    )
+
+
+def test_a_gain_that_may_be_chance_leaves_the_dual_encoder_to_the_bit(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    scripted(monkeypatch, np.array([0.5, -0.4, 0.3, -0.2, 0.4, -0.3, 0.2, -0.1, 0.1, 0.0]))
+    said = []
+    inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features)
+    model = train_gnn(*inputs, TrainSettings(**SHORT), tmp_path / "model", say=said.append)
+    assert model.meta["dev"]["chosen"] == {"epoch": 0, "context_scale": 0.0, "RR@10": pytest.approx(0.3)}
+    assert model.meta["dev"]["best"]["gain"] == pytest.approx(0.05)
+    assert 0.2 < model.meta["dev"]["best"]["p"] < 0.4
+    assert any("may be chance (p = 0." in line for line in said)
+    embeddings = embed_passages(model, tiny_graph, tmp_path / "embeddings")
+    np.testing.assert_array_equal(
+        embeddings.passages, tiny_graph.similarity.prepare(torch.tensor(tiny_graph.passage_features)).half().numpy()
+    )
+    believed = train_gnn(*inputs, TrainSettings(**SHORT, evidence=0.5), tmp_path / "believed")
+    assert believed.meta["dev"]["chosen"]["context_scale"] == 1.0
+
+
+def test_a_gain_beyond_chance_is_used(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
+    scripted(monkeypatch, np.array([0.5, 0.4, 0.3, 0.2, 0.4, 0.3, 0.2, 0.1, 0.1, 0.0]))
+    inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features)
+    model = train_gnn(*inputs, TrainSettings(**SHORT), tmp_path / "model")
+    assert load_file(model.path / "model.safetensors")["context_scale"] == 1.0
+
+
+def test_the_log_has_a_line_a_step_and_one_a_measurement_that_the_log_page_reads(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    from gnnretrieval.training.log_page import read_log
+
+    inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features)
+    model = train_gnn(*inputs, TrainSettings(**{**SHORT, "batch_size": 5}), tmp_path / "model")
+    log = read_log(model.path / "log.jsonl")
+    assert [record.step for record in log.steps] == list(range(1, 10))
+    assert [record.epoch for record in log.measurements] == [1, 2, 3]
+    assert list(log.measurements[0].dev) == ["RR@10", "dual-encoder", "λ = 0.0", "λ = 0.5", "λ = 1.0"]
+    record = json.loads((model.path / "log.jsonl").read_text().splitlines()[-1])
+    assert record["dev"]["RR@10"] == record["dev"][f"λ = {record['context_scale']}"]
