@@ -57,7 +57,7 @@ def train(
 @click.option("--html", type=PATH, help="Write a page with the plots of its training.")
 @json_option
 def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
-    """What an ENCODER or cross-encoder that was trained here learned from, and how it went.
+    """What an ENCODER, cross-encoder or GNN-encoder that was trained here learned from, and how it went.
 
     \b
     Example: gnnretrieval encoder inspect work/dpr/dpr --html dpr.html

@@ -7,38 +7,49 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.artifacts import Artifact, open_artifact
-from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER
+from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER, GNN_ENCODER
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.training.encoder_loop import LOG
 
 
 def open_trained(path: str | Path) -> Artifact:
-    """Open the artifact of an encoder or of a cross-encoder.
+    """Open the artifact of an encoder, a cross-encoder or a GNN-encoder.
 
     Raises:
-        ArtifactError: it is neither, or half made.
+        ArtifactError: it is none of these, or half made.
     """
-    try:
-        return open_artifact(path, ENCODER)
-    except ArtifactError as error:
+    errors = []
+    for kind in (ENCODER, CROSS_ENCODER, GNN_ENCODER):
         try:
-            return open_artifact(path, CROSS_ENCODER)
-        except ArtifactError:
-            raise error from None
+            return open_artifact(path, kind)
+        except ArtifactError as error:
+            errors.append(error)
+    raise errors[0] from None
 
 
 def inspection(artifact: Artifact) -> dict[str, Any]:
     """Its kind, start, data, settings and dev measures, as JSON values."""
     meta = artifact.meta
+    if meta["kind"] == GNN_ENCODER:
+        said = ("kind", "encoder", "dimension", "edge_features", "dev", "seed", "made")
+        found = {name: meta[name] for name in said if meta.get(name) is not None}
+        history = _measurements(artifact.path / LOG)
+        return {**found, "train": artifact.config, "dataset": meta["dataset"]["name"], "history": history}
     wanted = ("kind", "encoder", "dimension", "started_from", "examples", "answers", "tokens", "dev", "seed", "made")
     found = {name: meta[name] for name in wanted if meta.get(name) is not None}
-    log = (artifact.path / LOG).read_text(encoding="utf-8").splitlines()
-    history = [record for line in log if "dev" in (record := json.loads(line))]
+    history = _measurements(artifact.path / LOG)
     return {**found, "train": artifact.config["train"], "dataset": meta["dataset"]["name"], "history": history}
+
+
+def _measurements(log: Path) -> list[dict[str, Any]]:
+    lines = log.read_text(encoding="utf-8").splitlines()
+    return [record for line in lines if "dev" in (record := json.loads(line))]
 
 
 def inspection_lines(found: dict[str, Any]) -> list[str]:
     """The same as text."""
+    if found["kind"] == GNN_ENCODER:
+        return _lines_of_gnn(found)
     start, train, examples = found["started_from"], found["train"], found["examples"]
     lines = [
         f"{found['kind']} from {start.get('passage') or start['checkpoint']} ({start['source']})",
@@ -80,4 +91,27 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
             f"area under the ROC curve {calibration['auc']:.3f} over {calibration['pairs']:,} dev pairs; calibration "
             f"error {error['before']:.3f}, after calibration {error['after']:.3f}"
         )
+    return lines
+
+
+def _lines_of_gnn(found: dict[str, Any]) -> list[str]:
+    train, dev = found["train"], found["dev"]
+    chosen, names = dev["chosen"], list(found["history"][0]["dev"])
+    learns = "learns with it" if train["mode"] == "joint" else "is frozen"
+    lines = [
+        f"gnn-encoder over {found['encoder']['checkpoint']}, which {learns}; {found['dimension']} dimensions",
+        f"trained on {found['dataset']}, edge features: {', '.join(found['edge_features']) or 'none'}",
+        f"{train['epochs']} epochs at most, {train['batch_size']} queries a step, β {train['mask_ratio']:g} by "
+        f"{train['mask_unit']}, learning rate {train['learning_rate']:g}, seed {found['seed']}",
+        f"dev: {dev['queries']:,} questions of {dev['split']} among {dev['passages']:,} passages",
+        "dev:  epoch   " + "   ".join(names),
+    ]
+    for record in found["history"]:
+        values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
+        lines.append(f"{'*' if record['epoch'] == dev['best']['epoch'] else ' '} {record['epoch']:>9}   {values}")
+    gain = f"gain {100 * dev['best']['gain']:+.1f} (p = {dev['best']['p']:.2g})"
+    if chosen["epoch"] == 0 and dev["best"]["gain"] > 0:
+        lines.append(f"{gain}: not believed; the embeddings are the dual-encoder's own")
+    else:
+        lines.append(f"{gain}; kept: epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}")
     return lines

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows, Subgraph
@@ -23,7 +22,7 @@ from gnnretrieval.progress import progress
 from gnnretrieval.training.candidates import Step, step_of
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.dev import DevSet, choose_scale
-from gnnretrieval.training.gnn_examples import LearnedFrom
+from gnnretrieval.training.gnn_examples import LearnedFrom, probability_column
 from gnnretrieval.training.gnn_log import dev_note, write_log
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
 from gnnretrieval.training.joint import JointEncoders
@@ -316,18 +315,3 @@ class GNNTraining:
     def _out_of_patience(self) -> bool:
         history, patience = self.progress.history, self.settings.patience
         return bool(history) and history[-1]["epoch"] - self.best_record["epoch"] >= patience
-
-
-def probability_column(store: GraphStore) -> int:
-    """Which of the stored cheap edge features is the cross-encoder's probability.
-
-    Raises:
-        GnnRetrievalError: none is.
-    """
-    names = list(store.config["edge_features"])
-    if "probability" not in names:
-        raise GnnRetrievalError(
-            f"{store.path}: its edges have no probability to distil. Build the graph with a cross-encoder and "
-            "probability among its edge features (--edge-features score,reciprocal_rank,bm25,probability)."
-        )
-    return names.index("probability")

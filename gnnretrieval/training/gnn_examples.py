@@ -83,6 +83,21 @@ class LearnedFrom(NamedTuple):
         return np.unique(np.concatenate(drawn)) if drawn else np.empty(0, dtype=np.int64)
 
 
+def probability_column(store: GraphStore) -> int:
+    """Which of the stored cheap edge features is the cross-encoder's probability.
+
+    Raises:
+        GnnRetrievalError: none is.
+    """
+    names = list(store.config["edge_features"])
+    if "probability" not in names:
+        raise GnnRetrievalError(
+            f"{store.path}: its edges have no probability to distil. Build the graph with a cross-encoder and "
+            "probability among its edge features (--edge-features score,reciprocal_rank,bm25,probability)."
+        )
+    return names.index("probability")
+
+
 def _keys(pairs: Rows, num_passages: int) -> Rows:
     keys: Rows = pairs[:, 0] * num_passages + pairs[:, 1]
     return keys

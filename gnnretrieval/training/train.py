@@ -21,11 +21,12 @@ from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.encoder_loop import with_precision
-from gnnretrieval.training.gnn import ENCODER, GNNTraining, probability_column
-from gnnretrieval.training.gnn_examples import LearnedFrom
+from gnnretrieval.training.gnn import ENCODER, GNNTraining
+from gnnretrieval.training.gnn_examples import LearnedFrom, probability_column
 from gnnretrieval.training.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.joint import JointEncoders, require_encoder
 from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
+from gnnretrieval.training.model_card import CARD, model_card
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.settings import TrainSettings
 
@@ -89,7 +90,7 @@ def train_gnn(
             its_encoder = _save_encoder(encoders, weights, directory)
         of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
         save_file(of_gnn, directory / WEIGHTS)
-        return {
+        meta = {
             "dimension": store.dimension,
             "edge_dim": store.edge_dim,
             "edge_features": store.edge_names,
@@ -110,6 +111,8 @@ def train_gnn(
             | {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
             | ({"start": relative_to(out, start.path)} if start is not None else {}),
         }
+        (directory / CARD).write_text(model_card(meta, settings, store, Path(out).name), encoding="utf-8")
+        return meta
 
     if not ranks.first:
         write(Path(out))

@@ -1,0 +1,120 @@
+"""The card of a GNN-encoder: what it is, every figure with its source, and how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.training.settings import TrainSettings
+
+CARD = "README.md"
+
+
+def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphStore, name: str) -> str:
+    """The card, in Markdown, with the front matter that model hubs read.
+
+    It says nothing of when, where and by which version the model was made: ``meta.json`` does, and the same training
+    gives the same card.
+
+    Args:
+        meta: What the artifact says of the model.
+        settings: How it was trained.
+        store: The graph.
+        name: Of the model's directory, in the commands shown.
+    """
+    dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
+    encoder = _name_of(meta["encoder"]["checkpoint"])
+    own = "joint_encoder" in meta
+    kept = f"epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}"
+    before, after = dev["dual_encoder"]["RR@10"], chosen["RR@10"]
+    figures = [
+        ("dev RR@10 of the dual-encoder", f"{100 * before:.1f}", "`log.jsonl`, `dual-encoder`"),
+        ("dev RR@10 of this model", f"{100 * after:.1f}", f"`log.jsonl`, epoch {chosen['epoch']}"),
+        ("gain of the best epoch", f"{100 * best['gain']:+.1f}", f"`log.jsonl`, epoch {best['epoch']}"),
+        ("its p-value (paired t-test, one-sided)", f"{best['p']:.2g}", f"`log.jsonl`, epoch {best['epoch']}"),
+        ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
+        ("passages they were ranked among", f"{dev['passages']:,}", "`meta.json`, `dev`"),
+    ]
+    dataset = meta["dataset"]
+    lines = [
+        "---",
+        "library_name: gnnretrieval",
+        "pipeline_tag: sentence-similarity",
+        "tags: [dense-retrieval, gnn-encoder, passage-ranking]",
+        *([f"base_model: {encoder}"] if "/" in encoder else []),
+        "---",
+        "",
+        f"# GNN-encoder over {encoder}",
+        "",
+        "A graph neural network that moves the passage embeddings of a dual-encoder towards the training questions "
+        "that found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10). Passages are embedded offline; a "
+        "question is encoded by the dual-encoder "
+        + ("that was trained with it (`passage/`, `query/`)." if own else "alone, as before."),
+        "",
+        f"Kept is {kept}, which was chosen on dev; no test question was looked at.",
+        *(
+            ["", f"The best gain was not believed (p above evidence = {settings.evidence:g}): it embeds as before."]
+            if chosen["epoch"] == 0 and best["gain"] > 0
+            else []
+        ),
+        "",
+        "| figure | value | source |",
+        "| --- | ---: | --- |",
+        *(f"| {what} | {value} | {source} |" for what, value, source in figures),
+        "",
+        "## Graph and data",
+        "",
+        f"- {store.num_passages:,} passages, {store.num_queries:,} training questions, each joined to its "
+        f"{settings.k or store.k} best passages",
+        f"- edge features: {', '.join(meta['edge_features']) or 'none'}",
+        f"- dataset {dataset['name']}, content hash `{dataset['hash'][:16]}…` (`meta.json`, `dataset`)",
+        "",
+        "## Training",
+        "",
+        "| setting | value |",
+        "| --- | --- |",
+        *(f"| {key} | {value} |" for key, value in _flat(settings.model_dump(mode="json")) if _matters(key, settings)),
+        "",
+        "## Use",
+        "",
+        "```",
+        *(
+            [
+                f"gnnretrieval encoder encode DATASET --checkpoint {name} --out features",
+                f"gnnretrieval embed {name} --features features --out embeddings",
+            ]
+            if own
+            else [f"gnnretrieval embed {name} --out embeddings"]
+        ),
+        "gnnretrieval index build embeddings --out index",
+        'gnnretrieval search "a question" --index index --explain',
+        "```",
+        "",
+        "It belongs to the graph and the dual-encoder it was trained over: `meta.json` has their hashes.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _name_of(checkpoint: str) -> str:
+    """A hub's name as it is, of a path its last folder."""
+    return (
+        checkpoint
+        if checkpoint.count("/") == 1 and not checkpoint.startswith((".", "/"))
+        else checkpoint.split("/")[-1]
+    )
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{before}{key}.")
+        else:
+            text = ", ".join(f"{part:g}" for part in value) if isinstance(value, list) else str(value)
+            found.append((f"{before}{key}", text))
+    return found
+
+
+def _matters(key: str, settings: TrainSettings) -> bool:
+    return settings.is_joint or not key.startswith("joint.")
