@@ -10,10 +10,11 @@ from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Candidate, Example
+from gnnretrieval.training.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
 from gnnretrieval.training.pair_data import Texts
 from gnnretrieval.training.sentence_task import SentenceDev, SentenceTask, holding, most_overlap
-from gnnretrieval.training.train_encoder import _start, _towers, train_dual_encoder
+from gnnretrieval.training.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
     shared=True, epochs=2, batch_size=8, learning_rate=1e-3, dropout=0.0, precision="float32", hard_negatives=1
@@ -36,8 +37,10 @@ ANSWERS = {"q1": ["DADA"], "q2": ["lumi nari"], "q3": ["sefi"]}
 
 def task(checkpoint, examples=EXAMPLES, answers=ANSWERS, **settings):
     changed = SETTINGS.model_copy(update=settings)
-    start = _start(EncoderSettings(checkpoint=str(checkpoint), sentences="token"), changed)
-    towers = _towers(start, changed, torch.device("cpu"))
+    start = Start.of(EncoderSettings(checkpoint=str(checkpoint), sentences="token"))
+    towers = make_towers(
+        start, shared=changed.shared, device=torch.device("cpu"), seed=changed.seed, dropout=changed.dropout
+    )
     return SentenceTask(examples, TEXTS, answers, towers, start.similarity, changed, None)
 
 
