@@ -1,0 +1,319 @@
+"""GNN-encoder over a fine-tuned dual-encoder: gains, the paper's ablations and sweeps, and each step beyond it.
+
+    .venv/bin/python benchmarks/gnn_encoder.py --data DIRECTORY --work WORK
+
+DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the docstring corpus is made. Sets, variants and sweeps
+are in gnn_encoder.toml. Every set's dual-encoder is fine-tuned first, on the very questions that its graph is of. Epoch
+and context scale are chosen on dev, tables are of test. Every training is kept in WORK: stopped, the same command goes
+on. Writes results/gnn_encoder-SET.json and .md, and a plot of each sweep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from sampling import sample_dataset
+from svg_plot import line_plot
+
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.trec import Run, read_run
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.evaluation import compare, holm, markdown_comparison, paired_test, per_query
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.inspect import inspect_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.index import build_index
+from gnnretrieval.index.search import features_run, index_run
+from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.progress import say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+
+ROOT = Path(__file__).resolve().parent
+RESULTS = ROOT / "results"
+PLAN = tomllib.loads((ROOT / "gnn_encoder.toml").read_text(encoding="utf-8"))
+MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
+DUAL, GNN = "dual-encoder", "gnn-encoder"
+DEPTH = 100
+
+
+class OneSet:
+    """A set with its dual-encoder, and the trainings over it."""
+
+    def __init__(self, name: str, data: Path, work: Path) -> None:
+        self.name, self.its, self.place = name, PLAN["sets"][name], work / name
+        self.dataset = Dataset.open(self._sampled(data, work))
+        recipe = {"data": self.dataset.path, "small": True, "only": ["dpr"], "say": say}
+        trained = run_encoder_recipe("dpr", self.place / "encoder", **recipe)
+        assert trained is not None
+        self.features: Features = encode_dataset(
+            self.dataset,
+            EncoderSettings(checkpoint=str(self.place / "encoder" / "dpr")),
+            self.place / "features",
+            overwrite=True,
+            say=say,
+        )
+        self.qrels = self.dataset.split("test")
+
+    def _sampled(self, data: Path, work: Path) -> Path:
+        its, out = self.its, work / "datasets" / self.name
+        if "source" not in its:
+            return make_docstring_corpus(work / "docstring-corpus", overwrite=True, say=say).path
+        options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
+        return sample_dataset(data / its["source"], out, questions=its.get("questions"), dev=1000, **options)
+
+    def graph(self, changes: dict[str, Any]) -> GraphStore:
+        """The graph with some settings changed, under a name of its own."""
+        settings = GraphSettings.parse({"k": PLAN["train"]["k"], **changes})
+        name = "graph" + "".join(f"-{key}={_word(value)}" for key, value in changes.items())
+        return build_graph(self.dataset, self.features, settings, self.place / name, overwrite=True, say=say)
+
+    def measured(self, name: str, graph: dict[str, Any], train: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Train with one seed and rank test; kept, and read again where it was done with these very settings."""
+        store = self.graph(graph)
+        settings = TrainSettings.parse({**train, "seed": seed})
+        place = self.place / "variants" / name / str(seed)
+        common: dict[str, Any] = {"overwrite": True, "say": say}
+        model = train_gnn(store, self.dataset, self.features, settings, place / "model", **common)
+        kept = place / "measured.json"
+        if kept.is_file() and (found := json.loads(kept.read_text()))["model"] == model.hash:
+            return dict(found)
+        embeddings = embed_passages(model, store, place / "embeddings", **common)
+        index = build_index(embeddings, place / "index", **common)
+        queries = list(self.qrels)
+        run = index_run(index, queries, self.features.queries[self.features.rows_of(queries)], DEPTH)
+        measures = per_query(self.qrels, run, list(MEASURES))
+        found = {
+            "model": model.hash,
+            "seed": seed,
+            "dev": model.meta["dev"],
+            "measures": {str(measure): values for measure, values in measures.items()},
+        }
+        write_json(kept, found)
+        return found
+
+    def baselines(self) -> dict[str, Run]:
+        """BM25, the checkpoint as it came and the dual-encoder, on test."""
+        rankings = self.place / "encoder" / "rankings"
+        runs = {"bm25": read_run(rankings / "bm25.run"), "minilm": read_run(rankings / "start.run")}
+        return {**runs, DUAL: features_run(self.features, list(self.qrels), DEPTH)}
+
+
+def measure(name: str, data: Path, work: Path, seeds: int) -> dict[str, Any]:
+    """Everything of one set."""
+    one = OneSet(name, data, work)
+    runs = one.baselines()
+    base = {str(measure): values for measure, values in per_query(one.qrels, runs[DUAL], list(MEASURES)).items()}
+    variants = {}
+    for variant, its in PLAN["variants"].items():
+        if one.its["variants"] == "all" or its.get("main"):
+            train = {**PLAN["train"], **its.get("train", {})}
+            variants[variant] = [one.measured(variant, its.get("graph", {}), train, seed) for seed in range(seeds)]
+    sweeps: dict[str, Any] = {}
+    if one.its["variants"] == "all":
+        for setting, its in PLAN["sweeps"].items():
+            for value in its["values"]:
+                train = {**PLAN["train"], setting: value}
+                found = [one.measured(f"{setting}={value}", its.get("graph", {}), train, seed) for seed in range(seeds)]
+                sweeps.setdefault(setting, []).append({"value": value, **_spread(found, base, "RR@10")})
+    of_baselines = compare(one.qrels, runs, DUAL, MEASURES, "test", {})
+    return {
+        "title": one.its["title"],
+        "baselines": of_baselines.as_json(),
+        "baseline_table": markdown_comparison(of_baselines),
+        "variants": {variant: _rows(found, base) for variant, found in variants.items()},
+        "against_gnn_encoder": _against(variants),
+        "sweeps": sweeps,
+        "domains": _domains(one, variants[GNN], base),
+        "graph": {**inspect_graph(one.graph({})), "encoder": "dpr"},
+        "dataset": one.dataset.provenance(),
+        "encoder": {**one.features.meta["encoder"], "checkpoint": "dpr"},
+        "seeds": seeds,
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+        "processors": os.cpu_count(),
+    }
+
+
+def _rows(found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "measures": {measure: _spread(found, base, measure) for measure in base},
+        "chosen": [one["dev"]["chosen"] for one in found],
+    }
+
+
+def _spread(found: Sequence[dict[str, Any]], base: dict[str, Any], measure: str) -> dict[str, float]:
+    """Mean and deviation over seeds, the difference to the dual-encoder, and its p-value.
+
+    The test is a paired t-test over questions, of each question's mean over the seeds.
+    """
+    means = [statistics.mean(one["measures"][measure].values()) for one in found]
+    test = paired_test(_mean_of_seeds(found, measure), base[measure])
+    worst = min(means) - statistics.mean(base[measure].values())
+    return {
+        "mean": statistics.mean(means),
+        "deviation": statistics.stdev(means) if len(means) > 1 else 0.0,
+        "difference": test.difference,
+        "p": test.p,
+        "worst_difference": worst,
+    }
+
+
+def _mean_of_seeds(found: Sequence[dict[str, Any]], measure: str) -> dict[str, float]:
+    return {query: float(np.mean([one["measures"][measure][query] for one in found])) for query in base_of(found)}
+
+
+def base_of(found: Sequence[dict[str, Any]]) -> list[str]:
+    """The questions."""
+    return list(next(iter(found[0]["measures"].values())))
+
+
+def _against(variants: dict[str, Sequence[dict[str, Any]]]) -> dict[str, dict[str, float]]:
+    """Every variant against the GNN-encoder as it is, Holm-corrected."""
+    full = _mean_of_seeds(variants[GNN], "RR@10")
+    tests = {name: paired_test(_mean_of_seeds(found, "RR@10"), full) for name, found in variants.items() if name != GNN}
+    corrected = holm([test.p for test in tests.values()])
+    return {
+        name: {"difference": test.difference, "p": test.p, "p_holm": p}
+        for (name, test), p in zip(tests.items(), corrected, strict=True)
+    }
+
+
+def _domains(one: OneSet, found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """RR@10 of each domain apart, where questions have one."""
+    domain_of: dict[str, str] = {}
+    for line in (one.dataset.path / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if "domain" in record.get("metadata", {}):
+            domain_of[record["_id"]] = record["metadata"]["domain"]
+    rows = {}
+    for domain in sorted({domain_of[query] for query in one.qrels if query in domain_of}):
+        chosen = [query for query in one.qrels if domain_of.get(query) == domain]
+        part = [{"measures": {"RR@10": {q: run["measures"]["RR@10"][q] for q in chosen}}} for run in found]
+        of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
+        rows[domain] = {
+            "questions": len(chosen),
+            DUAL: statistics.mean(of_base["RR@10"].values()),
+            **_spread(part, of_base, "RR@10"),
+        }
+    return rows
+
+
+def _word(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def markdown(name: str, result: dict[str, Any]) -> str:
+    """A set's page."""
+    dataset, graph, splits = result["dataset"], result["graph"], result["dataset"]["splits"]
+    lines = [
+        f"# GNN-encoder on {result['title']}",
+        "",
+        f"Regenerate: `.venv/bin/python benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name}"
+        f" --seeds {result['seeds']}`",
+        "",
+        f"{dataset['passages']:,} passages; {splits['train']:,} training, {splits['dev']:,} dev and {splits['test']:,} "
+        "test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on the training questions; "
+        f"{result['seeds']} seeds of the GNN's training. Settings: [gnn_encoder.toml](../gnn_encoder.toml).",
+        "",
+        result["baseline_table"].strip(),
+        "",
+        "## GNN-encoder, and what each part is worth",
+        "",
+        "Mean ± deviation over seeds on test; Δ is RR@10 against the dual-encoder (its worst seed in brackets), with a "
+        "paired t-test over questions; the last column is against the GNN-encoder, Holm-corrected.",
+        "",
+        "| variant | RR@10 | nDCG@10 | R@20 | Δ (worst) | p | against gnn-encoder (p) |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for variant, row in result["variants"].items():
+        what = PLAN["variants"].get(variant, {}).get("what")
+        measures = row["measures"]
+        cells = [
+            f"{100 * measures[m]['mean']:.1f} ± {100 * measures[m]['deviation']:.1f}"
+            for m in ("RR@10", "nDCG@10", "R@20")
+        ]
+        first, against = measures["RR@10"], result["against_gnn_encoder"].get(variant)
+        versus = "" if against is None else f"{100 * against['difference']:+.1f} ({against['p_holm']:.2g})"
+        lines.append(
+            f"| {variant if what is None else what} | {' | '.join(cells)} | {100 * first['difference']:+.1f} "
+            f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} | {versus} |"
+        )
+    if result["domains"]:
+        lines += [
+            "",
+            "## Each domain apart",
+            "",
+            "| domain | questions | dual-encoder | gnn-encoder | Δ (worst) | p |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        for domain, row in result["domains"].items():
+            lines.append(
+                f"| {domain} | {row['questions']:,} | {100 * row[DUAL]:.1f} | {100 * row['mean']:.1f} ± "
+                f"{100 * row['deviation']:.1f} | {100 * row['difference']:+.1f} "
+                f"({100 * row['worst_difference']:+.1f}) | {row['p']:.2g} |"
+            )
+    for setting, rows in result["sweeps"].items():
+        lines += [
+            "",
+            f"## {PLAN['sweeps'][setting]['title']}",
+            "",
+            f"![{setting}](gnn_encoder-{name}-{setting}.svg)",
+            "",
+        ]
+        lines += [f"| {setting} | RR@10 | Δ |", "| ---: | ---: | ---: |"]
+        lines += [
+            f"| {row['value']} | {100 * row['mean']:.1f} ± {100 * row['deviation']:.1f} | "
+            f"{100 * row['difference']:+.1f} |"
+            for row in rows
+        ]
+    chosen = result["variants"][GNN]["chosen"]
+    lines += [
+        "",
+        "Chosen on dev, seed by seed: "
+        + "; ".join(f"epoch {one['epoch']}, λ {one['context_scale']:g}" for one in chosen)
+        + f". The graph: k = {graph['k']}, see `graph` in the JSON file for all of its figures.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder with squad-open and fairytaleqa.")
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where everything is made and kept.")
+@click.option("--only", "names", multiple=True, type=click.Choice(list(PLAN["sets"])), help="Some of the sets.")
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+def main(data: Path, work: Path, names: tuple[str, ...], seeds: int) -> None:
+    """Train, compare, and write the result files."""
+    keep_freed_memory()
+    for name in names or PLAN["sets"]:
+        result = measure(name, data, work, seeds)
+        write_json(RESULTS / f"gnn_encoder-{name}.json", result)
+        for setting, rows in result["sweeps"].items():
+            base = 100 * next(s for s in result["baselines"]["systems"] if s["name"] == DUAL)["measures"]["RR@10"]
+            plot = line_plot(
+                PLAN["sweeps"][setting]["title"],
+                [row["value"] for row in rows],
+                [100 * row["mean"] for row in rows],
+                [100 * row["deviation"] for row in rows],
+                "RR@10",
+                {"dual-encoder": base},
+            )
+            (RESULTS / f"gnn_encoder-{name}-{setting}.svg").write_text(plot, encoding="utf-8")
+        page = markdown(name, result)
+        (RESULTS / f"gnn_encoder-{name}.md").write_text(page, encoding="utf-8")
+        click.echo(page)
+
+
+if __name__ == "__main__":
+    main()
