@@ -11,6 +11,8 @@ from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import open_graph
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore, passage_side
 from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings
 from gnnretrieval.training import TrainSettings, gnn, train_gnn
@@ -125,6 +127,21 @@ def test_no_masked_query_reaches_the_loss_through_the_graph(tiny_graph, masked, 
     seen.query_features[np.flatnonzero(~masked)] += 1
     changed = embeddings_in_the_loss(seen)
     assert not any(torch.equal(before[row], changed[row]) for row in before if tiny_graph.degrees()[row] > 12)
+
+
+def test_a_masked_querys_label_edges_and_features_do_not_reach_the_graph_side(
+    tiny_graph, tiny_dataset, tiny_features, masked, tmp_path
+):
+    """Labels are edges and an edge feature: those of masked queries may be anything."""
+    settings = GraphSettings(k=3, label_edges=True, edge_features=("score", "label"))
+    store = build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "graph")
+    model = moved_from_the_start(GNNEncoder(store.dimension, store.edge_dim)).eval()
+    everything = np.arange(store.num_passages)
+    other = without_trace_of(store, masked)
+    other.edge_arrays.cheap[masked] = 1 - other.edge_arrays.cheap[masked]
+    one, changed = (model(GraphTensors(some).batch(everything, ~masked)) for some in (store, other))
+    assert torch.equal(one, changed)
+    assert not torch.equal(model(GraphTensors(store).batch(everything)), model(GraphTensors(other).batch(everything)))
 
 
 def a_dev_set(store: GraphStore) -> DevSet:

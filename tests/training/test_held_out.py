@@ -1,3 +1,4 @@
+import copy
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.training import held_out
 from gnnretrieval.training.held_out import held_out_queries
 from gnnretrieval.training.settings import TrainSettings
 from gnnretrieval.training.train import train_gnn
@@ -106,3 +108,28 @@ def test_a_graph_built_from_the_dev_split_is_refused(
     store = build_graph(dataset, tiny_features, GraphSettings(k=3, split="dev"), tmp_path / "graph")
     with pytest.raises(GnnRetrievalError, match="built from the queries of split 'dev'"):
         held_out_queries(store, dataset, tiny_features, seed=0)
+
+
+def test_held_out_topics_are_passages_with_those_most_like_them(tiny_graph: GraphStore, monkeypatch) -> None:
+    """A hundred times as many passages, in tight clusters: a topic takes all questions of a cluster."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(20, tiny_graph.dimension))
+    vectors = np.repeat(centres, 10, axis=0) + rng.normal(0, 0.01, (200, tiny_graph.dimension))
+    store = copy.copy(tiny_graph)
+    store.meta = {**tiny_graph.meta, "num_passages": 200}
+    store.__dict__["passage_features"] = vectors.astype(np.float16)
+    monkeypatch.setattr(held_out, "TOPIC", 2)  # a hundredth of 200 passages is no more
+    labels = np.stack([np.arange(200), np.arange(200)], axis=1)  # a question a passage
+    chosen = held_out._of_topics(store, labels, 200, rng)
+    assert 20 <= chosen.sum() <= 21
+    per_cluster = chosen.reshape(20, 10).sum(1)
+    assert per_cluster[per_cluster > 0].min() >= 2  # never one passage alone
+
+
+def test_without_a_dev_split_two_kinds_of_question_are_held_out(no_dev: tuple[Dataset, Features, GraphStore]) -> None:
+    dataset, features, store = no_dev
+    found = held_out_queries(store, dataset, features, seed=0)
+    assert set(found.parts.tolist()) == {0, 1}
+    assert len(found.parts) == len(found.relevant) == len(found.texts) == int(found.hidden.sum())
+    with store.texts() as texts:
+        assert found.texts == texts.texts_of_queries(np.flatnonzero(found.hidden).tolist())
