@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from sampling import sample_dataset
 from svg_plot import line_plot
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.trec import Run, read_run
+from gnnretrieval.data.trec import Run, read_run, write_run
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import compare, holm, markdown_comparison, paired_test, per_query
@@ -33,12 +34,16 @@ from gnnretrieval.graph.inspect import inspect_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index import build_index
-from gnnretrieval.index.search import features_run, index_run
+from gnnretrieval.index.faiss_index import PassageIndex, open_index
+from gnnretrieval.index.search import index_run
+from gnnretrieval.index.sentence_search import features_run
 from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.mining.examples import open_examples
 from gnnretrieval.progress import say
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.training.model import open_model
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -46,6 +51,8 @@ PLAN = tomllib.loads((ROOT / "gnn_encoder.toml").read_text(encoding="utf-8"))
 MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
 DUAL, GNN = "dual-encoder", "gnn-encoder"
 DEPTH = 100
+SWEPT = 3  # seeds of a sweep
+DUAL_RECIPE = ROOT / "gnn_encoder_dual.toml"
 
 
 class OneSet:
@@ -54,16 +61,11 @@ class OneSet:
     def __init__(self, name: str, data: Path, work: Path) -> None:
         self.name, self.its, self.place = name, PLAN["sets"][name], work / name
         self.dataset = Dataset.open(self._sampled(data, work))
-        recipe = {"data": self.dataset.path, "small": True, "only": ["dpr"], "say": say}
-        trained = run_encoder_recipe("dpr", self.place / "encoder", **recipe)
-        assert trained is not None
-        self.features: Features = encode_dataset(
-            self.dataset,
-            EncoderSettings(checkpoint=str(self.place / "encoder" / "dpr")),
-            self.place / "features",
-            overwrite=True,
-            say=say,
-        )
+        self.encoders = self.place / "encoder"
+        wanted = ["dpr"] if self.its["variants"] == "main" else ["dpr", "denoised"]
+        made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=self.dataset.path, only=wanted, say=say)
+        assert made is not None
+        self.features = self.encoded(self.encoders / "dpr", self.place / "features")
         self.qrels = self.dataset.split("test")
 
     def _sampled(self, data: Path, work: Path) -> Path:
@@ -73,39 +75,66 @@ class OneSet:
         options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
         return sample_dataset(data / its["source"], out, questions=its.get("questions"), dev=1000, **options)
 
-    def graph(self, changes: dict[str, Any]) -> GraphStore:
-        """The graph with some settings changed, under a name of its own."""
-        settings = GraphSettings.parse({"k": PLAN["train"]["k"], **changes})
-        name = "graph" + "".join(f"-{key}={_word(value)}" for key, value in changes.items())
-        return build_graph(self.dataset, self.features, settings, self.place / name, overwrite=True, say=say)
+    def encoded(self, encoder: Path, out: Path) -> Features:
+        """Features by a trained encoder."""
+        settings = EncoderSettings(checkpoint=str(encoder))
+        return encode_dataset(self.dataset, settings, out, overwrite=True, say=say)
 
-    def measured(self, name: str, graph: dict[str, Any], train: dict[str, Any], seed: int) -> dict[str, Any]:
+    def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> GraphStore:
+        """The graph of a variant, under a name of its own."""
+        changes = dict(its.get("graph", {}))
+        name = "graph" + "".join(f"-{key}={_word(value)}" for key, value in changes.items())
+        if its.get("cross_encoder"):
+            changes["cross_encoder"] = str(self.encoders / "cross-encoder")
+        if run is not None:
+            changes["edges"] = "run"
+        settings = GraphSettings.parse({"k": PLAN["train"]["k"], "pair_tokens": 160, **changes})
+        out = place or self.place / name
+        return build_graph(self.dataset, self.features, settings, out, run=run, overwrite=True, say=say)
+
+    def measured(self, name: str, its: dict[str, Any], seed: int) -> dict[str, Any]:
         """Train with one seed and rank test; kept, and read again where it was done with these very settings."""
-        store = self.graph(graph)
-        settings = TrainSettings.parse({**train, "seed": seed})
         place = self.place / "variants" / name / str(seed)
-        common: dict[str, Any] = {"overwrite": True, "say": say}
-        model = train_gnn(store, self.dataset, self.features, settings, place / "model", **common)
+        store = self.graph(its)
+        if its.get("second_round"):
+            run = place / "train.run"
+            run.parent.mkdir(parents=True, exist_ok=True)
+            first = self.place / "variants" / GNN / str(seed)
+            write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
+            store = self.graph(its, run, place / "graph")
+        settings = TrainSettings.parse({**PLAN["train"], **its.get("train", {}), "seed": seed})
+        more: dict[str, Any] = {"overwrite": True, "say": say}
+        if its.get("examples"):
+            more["examples"] = [open_examples(self.encoders / "denoised")]
+        if settings.is_joint:
+            more["start"] = open_model(self.place / "variants" / GNN / str(seed) / "model")
+        begun = time.monotonic()
+        model = train_gnn(store, self.dataset, self.features, settings, place / "model", **more)
+        seconds = time.monotonic() - begun
         kept = place / "measured.json"
         if kept.is_file() and (found := json.loads(kept.read_text()))["model"] == model.hash:
             return dict(found)
-        embeddings = embed_passages(model, store, place / "embeddings", **common)
-        index = build_index(embeddings, place / "index", **common)
-        queries = list(self.qrels)
-        run = index_run(index, queries, self.features.queries[self.features.rows_of(queries)], DEPTH)
-        measures = per_query(self.qrels, run, list(MEASURES))
+        features = self.encoded(model.path, place / "features") if model.has_encoder else None
+        embeddings = embed_passages(model, store, place / "embeddings", features=features, overwrite=True, say=say)
+        index = build_index(embeddings, place / "index", overwrite=True, say=say)
+        measures = per_query(self.qrels, self._ranked(index, features or self.features, "test"), list(MEASURES))
         found = {
             "model": model.hash,
             "seed": seed,
+            "seconds": seconds,
             "dev": model.meta["dev"],
             "measures": {str(measure): values for measure, values in measures.items()},
         }
         write_json(kept, found)
         return found
 
+    def _ranked(self, index: PassageIndex, features: Features, split: str) -> Run:
+        queries = list(self.dataset.split(split))
+        return index_run(index, queries, features.queries[features.rows_of(queries)], DEPTH)
+
     def baselines(self) -> dict[str, Run]:
         """BM25, the checkpoint as it came and the dual-encoder, on test."""
-        rankings = self.place / "encoder" / "rankings"
+        rankings = self.encoders / "rankings"
         runs = {"bm25": read_run(rankings / "bm25.run"), "minilm": read_run(rankings / "start.run")}
         return {**runs, DUAL: features_run(self.features, list(self.qrels), DEPTH)}
 
@@ -118,15 +147,15 @@ def measure(name: str, data: Path, work: Path, seeds: int) -> dict[str, Any]:
     variants = {}
     for variant, its in PLAN["variants"].items():
         if one.its["variants"] == "all" or its.get("main"):
-            train = {**PLAN["train"], **its.get("train", {})}
-            variants[variant] = [one.measured(variant, its.get("graph", {}), train, seed) for seed in range(seeds)]
+            variants[variant] = [
+                one.measured(variant, its, seed) for seed in range(min(seeds, its.get("seeds", seeds)))
+            ]
     sweeps: dict[str, Any] = {}
-    if one.its["variants"] == "all":
-        for setting, its in PLAN["sweeps"].items():
-            for value in its["values"]:
-                train = {**PLAN["train"], setting: value}
-                found = [one.measured(f"{setting}={value}", its.get("graph", {}), train, seed) for seed in range(seeds)]
-                sweeps.setdefault(setting, []).append({"value": value, **_spread(found, base, "RR@10")})
+    for setting, its in PLAN["sweeps"].items() if one.its["variants"] == "all" else ():
+        for value in its["values"]:
+            changed = {**its, "train": {setting: value}}
+            found = [one.measured(f"{setting}={value}", changed, seed) for seed in range(min(seeds, SWEPT))]
+            sweeps.setdefault(setting, []).append({"value": value, **_spread(found, base, "RR@10")})
     of_baselines = compare(one.qrels, runs, DUAL, MEASURES, "test", {})
     return {
         "title": one.its["title"],

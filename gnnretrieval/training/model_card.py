@@ -11,7 +11,7 @@ from gnnretrieval.training.settings import TrainSettings
 CARD = "README.md"
 
 
-def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphStore, name: str) -> str:
+def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphStore) -> str:
     """The card, in Markdown, with the front matter that model hubs read.
 
     It says nothing of when, where and by which version the model was made: ``meta.json`` does, and the same training
@@ -21,7 +21,6 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         meta: What the artifact says of the model.
         settings: How it was trained.
         store: The graph.
-        name: Of the model's directory, in the commands shown.
     """
     dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
     encoder = _name_of(meta["encoder"]["checkpoint"])
@@ -78,14 +77,16 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         "",
         "## Use",
         "",
+        "MODEL is this directory.",
+        "",
         "```",
         *(
             [
-                f"gnnretrieval encoder encode DATASET --checkpoint {name} --out features",
-                f"gnnretrieval embed {name} --features features --out embeddings",
+                "gnnretrieval encoder encode DATASET --checkpoint MODEL --out features",
+                "gnnretrieval embed MODEL --features features --out embeddings",
             ]
             if own
-            else [f"gnnretrieval embed {name} --out embeddings"]
+            else ["gnnretrieval embed MODEL --out embeddings"]
         ),
         "gnnretrieval index build embeddings --out index",
         'gnnretrieval search "a question" --index index --explain',

@@ -111,7 +111,7 @@ def train_gnn(
             | {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
             | ({"start": relative_to(out, start.path)} if start is not None else {}),
         }
-        (directory / CARD).write_text(model_card(meta, settings, store, Path(out).name), encoding="utf-8")
+        (directory / CARD).write_text(model_card(meta, settings, store), encoding="utf-8")
         return meta
 
     if not ranks.first:

@@ -176,4 +176,5 @@ epochs = 30
 batch_size = 2
 learning_rate = 0.02
 weight_averaging = 0.5
+evidence = 1.0
 """

@@ -74,7 +74,7 @@ def epochs(count: int) -> Callable[[Path], bool]:
 
     def reached(run: Path) -> bool:
         log = run / ".model.partial" / "log.jsonl"
-        return log.exists() and log.read_bytes().count(b"\n") >= count
+        return log.exists() and log.read_bytes().count(b'"dev"') >= count
 
     return reached
 

@@ -23,7 +23,7 @@ def made(tiny_dataset, tiny_features, tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     dataset = Dataset.open(tiny_dataset)
     graph = build_graph(dataset, tiny_features, GraphSettings(k=4, edge_features=("score",)), place / "graph")
-    settings = TrainSettings(epochs=2, k=3, mask_ratio=0.3, context_scales=(1.0,), learning_rate=0.01)
+    settings = TrainSettings(epochs=2, k=3, mask_ratio=0.3, context_scales=(1.0,), learning_rate=0.01, evidence=1.0)
     model = train_gnn(graph, dataset, tiny_features, settings, place / "model")
     build_index(embed_passages(model, graph, place / "embeddings"), place / "index")
     return place, model

@@ -128,7 +128,7 @@ def test_distillation_is_the_divergence_of_the_scores_from_the_probabilities(jud
         teacher = torch.from_numpy(np.asarray(store.edge_arrays.cheap[query, :, 1], dtype=np.float32)).logit(eps=1e-4)
         share = teacher.softmax(0)
         expected.append(float((share * (share.log() - scores.log_softmax(0))).sum()))
-    assert float(value) == pytest.approx(np.mean(expected), rel=1e-3)
+    assert float(value.detach()) == pytest.approx(np.mean(expected), rel=1e-3)
 
 
 # Denoised positives and negatives.
