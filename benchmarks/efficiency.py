@@ -1,0 +1,133 @@
+"""What the graph costs (the paper's table 4): milliseconds a document, and a query, with the GNN-encoder and without.
+
+    .venv/bin/python benchmarks/efficiency.py
+
+Goes the quickstart's way first, where it is not made yet, then measures on its artifacts in one process: rounds of the
+dual-encoder's document encoding and of the graph's pass over all documents by turns, then questions to the two indexes
+by turns, encoding included. Writes results/efficiency.json and .md.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.index import Searcher, open_index
+from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.progress import say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.recipes import run_recipe
+from gnnretrieval.training.embedding import gated_contexts
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+ROUNDS, DOCUMENTS, QUESTIONS = 5, 1000, 300
+
+
+def milliseconds(job: Callable[[], object]) -> float:
+    """What one call takes."""
+    begun = time.perf_counter()
+    job()
+    return 1000 * (time.perf_counter() - begun)
+
+
+def measure(work: Path) -> dict[str, Any]:
+    """Both costs, side by side."""
+    run = run_recipe(ROOT / "graphs" / "docstrings.toml", out=work / "docstrings", say=say)
+    encoder = DualEncoder(run.recipe.encoder)
+    texts = [passage.full_text for passage in run.dataset.passages()]
+    queries = [query.text for query in run.dataset.queries_of("train")]
+    module = run.model.load()
+
+    def graph_pass() -> None:
+        for _ in gated_contexts(module, run.graph):
+            pass
+
+    some = texts[:: max(1, len(texts) // DOCUMENTS)][:DOCUMENTS]
+    documents: dict[str, list[float]] = {"dual-encoder": [], "graph": [], "queries": []}
+    for _ in range(ROUNDS):
+        documents["dual-encoder"].append(milliseconds(lambda: encoder.encode(some, "passage")) / len(some))
+        documents["graph"].append(milliseconds(graph_pass) / len(texts))
+        documents["queries"].append(milliseconds(lambda: encoder.encode(queries[:DOCUMENTS], "query")) / DOCUMENTS)
+    searchers = {
+        name: Searcher(open_index(run.directory / place))
+        for name, place in (("dual-encoder", "index-dual-encoder"), ("gnn-encoder", "index"))
+    }
+    questions = [query.text for query in run.dataset.queries_of("test")][:QUESTIONS]
+    asked: dict[str, list[float]] = {name: [] for name in searchers}
+    for searcher in searchers.values():
+        for question in questions[:10]:
+            searcher.search(question)
+    for number, question in enumerate(questions):  # by turns, the first one first every other time
+        for name in list(searchers)[:: 1 if number % 2 else -1]:
+            asked[name].append(milliseconds(lambda name=name, question=question: searchers[name].search(question)))
+    return {
+        "milliseconds_a_document": {name: statistics.median(values) for name, values in documents.items()},
+        "rounds": documents,
+        "milliseconds_a_query": {
+            name: {"median": statistics.median(values), "p95": statistics.quantiles(values, n=20)[-1]}
+            for name, values in asked.items()
+        },
+        "passages": len(texts),
+        "graph_queries": run.graph.num_queries,
+        "k": run.graph.k,
+        "questions": len(questions),
+        "dataset": run.dataset.provenance(),
+        "processor": platform.processor() or platform.machine(),
+        "processors": os.cpu_count(),
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+    }
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The table."""
+    document, query = found["milliseconds_a_document"], found["milliseconds_a_query"]
+    dual, gnn = query["dual-encoder"], query["gnn-encoder"]
+    both = document["dual-encoder"] + document["graph"]
+    share = document["queries"] * found["graph_queries"] / found["passages"]
+    lines = [
+        "# What the graph costs",
+        "",
+        "Regenerate: `.venv/bin/python benchmarks/efficiency.py`",
+        "",
+        f"{found['passages']:,} documents, {found['graph_queries']:,} questions in the graph, k = {found['k']}; "
+        f"all-MiniLM-L6-v2 on {found['processors']} cores. Medians of {ROUNDS} rounds by turns; {found['questions']} "
+        "questions to each index by turns, encoding included.",
+        "",
+        "| | ms a document | ms a query (median, 95th percentile) |",
+        "| --- | ---: | ---: |",
+        f"| dual-encoder | {document['dual-encoder']:.2f} | {dual['median']:.2f}, {dual['p95']:.2f} |",
+        f"| GNN-encoder | {both:.2f} | {gnn['median']:.2f}, {gnn['p95']:.2f} |",
+        f"| ratio | {both / document['dual-encoder']:.3f} | {gnn['median'] / dual['median']:.3f} |",
+        "| in the paper (one A100) | 0.46 : 0.41 | 1.9 : 1.9 |",
+        "",
+        f"The graph's own pass is {document['graph']:.3f} ms a document. Encoding the graph's questions, once, is "
+        f"another {share:.2f} ms a document at this number of questions.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.option("--work", type=click.Path(path_type=Path), help="Keep the artifacts here (default: made anew, not kept).")
+def main(work: Path | None) -> None:
+    """Measure and write the result files."""
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory() as temporary:
+        found = measure(work or Path(temporary))
+    write_json(RESULTS / "efficiency.json", found)
+    (RESULTS / "efficiency.md").write_text(markdown(found), encoding="utf-8")
+    click.echo(markdown(found))
+
+
+if __name__ == "__main__":
+    main()
