@@ -98,7 +98,7 @@ class GNNTraining:
         self.modules: dict[str, nn.Module] = {"model": self.model, "average": self.average}
         self.rates = [settings.learning_rate]
         if encoders is not None:
-            self.rates.append(settings.joint.encoder_learning_rate)
+            self.rates.append(settings.dual_encoder.encoder_learning_rate)
             groups.append({"params": list(encoders.parameters), "lr": self.rates[1]})
             self.modules["encoder"] = encoders.parameters
         self.optimizer = torch.optim.Adam(groups)

@@ -118,4 +118,4 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 
 
 def _matters(key: str, settings: TrainSettings) -> bool:
-    return settings.is_joint or not key.startswith("joint.")
+    return settings.is_joint or not key.startswith("dual_encoder.")

@@ -74,7 +74,7 @@ class TrainSettings(Settings):
         patience: Epochs without a better one on dev before training stops early.
         seed: Of every random choice.
         encoder: Shape of the GNN-encoder.
-        joint: The dual-encoder, with mode = joint.
+        dual_encoder: How the dual-encoder learns, with mode = joint.
     """
 
     mode: Literal["frozen", "joint"] = "frozen"
@@ -98,7 +98,7 @@ class TrainSettings(Settings):
     patience: int = Field(12, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     encoder: GNNEncoderSettings = GNNEncoderSettings()
-    joint: JointSettings = JointSettings()
+    dual_encoder: JointSettings = JointSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +111,7 @@ class TrainSettings(Settings):
     def _fit_together(self) -> TrainSettings:
         if self.mode == "joint" and self.candidates == "corpus":
             raise ValueError("candidates = corpus would encode the whole corpus at every step of mode = joint")
-        if self.mode == "frozen" and self.joint != JointSettings():
+        if self.mode == "frozen" and self.dual_encoder != JointSettings():
             raise ValueError("settings of the dual-encoder go with mode = joint: here it is frozen")
         return self
 

@@ -119,7 +119,7 @@ def train_gnn(
         return GNNEncoderModel(Path(out), {})
     config = settings.model_dump(mode="json")
     if settings.is_joint:
-        config["joint"] = with_precision(settings.joint, device)
+        config["dual_encoder"] = with_precision(settings.dual_encoder, device)
     artifact = make_artifact(
         out,
         KIND,
@@ -176,7 +176,9 @@ class Plan(NamedTuple):
         store, settings, held_out = self.store, self.settings, self.held_out
         encoders = None
         if settings.is_joint:
-            encoders = JointEncoders(store, held_out.texts, settings.joint, torch.device(device), settings.seed, ranks)
+            encoders = JointEncoders(
+                store, held_out.texts, settings.dual_encoder, torch.device(device), settings.seed, ranks
+            )
         return GNNTraining(
             store,
             DevSet(held_out.queries, held_out.relevant, store.similarity, device, held_out.parts),

@@ -60,7 +60,7 @@ def test_the_model_has_a_card_with_its_figures_and_an_inspection(joint, succeeds
     dev = open_model(place / "model").meta["dev"]
     assert f"| dev RR@10 of this model | {100 * dev['chosen']['RR@10']:.1f} |" in card
     assert f"| dev RR@10 of the dual-encoder | {100 * dev['dual_encoder']['RR@10']:.1f} |" in card
-    assert "| joint.encoder_learning_rate | 0.001 |" in card
+    assert "| dual_encoder.encoder_learning_rate | 0.001 |" in card
     assert "gnnretrieval encoder encode DATASET --checkpoint MODEL" in card
     said = succeeds("encoder", "inspect", place / "model", "--html", place / "model.html")
     assert "which learns with it" in said.out
@@ -83,8 +83,9 @@ def test_a_dry_run_says_what_it_would_take_and_makes_nothing(graph, succeeds, tm
 
 def test_a_recipe_trains_jointly_from_where_frozen_training_ended(recipe_text, succeeds, tmp_path):
     text = recipe_text.replace("epochs = 30", "epochs = 3")
-    joint = 'evidence = 1.0\nepochs = 1\nlearning_rate = 0.01\nbatch_size = 8\n[joint.joint]\nprecision = "float32"\n'
-    (tmp_path / "tiny.toml").write_text(f"{text}\n[joint]\n{joint}encoder_learning_rate = 1e-3\n", encoding="utf-8")
+    joint = "[joint]\nevidence = 1.0\nepochs = 1\nlearning_rate = 0.01\nbatch_size = 8\n"
+    joint += '[joint.dual_encoder]\nprecision = "float32"\nencoder_learning_rate = 1e-3\n'
+    (tmp_path / "tiny.toml").write_text(f"{text}\n{joint}", encoding="utf-8")
     succeeds("run", tmp_path / "tiny.toml")
     place = tmp_path / "tiny"
     model = open_model(place / "model-joint")

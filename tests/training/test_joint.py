@@ -41,7 +41,9 @@ SHORT = {
 
 
 def settings_of(joint: dict | None = None, **settings) -> TrainSettings:
-    return TrainSettings(**{**SHORT, **settings, "joint": {"encoder_learning_rate": 1e-3, **EXACT, **(joint or {})}})
+    return TrainSettings(
+        **{**SHORT, **settings, "dual_encoder": {"encoder_learning_rate": 1e-3, **EXACT, **(joint or {})}}
+    )
 
 
 def a_training(store, place, settings: TrainSettings) -> GNNTraining:
@@ -49,7 +51,7 @@ def a_training(store, place, settings: TrainSettings) -> GNNTraining:
     dev = DevSet(np.asarray(store.query_features[:4]), [[0], [1], [2], [3]], store.similarity)
     encoders = None
     if settings.is_joint:
-        encoders = JointEncoders(store, dev_texts, settings.joint, torch.device("cpu"), settings.seed)
+        encoders = JointEncoders(store, dev_texts, settings.dual_encoder, torch.device("cpu"), settings.seed)
     return GNNTraining(store, dev, settings, place, encoders=encoders)
 
 
@@ -340,10 +342,10 @@ def test_settings_that_do_not_fit_are_said():
     with pytest.raises(InputError, match="encode the whole corpus at every step"):
         TrainSettings.parse({"mode": "joint", "candidates": "corpus"})
     with pytest.raises(InputError, match="go with mode = joint"):
-        TrainSettings.parse({"joint": {"encoder_learning_rate": 1e-5}})
+        TrainSettings.parse({"dual_encoder": {"encoder_learning_rate": 1e-5}})
     assert (TrainSettings().epochs, TrainSettings().learning_rate) == (40, 2e-3)
     joint = TrainSettings(mode="joint")
-    assert (joint.epochs, joint.learning_rate, joint.joint.encoder_learning_rate) == (5, 5e-5, 2e-6)
+    assert (joint.epochs, joint.learning_rate, joint.dual_encoder.encoder_learning_rate) == (5, 5e-5, 2e-6)
     assert TrainSettings(mode="joint", epochs=7).epochs == 7
 
 
