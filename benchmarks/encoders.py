@@ -20,6 +20,7 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
+from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.trec import Run, rank_rows, read_run
@@ -47,6 +48,8 @@ WITHOUT_PSEUDO_LABELS = (
     *("dpr", "rocketqa-1", "rocketqa-3", "pair-without-distillation", "dcsr", "dcsr-adversarial", "ance"),
     "rocketqa-3-undenoised",
 )
+# All training questions of squad and wiki, and room for whole passages: what is best there, at scale.
+LARGE, LARGE_TOKENS = ("dcsr",), 320
 ELSEWHERE = ("dpr", "rocketqa-4", "pair", "dcsr", "ance")  # measured on other domains too
 SHARES = (0.1, 0.3, 1.0)  # of the corpus, DCSR table 7
 TOP = 100  # passages of a question in PAIR's figure 4
@@ -85,64 +88,9 @@ FINDINGS = (
 )
 
 
-def sample_squad(source: Path, out: Path, domains: Sequence[str], questions: int) -> Path:
-    """A dataset of some domains: ``questions`` training questions, half of them without their labels; all of test."""
-    queries = {}
-    for line in (source / "queries.jsonl").read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        queries[record["_id"]] = record
-    corpus = [
-        line
-        for line in (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-        if json.loads(line)["metadata"]["domain"] in domains
-    ]
-    judged = {
-        split: [
-            line
-            for line in (source / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
-            if queries[line.split("\t")[0]]["metadata"]["domain"] in domains
-        ]
-        for split in ("train", "dev", "test")
-    }
-    return _write_sample(out, corpus, queries, judged, questions)
-
-
-def sample_docstrings(source: Path, out: Path, questions: int) -> Path:
-    """The docstring corpus with half of the training questions without their labels."""
-    queries = {}
-    for line in (source / "queries.jsonl").read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        queries[record["_id"]] = record
-    judged = {
-        split: (source / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
-        for split in ("train", "dev", "test")
-    }
-    return _write_sample(
-        out, (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines(), queries, judged, questions
-    )
-
-
-def _write_sample(
-    out: Path, corpus: list[str], queries: dict[str, Any], judged: dict[str, list[str]], questions: int
-) -> Path:
-    rng = np.random.default_rng(SEED)
-    (out / "qrels").mkdir(parents=True, exist_ok=True)
-    (out / "corpus.jsonl").write_text("".join(f"{line}\n" for line in corpus), encoding="utf-8")
-    kept: dict[str, None] = {}
-    for split, most in (("train", questions), ("dev", DEV), ("test", len(queries))):
-        of_query: dict[str, list[str]] = {}
-        for line in judged[split]:
-            of_query.setdefault(line.split("\t")[0], []).append(line)
-        names = sorted(of_query)
-        chosen = [names[row] for row in rng.permutation(len(names))[:most].tolist()]
-        kept.update(dict.fromkeys(chosen))
-        labelled = chosen[: len(chosen) // 2] if split == "train" else chosen
-        lines = [line for query in labelled for line in of_query[query]]
-        text = "query-id\tcorpus-id\tscore\n" + "".join(f"{line}\n" for line in lines)
-        (out / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
-    records = (json.dumps(queries[query], ensure_ascii=False) for query in kept)
-    (out / "queries.jsonl").write_text("".join(f"{record}\n" for record in records), encoding="utf-8")
-    return out
+def sample(source: Path, out: Path, questions: int | None, domains: Sequence[str] = ()) -> Path:
+    """A dataset of some training questions, half of them without their labels."""
+    return sample_dataset(source, out, questions=questions, dev=DEV, labelled=0.5, domains=domains, seed=SEED)
 
 
 def findings(qrels: Mapping[str, Any], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
@@ -232,7 +180,7 @@ def elsewhere(
     """The trained encoders on domains they have not seen (DCSR table 6), each domain apart."""
     tables = {}
     for domain in domains:
-        dataset = Dataset.open(sample_squad(source, made / domain / "dataset", [domain], 2))
+        dataset = Dataset.open(sample(source, made / domain / "dataset", 2, [domain]))
         qrels, runs = dataset.split("test"), {}
         queries = {query.id: query.text for query in dataset.queries_of("test")}
         for name in (BM25_NAME, START, *systems):
@@ -249,10 +197,12 @@ def elsewhere(
     return tables
 
 
-def measure(name: str, dataset_path: Path, work: Path, small: bool, only: Sequence[str]) -> dict[str, Any]:
+def measure(
+    name: str, dataset_path: Path, work: Path, small: bool, only: Sequence[str], recipe: Path = RECIPE
+) -> dict[str, Any]:
     """Train everything on one set and compare."""
     out = work / name
-    made = run_encoder_recipe(RECIPE, out, data=dataset_path, small=small, only=only, say=say)
+    made = run_encoder_recipe(recipe, out, data=dataset_path, small=small, only=only, say=say)
     assert made is not None
     dataset = Dataset.open(dataset_path)
     encoders = [stage for stage, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
@@ -304,18 +254,18 @@ def domains_apart(result: dict[str, Any], dataset: Dataset, out: Path) -> None:
         result["domains"][domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
 
 
-def markdown(name: str, result: dict[str, Any], questions: int, stages: Sequence[str] = ()) -> str:
+def markdown(name: str, result: dict[str, Any], sampled: str, stages: Sequence[str] = ()) -> str:
     """A set's page."""
     dev = result["comparison"]["provenance"]["dataset"]
     lines = [
         f"# The papers' encoders on {name}",
         "",
         "Regenerate: `.venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK "
-        f"--only {name} --questions {questions}{''.join(f' --stage {stage}' for stage in stages)}`",
+        f"--only {name}{sampled}{''.join(f' --stage {stage}' for stage in stages)}`",
         "",
         f"{dev['passages']:,} passages; {dev['splits']['train']:,} training questions with labels and as many without; "
-        "all from all-MiniLM-L6-v2 (start), one seed; settings in "
-        "[encoders.toml](../encoders.toml).",
+        "all from all-MiniLM-L6-v2 (start), one seed; settings in [encoders.toml](../encoders.toml)"
+        + (f", passages of up to {LARGE_TOKENS} tokens." if name.endswith("large") else "."),
         "",
         result["table"].strip(),
         "",
@@ -325,30 +275,34 @@ def markdown(name: str, result: dict[str, Any], questions: int, stages: Sequence
             for test in result["against_bm25"]
         )
         + ".",
-        "",
-        "## What the papers found",
-        "",
-        "| finding | measure | first | second | difference | p (Holm) | in the paper |",
-        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
+    if result["findings"]:
+        lines += [
+            "",
+            "## What the papers found",
+            "",
+            "| finding | measure | first | second | difference | p (Holm) | in the paper |",
+            "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+        ]
     for row in result["findings"]:
         first, second = (100 * value for value in row["means"])
         lines.append(
             f"| {row['what']} | {row['measure']} | {first:.1f} | {second:.1f} | {100 * row['difference']:+.1f} | "
             f"{row['p_holm']:.2g} | {row['paper']} |"
         )
-    lines += [
-        "",
-        "PAIR figure 4, over test questions and their top 100 passages, mean ± deviation:",
-        "",
-        "| encoder | s(p⁺,q) | s(p⁺,p⁻) |",
-        "| --- | ---: | ---: |",
-    ]
-    for system, found in result["similarities"].items():
-        lines.append(
-            f"| {system} | {found['s(p+,q)']:.3f} ± {found['deviation of s(p+,q)']:.3f} | "
-            f"{found['s(p+,p-)']:.3f} ± {found['deviation of s(p+,p-)']:.3f} |"
-        )
+    if len(result["similarities"]) > 1:
+        lines += [
+            "",
+            "PAIR figure 4, over test questions and their top 100 passages, mean ± deviation:",
+            "",
+            "| encoder | s(p⁺,q) | s(p⁺,p⁻) |",
+            "| --- | ---: | ---: |",
+        ]
+        for system, found in result["similarities"].items():
+            lines.append(
+                f"| {system} | {found['s(p+,q)']:.3f} ± {found['deviation of s(p+,q)']:.3f} | "
+                f"{found['s(p+,p-)']:.3f} ± {found['deviation of s(p+,p-)']:.3f} |"
+            )
     if sizes := result.get("corpus_sizes"):
         lines += [
             "",
@@ -371,35 +325,47 @@ def markdown(name: str, result: dict[str, Any], questions: int, stages: Sequence
     return "\n".join(lines) + "\n"
 
 
+def squad_wiki(name: str, data: Path, work: Path, questions: int | None, stages: tuple[str, ...]) -> dict[str, Any]:
+    """Everything on squad and wiki, with domains apart and others that were not trained on."""
+    source, recipe = data / "squad-open", RECIPE
+    place = sample(source, work / "datasets" / name, questions, ["squad", "wiki"])
+    if name.endswith("large"):
+        recipe = work / f"{name}.toml"
+        text = RECIPE.read_text(encoding="utf-8").replace("max_tokens = 192", f"max_tokens = {LARGE_TOKENS}")
+        recipe.write_text(text, encoding="utf-8")
+    result = measure(name, place, work, False, stages, recipe)
+    dataset = Dataset.open(place)
+    domains_apart(result, dataset, work / name)
+    if not stages or {"dpr", "dcsr"} <= set(stages):
+        features = {system: open_features(work / name / f"{system}-features") for system in ("dpr", "dcsr")}
+        result["corpus_sizes"] = corpus_sizes(dataset, features)
+    systems = [system for system in ELSEWHERE if not stages or system in stages]
+    result["elsewhere"] = elsewhere(source, work / f"elsewhere-{name}", work / name, ["amazon", "reddit"], systems)
+    return result
+
+
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder with squad-open.")
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where everything is made and kept.")
-@click.option("--only", type=click.Choice(["squad-wiki", "docstrings"]), help="One of the sets.")
-@click.option("--questions", type=int, default=3000, show_default=True, help="Training questions, half with labels.")
+@click.option("--only", type=click.Choice(["squad-wiki", "squad-wiki-large", "docstrings"]), help="One of the sets.")
+@click.option("--questions", type=int, default=2000, show_default=True, help="Training questions, half with labels.")
 @click.option("--stage", "stages", multiple=True, help="Only this encoder and what it builds on; may be repeated.")
 def main(data: Path, work: Path, only: str | None, questions: int, stages: tuple[str, ...]) -> None:
     """Train and compare, and write the result files."""
     keep_freed_memory()
-    for name in ("squad-wiki", "docstrings"):
+    for name in ("squad-wiki", "docstrings", "squad-wiki-large"):
         if only not in (None, name):
             continue
-        if name == "squad-wiki":
-            source = data / "squad-open"
-            place = sample_squad(source, work / "datasets" / name, ["squad", "wiki"], questions)
-            result = measure(name, place, work, False, stages)
-            dataset = Dataset.open(place)
-            domains_apart(result, dataset, work / name)
-            if not stages or {"dpr", "dcsr"} <= set(stages):
-                features = {system: open_features(work / name / f"{system}-features") for system in ("dpr", "dcsr")}
-                result["corpus_sizes"] = corpus_sizes(dataset, features)
-            systems = [system for system in ELSEWHERE if not stages or system in stages]
-            result["elsewhere"] = elsewhere(source, work / "elsewhere", work / name, ["amazon", "reddit"], systems)
-        else:
+        if name == "docstrings":
             source = make_docstring_corpus(work / "docstring-corpus", overwrite=True, say=say).path
-            place = sample_docstrings(source, work / "datasets" / name, questions)
+            place = sample(source, work / "datasets" / name, questions)
             result = measure(name, place, work, True, stages or WITHOUT_PSEUDO_LABELS)
+        elif name == "squad-wiki":
+            result = squad_wiki(name, data, work, questions, stages)
+        else:
+            result = squad_wiki(name, data, work, None, stages or LARGE)
         write_json(RESULTS / f"encoders-{name}.json", result)
-        page = markdown(name, result, questions, stages)
+        page = markdown(name, result, "" if name.endswith("large") else f" --questions {questions}", stages)
         (RESULTS / f"encoders-{name}.md").write_text(page, encoding="utf-8")
         click.echo(page)
 
