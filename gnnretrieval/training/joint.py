@@ -17,6 +17,7 @@ from gnnretrieval.encoders.trained import PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.progress import progress
 from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.dual_towers import Start, make_towers, save_towers
@@ -26,7 +27,7 @@ from gnnretrieval.training.settings import JointSettings
 from gnnretrieval.training.towers import Item
 from gnnretrieval.training.weights import MasterWeights
 
-_TEXTS = 4096  # texts split to tokens together
+_TEXTS = 512  # texts split to tokens together
 _BEST = 20  # passages a dev query that measuring looks at, by the dual-encoder as it came
 
 NodeLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -140,13 +141,15 @@ class JointEncoders:
         queries = np.zeros((store.num_queries, store.dimension), dtype=np.float16)
         rows = np.arange(store.num_passages) if among is None else among
         asked = np.unique(store.found_by(rows, visible)[0] // store.stride)
-        for side, target, wanted, read in (
-            (PASSAGE, passages, rows, self._texts.texts_of_passages),
-            (QUERY, queries, asked, self._texts.texts_of_queries),
-        ):
-            for start in range(0, len(wanted), _TEXTS):
-                part = wanted[start : start + _TEXTS]
-                target[part] = self._vectors(self._items(side, read(part.tolist())))
+        with progress("encoding for dev", len(rows) + len(asked), "texts") as meter:
+            for side, target, wanted, read in (
+                (PASSAGE, passages, rows, self._texts.texts_of_passages),
+                (QUERY, queries, asked, self._texts.texts_of_queries),
+            ):
+                for start in range(0, len(wanted), _TEXTS):
+                    part = wanted[start : start + _TEXTS]
+                    target[part] = self._vectors(self._items(side, read(part.tolist())))
+                    meter.advance(len(part))
         return store.with_features(passages, queries), dev.with_queries(self._vectors(self._dev_items))
 
     def _vectors(self, items: Sequence[Item]) -> NDArray[np.float16]:
