@@ -88,4 +88,4 @@ def _type(annotation: Any) -> Any:
         (annotation,) = (part for part in typing.get_args(annotation) if part is not type(None))
     if typing.get_origin(annotation) is Literal:
         return click.Choice(typing.get_args(annotation))
-    return {int: click.INT, float: click.FLOAT}.get(annotation, click.STRING)
+    return {bool: click.BOOL, int: click.INT, float: click.FLOAT}.get(annotation, click.STRING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gnnretrieval.encoders.trained import PASSAGE
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.training.settings import TrainSettings
 
@@ -98,12 +99,11 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
 
 
 def _name_of(checkpoint: str) -> str:
-    """A hub's name as it is, of a path its last folder."""
-    return (
-        checkpoint
-        if checkpoint.count("/") == 1 and not checkpoint.startswith((".", "/"))
-        else checkpoint.split("/")[-1]
-    )
+    """A hub's name as it is; of an encoder that was trained here its directory's name, of any other path its last."""
+    parts = checkpoint.split("/")
+    if len(parts) == 2 and parts[0] not in ("", ".", ".."):
+        return checkpoint
+    return parts[-2] if parts[-1] == PASSAGE and len(parts) > 1 else parts[-1]
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
