@@ -110,7 +110,7 @@ def _lines_of_gnn(found: dict[str, Any]) -> list[str]:
         values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
         lines.append(f"{'*' if record['epoch'] == dev['best']['epoch'] else ' '} {record['epoch']:>9}   {values}")
     gain = f"gain {100 * dev['best']['gain']:+.1f} (p = {dev['best']['p']:.2g})"
-    if chosen["epoch"] == 0 and dev["best"]["gain"] > 0:
+    if dev["best"]["gain"] > 0 and not dev["believed"]:
         lines.append(f"{gain}: not believed; the embeddings are the dual-encoder's own")
     else:
         lines.append(f"{gain}; kept: epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}")

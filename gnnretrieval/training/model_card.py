@@ -55,7 +55,7 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         f"Kept is {kept}, which was chosen on dev; no test question was looked at.",
         *(
             ["", f"The best gain was not believed (p above evidence = {settings.evidence:g}): it embeds as before."]
-            if chosen["epoch"] == 0 and best["gain"] > 0
+            if best["gain"] > 0 and not dev["believed"]
             else []
         ),
         "",

@@ -81,10 +81,11 @@ def train_gnn(
             return {}
         history, best = training.progress.history, training.best_record
         chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
-        if best["p"] > settings.evidence:  # the dual-encoder as it came
+        believed = best["p"] <= settings.evidence
+        if not believed:  # the dual-encoder as it came
             chosen = {"epoch": 0, "context_scale": 0.0, "RR@10": best["dual_encoder"]}
             weights["context_scale"] = torch.zeros_like(weights["context_scale"])
-        _say_what_was_chosen(best, chosen, history, settings, say)
+        _say_what_was_chosen(best, history, settings, say)
         its_encoder = {}
         if encoders is not None and chosen["epoch"] > 0:
             its_encoder = _save_encoder(encoders, weights, directory)
@@ -103,6 +104,7 @@ def train_gnn(
                 "passages": store.num_passages if training.pool is None else len(training.pool),
                 "dual_encoder": {"RR@10": best["dual_encoder"]},
                 "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
+                "believed": believed,
                 "chosen": chosen,
             },
             "dataset": dataset.provenance(),
@@ -248,7 +250,6 @@ def _say_how_it_chooses(held_out: HeldOut, say: Callable[[str], None]) -> None:
 
 def _say_what_was_chosen(
     best: dict[str, Any],
-    chosen: dict[str, Any],
     history: list[dict[str, Any]],
     settings: TrainSettings,
     say: Callable[[str], None],
@@ -256,7 +257,7 @@ def _say_what_was_chosen(
     if history[-1]["epoch"] < settings.epochs:
         say(f"stopped after {history[-1]['epoch']} of {settings.epochs} epochs: none was better than {best['epoch']}")
     before = f"dual-encoder {100 * best['dual_encoder']:.1f}"
-    if chosen["epoch"] == 0 and best["gain"] > 0:
+    if best["gain"] > 0 and best["p"] > settings.evidence:
         say(
             f"the best gain on dev, {100 * best['gain']:+.1f} RR@10 over {before}, may be chance (p = {best['p']:.2g}, "
             f"above evidence = {settings.evidence:g}): the embeddings stay the dual-encoder's own"

@@ -295,6 +295,26 @@ def test_where_nothing_is_gained_the_dual_encoder_stays_as_it_came(
     )
 
 
+def test_where_joint_training_gains_nothing_the_model_it_started_from_is_kept(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    values = iter([0.8, 0.7, 0.6])
+
+    def measure(self, model, store, scales, *args):
+        value = next(values)
+        return {scale: np.full(len(self), value if scale == 1.0 else 0.3) for scale in scales}
+
+    monkeypatch.setattr(DevSet, "measure", measure)
+    said = []
+    inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings_of(evidence=0.05), tmp_path / "model")
+    model = train_gnn(*inputs, say=said.append)
+    assert not model.has_encoder
+    assert model.meta["dev"]["chosen"] == {"epoch": 0, "context_scale": 1.0, "RR@10": pytest.approx(0.8)}
+    assert model.meta["dev"]["believed"]
+    assert any(line.startswith("kept epoch 0 with context scale 1") for line in said)
+    assert "may be chance" not in " ".join(said)
+
+
 def test_it_goes_on_from_a_frozen_gnn_encoder(tiny_graph, tiny_dataset, tiny_features, tmp_path):
     dataset = Dataset.open(tiny_dataset)
     frozen = TrainSettings(epochs=3, batch_size=6, learning_rate=0.01, context_scales=(1.0,), evidence=1.0)
