@@ -190,7 +190,7 @@ def test_with_learning_rate_0_for_the_encoder_it_equals_frozen_training(tiny_gra
     for (name, one), other, first in zip(
         joint.average.named_parameters(), frozen.average.parameters(), start.parameters(), strict=True
     ):
-        moved_by = max(moved_by, float((other - first).abs().max()))
+        moved_by = max(moved_by, float((other - first).detach().abs().max()))
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
     assert moved_by > 0.02
     again = JointEncoders(tiny_graph, ["a"], JointSettings(**EXACT), torch.device("cpu"), 0)
