@@ -42,9 +42,9 @@ def rehearse(
 
     Returns:
         ``queries`` (learnable), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
-        scores), ``step_seconds`` (median), ``dev_seconds`` (estimated from a sample), ``hours`` (all of it, without
-        early stopping) and ``memory``: ``estimate`` (:func:`memory_needs`; None in joint training, which adds the
-        dual-encoder's) and ``peak``, of the process in these steps, in bytes.
+        scores), ``timed_steps`` (of one epoch, at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a
+        sample), ``hours`` (all of it, without early stopping) and ``memory``: ``estimate`` (:func:`memory_needs`; None
+        in joint training, which adds the dual-encoder's) and ``peak``, of the process in these steps, in bytes.
 
     Raises:
         GnnRetrievalError: as :func:`gnnretrieval.training.train.train_gnn`.
@@ -62,6 +62,7 @@ def rehearse(
         "steps_per_epoch": training.steps_per_epoch,
         "steps": steps,
         "candidates": scored,
+        "timed_steps": len(times),
         "step_seconds": seconds,
         "dev_seconds": dev,
         "hours": (steps * seconds + settings.epochs * dev) / 3600,
@@ -139,7 +140,7 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
         f"{settings.batch_size} queries, each against {found['candidates']:,} passages",
         f"{found['step_seconds']:.3g} s a step, about {found['dev_seconds']:.3g} s a measurement on dev: "
         f"{_duration(3600 * found['hours'])} in all; {stops}",
-        f"peak memory of the process in {STEPS} steps {_gib(memory['peak'])}{estimate}",
+        f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
         "a dry run: nothing was made",
     ]
 
