@@ -16,6 +16,7 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.dual_encoder import DualEncoder, Side
+from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.reading import reading_of, windows
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
@@ -78,6 +79,10 @@ class Features(Artifact):
                 "Encode with --sentences token (or mean)."
             )
 
+    def learned_from(self) -> frozenset[str]:
+        """Queries of the dataset that the encoder learned from; none where it does not say."""
+        return read_learned_from(self.path)
+
     def query_rows(self) -> dict[str, int]:
         """Row by query id."""
         with TextStore(self.path / TEXTS) as ids:
@@ -129,6 +134,7 @@ def encode_dataset(
     Raises:
         GnnRetrievalError: the checkpoint cannot be found or loaded, or ``out`` holds something else.
     """
+    learned_from = read_learned_from(settings.checkpoint)
     settings = trained_settings(settings)
     passage_checkpoint = find_checkpoint(settings.checkpoint)
     query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
@@ -143,6 +149,8 @@ def encode_dataset(
         say(f"encoder: {settings.checkpoint}, from {passage_checkpoint.source}, {config['precision']}")
         encoder = DualEncoder(settings, device)
         counts = write_texts(directory / TEXTS, dataset)
+        if learned_from:
+            write_learned_from(directory, learned_from.intersection(dataset.query_ids))
         figures: dict[str, Any] = {}
         for side in _FILES:
             figures |= _encode_side(encoder, side, dataset, counts[side], directory, say)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity, similarity_of
 from gnnretrieval.encoders.trained import PASSAGE, QUERY, trained_settings
@@ -25,12 +26,14 @@ class Start(NamedTuple):
         passage: Weights of ``E_P``.
         query: Weights of ``E_Q``; the same where they are shared.
         similarity: How vectors are compared.
+        learned_from: Queries that its weights learned from before.
     """
 
     settings: EncoderSettings
     passage: Checkpoint
     query: Checkpoint
     similarity: Similarity
+    learned_from: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, encoder: EncoderSettings) -> Start:
@@ -38,7 +41,8 @@ class Start(NamedTuple):
         resolved = trained_settings(encoder)
         passage = find_checkpoint(resolved.checkpoint)
         query = find_checkpoint(resolved.query_checkpoint) if resolved.query_checkpoint else passage
-        return cls(resolved, passage, query, similarity_of(resolved, says_dot=_says_dot(passage)))
+        similarity = similarity_of(resolved, says_dot=_says_dot(passage))
+        return cls(resolved, passage, query, similarity, read_learned_from(encoder.checkpoint))
 
     def require_shared(self) -> None:
         """Refuse an encoder whose queries have weights of their own."""
@@ -91,12 +95,21 @@ def make_towers(
     return {QUERY: query, PASSAGE: passage}
 
 
-def save_towers(towers: Mapping[str, TextTower], start: Start, directory: Path) -> EncoderSettings:
+def save_towers(
+    towers: Mapping[str, TextTower], start: Start, directory: Path, queries: Iterable[str]
+) -> EncoderSettings:
     """Write the weights as checkpoints, ``passage/`` and, where queries have their own, ``query/``.
+
+    Args:
+        towers: What was trained.
+        start: What it started from.
+        directory: Where they go.
+        queries: Ids of those it learned from, which are written too.
 
     Returns:
         Settings that read them as they were trained.
     """
+    write_learned_from(directory, start.learned_from.union(queries))
     shared = towers[QUERY].module is towers[PASSAGE].module
     prompts = {"query": towers[QUERY].prompt, "document": towers[PASSAGE].prompt}
     for tower in towers.values():

@@ -54,6 +54,8 @@ class DualEncoderTrainSettings(LoopSettings):
     Attributes:
         shared: One set of weights for queries and passages; otherwise two, from the same start.
         pooling: Of tokens to a vector: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
+        query_share: Share of the queries that is learned from, the same ones in every training; the others are left for
+            what is trained over this encoder: a GNN learns most from queries that it did not see.
         loss: ``contrastive`` (eq. 2); ``pair``: with the passage-centric loss (PAIR, eq. 6); ``kl`` (RocketQAv2) and
             ``margin-mse``: from the cross-encoder's probabilities in the examples.
         alpha: ``α``: share of the passage-centric loss in ``pair``.
@@ -69,6 +71,7 @@ class DualEncoderTrainSettings(LoopSettings):
 
     shared: bool = False
     pooling: Literal["auto", "cls", "mean"] = "auto"
+    query_share: float = Field(1.0, gt=0, le=1)
     loss: Literal["contrastive", "pair", "kl", "margin-mse"] = "contrastive"
     alpha: float = Field(0.1, ge=0, le=1)
     hard_negatives: int = Field(1, ge=0)

@@ -73,7 +73,8 @@ class GNNTraining:
         self.shown = np.ones(store.num_queries, dtype=bool) if shown is None else shown
         self.learned = (learned or LearnedFrom.of(store)).among(self.shown)
         self.labels = self.learned.labels
-        self.learnable = np.unique(self.labels[:, 0])  # a query without a label is in the graph, and never trained on
+        self.labelled = np.unique(self.labels[:, 0])  # a query without a label is in the graph, and never trained on
+        self.learnable = self.labelled[self.learned.taught[self.labelled]]
         self.dropped = store.label_edges() if settings.mask_unit == "none" else None
         self.tensors = GraphTensors(store, device)
         self.whole_corpus = settings.candidates == "corpus" or (
@@ -156,14 +157,14 @@ class GNNTraining:
         rng = np.random.default_rng([settings.seed, epoch])
         torch.manual_seed(int(rng.integers(2**62)))
         masked = np.zeros(self.store.num_queries, dtype=bool)  # Q_t
-        labels = np.stack([np.searchsorted(self.learnable, self.labels[:, 0]), self.labels[:, 1]], axis=1)
-        chosen = mask_queries(len(self.learnable), labels, settings.mask_ratio, settings.mask_unit, rng)
-        masked[self.learnable[chosen]] = True
+        labels = np.stack([np.searchsorted(self.labelled, self.labels[:, 0]), self.labels[:, 1]], axis=1)
+        chosen = mask_queries(len(self.labelled), labels, settings.mask_ratio, settings.mask_unit, rng)
+        masked[self.labelled[chosen]] = True
         visible = self.shown if settings.mask_unit == "none" else self.shown & ~masked  # Q_g
         everything = np.arange(self.store.num_passages) if self.whole_corpus else None
         graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
         steps: list[dict[str, float]] = []
-        queries = rng.permutation(np.flatnonzero(masked))
+        queries = rng.permutation(np.flatnonzero(masked & self.learned.taught))
         for start in range(0, len(queries), settings.batch_size):
             batch = np.sort(queries[start : start + settings.batch_size])
             loss, norm = self._step(batch, everything, graph, visible, rng)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining import sample_hard_negatives
 from gnnretrieval.mining.examples import Examples
+
+ENOUGH = 200  # labelled queries that a dual-encoder did not learn from, to train a GNN on
 
 
 class LearnedFrom(NamedTuple):
@@ -22,15 +25,24 @@ class LearnedFrom(NamedTuple):
         labels: ``(L, 2)`` positive pairs (query row, passage row), sorted.
         indptr: ``(n + 1,)``: query ``q`` has the mined negatives ``negatives[indptr[q]:indptr[q + 1]]``.
         negatives: ``(N,)`` passage rows.
+        taught: ``(n,)`` True for queries that are trained on where they have a label; the others are in the graph only.
     """
 
     labels: Rows
     indptr: Rows
     negatives: Rows
+    taught: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, store: GraphStore, examples: Sequence[Examples] = ()) -> LearnedFrom:
+    def of(
+        cls, store: GraphStore, examples: Sequence[Examples] = (), taught: NDArray[np.bool_] | None = None
+    ) -> LearnedFrom:
         """The labels of ``store``, with what was mined for its queries; examples of other queries are left out.
+
+        Args:
+            store: The graph.
+            examples: What was mined.
+            taught: As the attribute; None: all.
 
         Raises:
             GnnRetrievalError: none of the examples is of a query of the graph.
@@ -60,7 +72,8 @@ class LearnedFrom(NamedTuple):
         labels = _pairs(np.unique(_keys(np.concatenate(positive), m)), m)
         mined = _pairs(np.setdiff1d(_keys(np.concatenate(negative), m), _keys(labels, m)), m)
         indptr = np.searchsorted(mined[:, 0], np.arange(n + 1))
-        return cls(labels, indptr, np.ascontiguousarray(mined[:, 1]))
+        taught = np.ones(n, dtype=bool) if taught is None else taught
+        return cls(labels, indptr, np.ascontiguousarray(mined[:, 1]), taught)
 
     def among(self, shown: NDArray[np.bool_]) -> LearnedFrom:
         """Without the positives of queries that are not ``shown``, which are not trained on."""
@@ -81,6 +94,32 @@ class LearnedFrom(NamedTuple):
             mined = self.negatives[self.indptr[query] : self.indptr[query + 1]]
             drawn.append(rng.permutation(mined)[:count])
         return np.unique(np.concatenate(drawn)) if drawn else np.empty(0, dtype=np.int64)
+
+
+def unseen_queries(store: GraphStore, features: Features, which: Literal["auto", "all", "unseen"]) -> NDArray[np.bool_]:
+    """The graph's queries to train on and to choose by ``(n,)``: where there are enough, those new to the dual-encoder.
+
+    A dual-encoder ranks what it learned from better than what it will be asked. A GNN that trains on such queries finds
+    little to mend, and learns to leave passages as they are.
+
+    Args:
+        store: The graph.
+        features: What it was built from, which say what their encoder learned from.
+        which: ``unseen``: none that it learned from; ``auto``: so where at least :data:`ENOUGH` labelled ones are left.
+
+    Raises:
+        GnnRetrievalError: with ``unseen``, none is left.
+    """
+    seen_ids = frozenset() if which == "all" else features.learned_from()
+    with store.texts() as texts:
+        unseen = np.array([id_ not in seen_ids for id_ in texts.query_ids()], dtype=bool)
+    left = int(unseen[np.unique(store.labels[:, 0])].sum())
+    if which == "unseen" and not left:
+        raise GnnRetrievalError(
+            f"{store.path}: the dual-encoder learned from every labelled query of this graph, and none is left to "
+            "train on. Train it on a share of them (query_share, below 1), or train on all (--learn-from all)."
+        )
+    return unseen if which == "unseen" or left >= ENOUGH else np.ones(store.num_queries, dtype=bool)
 
 
 def probability_column(store: GraphStore) -> int:

@@ -57,15 +57,29 @@ def dev_split(dataset: Dataset) -> str | None:
     return next((name for name in DEV_NAMES if name in dataset.splits), None)
 
 
-def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, seed: int) -> HeldOut:
+def held_out_queries(
+    store: GraphStore,
+    dataset: Dataset,
+    features: Features,
+    seed: int,
+    unseen: NDArray[np.bool_] | None = None,
+) -> HeldOut:
     """The dev split's questions; without one, a tenth of the graph's by passage and as many by topic.
+
+    Args:
+        store: The graph.
+        dataset: Its dev split, if it has one.
+        features: Features of its queries.
+        seed: Of what is held out.
+        unseen: ``(n,)`` False for queries of the graph that nothing is chosen by, held out or not; None: no such ones.
 
     Raises:
         GnnRetrievalError: the dev split has no relevant passage, or the graph is too small to hold questions out.
     """
     split = dev_split(dataset)
     if split is None:
-        return _held_out_of_training(store, dataset, np.random.default_rng([seed, 0, 1]))  # none of the epochs' own
+        rng = np.random.default_rng([seed, 0, 1])  # none of the epochs' own
+        return _held_out_of_training(store, dataset, rng, unseen)
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     judged = {
         query: [row_of[passage] for passage, relevance in passages.items() if relevance > 0]
@@ -87,24 +101,28 @@ def held_out_queries(store: GraphStore, dataset: Dataset, features: Features, se
     )
 
 
-def _held_out_of_training(store: GraphStore, dataset: Dataset, rng: np.random.Generator) -> HeldOut:
+def _held_out_of_training(
+    store: GraphStore, dataset: Dataset, rng: np.random.Generator, unseen: NDArray[np.bool_] | None
+) -> HeldOut:
     labelled = np.unique(store.labels[:, 0])
     labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
     by_passage = mask_queries(len(labelled), labels, HELD_OUT, "passage", rng)
     by_topic = _of_topics(store, labels, len(labelled), rng)
     if (by_passage | by_topic).all():
         by_topic[:] = False
-    if by_passage.all():
+    new = np.ones(len(labelled), dtype=bool) if unseen is None else unseen[labelled]
+    if by_passage.all() or not (by_passage & new).any():
         raise GnnRetrievalError(
             f"{dataset.path}: there is no dev split, and too few training queries to hold some out: add one."
         )
     hidden = np.zeros(store.num_queries, dtype=bool)
     hidden[labelled[by_passage | by_topic]] = True
-    rows = np.flatnonzero(hidden)
-    relevant = _relevant(store, hidden)  # by query row
+    asked = hidden if unseen is None else hidden & unseen
+    rows = np.flatnonzero(asked)
+    relevant = _relevant(store, asked)  # by query row
     with store.texts() as texts:
         found = texts.texts_of_queries(rows.tolist())
-    parts = by_topic[by_passage | by_topic].astype(np.int64)
+    parts = by_topic[asked[labelled]].astype(np.int64)
     return HeldOut("held-out training queries", store.query_features[rows], found, [*relevant.values()], hidden, parts)
 
 

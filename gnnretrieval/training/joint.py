@@ -158,11 +158,15 @@ class JointEncoders:
         )
         return vectors
 
-    def save(self, weights: dict[str, Tensor], directory: Path) -> EncoderSettings:
-        """Write these weights (of :meth:`MasterWeights.snapshot`) as checkpoints; returns settings that read them."""
+    def save(self, weights: dict[str, Tensor], directory: Path, queries: Rows) -> EncoderSettings:
+        """Write these weights (of :meth:`MasterWeights.snapshot`) as checkpoints; returns settings that read them.
+
+        ``queries`` are rows of those that were learned from.
+        """
         self.weights.restore(weights)
         self.weights.to_float32()
-        return save_towers(self.towers, self.start, directory)
+        ids = self._texts.query_ids()
+        return save_towers(self.towers, self.start, directory, (ids[row] for row in queries.tolist()))
 
 
 def require_encoder(store: GraphStore) -> Start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -73,6 +74,12 @@ def merged(parts: Sequence[Iterable[Example]]) -> list[Example]:
         for query, (positives, negatives) in found.items()
         if positives
     ]
+
+
+def in_share(query: str, share: float) -> bool:
+    """Whether a query is in a share of all: always the same ones, and the more the larger it is."""
+    digest = hashlib.sha256(query.encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 class Relevance:

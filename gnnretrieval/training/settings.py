@@ -47,6 +47,9 @@ class TrainSettings(Settings):
     Attributes:
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
+        learn_from: Which of the graph's queries are trained on, and held out where there is no dev split: ``unseen``:
+            those that the dual-encoder did not learn from (all are in the graph); ``auto``: so where at least 200 are
+            left; ``all``.
         k: Only each query's first k passages; not given: all that the graph has.
         epochs: Epochs; each splits the training queries anew; not given: 40, and 5 with mode = joint.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
@@ -78,6 +81,7 @@ class TrainSettings(Settings):
     """
 
     mode: Literal["frozen", "joint"] = "frozen"
+    learn_from: Literal["auto", "all", "unseen"] = "auto"
     k: int | None = Field(None, ge=1)
     epochs: int = Field(40, ge=1)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)

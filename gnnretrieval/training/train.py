@@ -17,12 +17,13 @@ from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.encoder_loop import with_precision
 from gnnretrieval.training.gnn import ENCODER, GNNTraining
-from gnnretrieval.training.gnn_examples import LearnedFrom, probability_column
+from gnnretrieval.training.gnn_examples import LearnedFrom, probability_column, unseen_queries
 from gnnretrieval.training.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.joint import JointEncoders, require_encoder
 from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
@@ -75,6 +76,11 @@ def train_gnn(
         ranks.begin()
         _say_how_it_chooses(plan.held_out, say)
         training = plan.training(directory, device, ranks)
+        if spared := len(training.labelled) - len(training.learnable):
+            say(
+                f"training on the {len(training.learnable):,} queries that the dual-encoder did not learn from; "
+                f"the {spared:,} it did are in the graph"
+            )
         encoders = training.encoders
         weights = training.run()
         if not ranks.first:
@@ -88,7 +94,7 @@ def train_gnn(
         _say_what_was_chosen(best, history, settings, say)
         its_encoder = {}
         if encoders is not None and chosen["epoch"] > 0:
-            its_encoder = _save_encoder(encoders, weights, directory)
+            its_encoder = _save_encoder(encoders, weights, directory, training.learnable)
         of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
         save_file(of_gnn, directory / WEIGHTS)
         meta = {
@@ -107,6 +113,7 @@ def train_gnn(
                 "believed": believed,
                 "chosen": chosen,
             },
+            "queries": {"trained_on": len(training.learnable), "labelled": len(training.labelled)},
             "dataset": dataset.provenance(),
             **its_encoder,
             "made_from": {"graph": relative_to(out, store.path)}
@@ -170,8 +177,9 @@ class Plan(NamedTuple):
             probability_column(store)
         if settings.is_joint:
             require_encoder(store)
-        held_out = held_out_queries(store, dataset, features, settings.seed)
-        return cls(store.view(k=settings.k), settings, held_out, LearnedFrom.of(store, examples), start)
+        taught = unseen_queries(store, features, settings.learn_from)
+        held_out = held_out_queries(store, dataset, features, settings.seed, taught)
+        return cls(store.view(k=settings.k), settings, held_out, LearnedFrom.of(store, examples, taught), start)
 
     def training(self, directory: Path, device: str = "cpu", ranks: Ranks = ALONE) -> GNNTraining:
         """The run in ``directory``, ready to go."""
@@ -228,10 +236,12 @@ def _require_fits(
             )
 
 
-def _save_encoder(encoders: JointEncoders, weights: dict[str, Tensor], directory: Path) -> dict[str, Any]:
+def _save_encoder(
+    encoders: JointEncoders, weights: dict[str, Tensor], directory: Path, queries: Rows
+) -> dict[str, Any]:
     """Write the dual-encoder that was trained with the GNN; returns what the model says of it."""
     its = {name.removeprefix(ENCODER): value for name, value in weights.items() if name.startswith(ENCODER)}
-    return {JOINT: encoders.save(its, directory).model_dump(mode="json")}
+    return {JOINT: encoders.save(its, directory, queries).model_dump(mode="json")}
 
 
 def _say_how_it_chooses(held_out: HeldOut, say: Callable[[str], None]) -> None:

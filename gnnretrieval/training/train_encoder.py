@@ -23,7 +23,7 @@ from gnnretrieval.training.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder_dev import DevQueries, RetrievalDev, dev_queries
 from gnnretrieval.training.encoder_loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.pair_data import Texts, count_cut, labelled_examples, merged
+from gnnretrieval.training.pair_data import Texts, count_cut, in_share, labelled_examples, merged
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.refresh import Refresher
 from gnnretrieval.training.sentence_task import SentenceDev, SentenceTask
@@ -116,7 +116,7 @@ def _train(
         say(f"{len(dev.hidden):,} training queries are kept out of training, to choose by")
     parts = [labelled_examples(dataset, split, dev.hidden)] if labels else []
     parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
-    examples = merged(parts)
+    examples = [example for example in merged(parts) if in_share(example.query, settings.query_share)]
     if not examples:
         raise GnnRetrievalError(
             "there is no query with a positive passage to learn from: nothing was mined or labelled."
@@ -149,7 +149,7 @@ def _train(
         return {}
     if isinstance(task, SentenceTask) and task.sentences_cut:
         say(f"{task.sentences_cut:,} sentences are beyond the limit of tokens")
-    its = save_towers(towers, start, directory)
+    its = save_towers(towers, start, directory, (example.query for example in task.examples))
     found = task.found if isinstance(task, SentenceTask) else None
     return {
         "encoder": its.model_dump(mode="json"),

@@ -1,0 +1,148 @@
+"""What a dual-encoder learned from: written beside its weights, carried by its features, spared by what comes after."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.learned_from import read_learned_from
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.training import TrainSettings, gnn_examples, train_gnn
+from gnnretrieval.training.candidates import Step
+from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
+from gnnretrieval.training.gnn import GNNTraining
+from gnnretrieval.training.held_out import held_out_queries
+from gnnretrieval.training.pair_data import in_share
+from gnnretrieval.training.train import Plan
+from gnnretrieval.training.train_encoder import train_dual_encoder
+
+SHORT = {"epochs": 2, "batch_size": 12, "context_scales": (1.0,)}
+HALF = DualEncoderTrainSettings(
+    shared=True, epochs=1, batch_size=16, hard_negatives=0, query_share=0.5, precision="float32"
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(tiny_dataset: Path) -> Dataset:
+    return Dataset.open(tiny_dataset)
+
+
+@pytest.fixture(scope="module")
+def half(dataset: Dataset, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    encoder = EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32")
+    return train_dual_encoder(dataset, [], encoder, HALF, tmp_path_factory.mktemp("half") / "encoder").path
+
+
+@pytest.fixture(scope="module")
+def features(dataset: Dataset, half: Path) -> Features:
+    settings = EncoderSettings(checkpoint=str(half), precision="float32")
+    return encode_dataset(dataset, settings, half.with_name("features"))
+
+
+def test_a_share_is_always_the_same_queries_and_grows_with_it() -> None:
+    ids = [f"query {number}" for number in range(2000)]
+    shares = [{id_ for id_ in ids if in_share(id_, share)} for share in (0.25, 0.5, 1.0)]
+    assert shares[0] < shares[1] < shares[2] == set(ids)
+    assert 420 < len(shares[0]) < 580
+    assert 900 < len(shares[1]) < 1100
+
+
+def test_an_encoder_learns_from_its_share_and_says_which(dataset: Dataset, half: Path) -> None:
+    known = read_learned_from(half)
+    assert known == {query for query in dataset.split("train") if in_share(query, 0.5)}
+    assert 0 < len(known) < 60
+    assert json.loads((half / "meta.json").read_text())["examples"]["queries"] == len(known)
+
+
+def test_what_it_started_from_counts_too(dataset: Dataset, half: Path, tmp_path: Path) -> None:
+    encoder = EncoderSettings(checkpoint=str(half), precision="float32")
+    settings = HALF.model_copy(update={"query_share": 0.1})
+    more = train_dual_encoder(dataset, [], encoder, settings, tmp_path / "more")
+    assert more.meta["examples"]["queries"] < len(read_learned_from(half))
+    assert read_learned_from(more.path) == read_learned_from(half)
+
+
+def test_features_carry_it_and_those_of_a_checkpoint_say_nothing(
+    features: Features, half: Path, tiny_features: Features
+) -> None:
+    assert features.learned_from() == read_learned_from(half)
+    assert tiny_features.learned_from() == frozenset()
+    assert "learned-from.txt" in features.meta["files"]
+
+
+@pytest.mark.parametrize("candidates", ["corpus", "batch"])
+def test_only_new_queries_are_trained_on_and_the_others_are_in_the_graph(
+    dataset: Dataset, features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
+) -> None:
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    steps: list[Step] = []
+    loss = GNNTraining._loss
+    monkeypatch.setattr(GNNTraining, "_loss", lambda self, step, *rest: steps.append(step) or loss(self, step, *rest))
+    said: list[str] = []
+    settings = TrainSettings(**SHORT, learn_from="unseen", mask_ratio=0.9, candidates=candidates)
+    model = train_gnn(store, dataset, features, settings, tmp_path / "model", say=said.append)
+    with store.texts() as texts:
+        ids = texts.query_ids()
+    known = {row for row, id_ in enumerate(ids) if id_ in features.learned_from()}
+    trained = {int(row) for step in steps for row in step.queries}
+    assert trained
+    assert not trained & known
+    assert trained == set(range(60)) - known
+    assert model.meta["queries"] == {"trained_on": 60 - len(known), "labelled": 60}
+    assert any(f"the {len(known)} it did are in the graph" in line for line in said)
+
+
+def test_a_passages_known_queries_leave_the_graph_with_its_new_ones(
+    dataset: Dataset, features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    settings = TrainSettings(**SHORT, learn_from="unseen", mask_unit="passage")
+    training = Plan.of(store, dataset, features, settings).training(tmp_path / "run")
+    graphs = []
+    subgraph = training._subgraph
+    monkeypatch.setattr(training, "_subgraph", lambda *args: graphs.append(args[1]) or subgraph(*args))
+    training.epoch(0)
+    left = np.flatnonzero(~graphs[0])
+    passages = set(store.labels[np.isin(store.labels[:, 0], left), 1].tolist())
+    assert passages
+    assert set(store.labels[np.isin(store.labels[:, 1], list(passages)), 0].tolist()) == set(left.tolist())
+    assert not training.learned.taught[left].all()
+
+
+def test_which_queries_follows_from_the_setting_and_how_many_are_left(
+    dataset: Dataset, features: Features, tiny_features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    new = gnn_examples.unseen_queries(store, features, "unseen")
+    assert 0 < new.sum() < 60
+    assert gnn_examples.unseen_queries(store, features, "all").all()
+    assert gnn_examples.unseen_queries(store, features, "auto").all()  # too few are left
+    monkeypatch.setattr(gnn_examples, "ENOUGH", int(new.sum()))
+    np.testing.assert_array_equal(gnn_examples.unseen_queries(store, features, "auto"), new)
+    assert gnn_examples.unseen_queries(store, tiny_features, "unseen").all()  # nothing is known of its encoder
+    monkeypatch.setattr(Features, "learned_from", lambda self: frozenset(dataset.split("train")))
+    with pytest.raises(GnnRetrievalError, match="learned from every labelled query"):
+        gnn_examples.unseen_queries(store, features, "unseen")
+    assert gnn_examples.unseen_queries(store, features, "auto").all()
+
+
+def test_without_a_dev_split_it_is_chosen_by_new_queries(tiny_dataset: Path, half: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(tiny_dataset, tmp_path / "data")
+    (tmp_path / "data" / "qrels" / "dev.tsv").unlink()
+    dataset = Dataset.open(tmp_path / "data")
+    features = encode_dataset(dataset, EncoderSettings(checkpoint=str(half)), tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    new = gnn_examples.unseen_queries(store, features, "unseen")
+    found, plain = (held_out_queries(store, dataset, features, 3, which) for which in (new, None))
+    assert found.hidden is not None
+    assert plain.hidden is not None
+    np.testing.assert_array_equal(found.hidden, plain.hidden)  # what is held out of training is the same
+    assert 0 < len(found.queries) == len(found.parts) == (found.hidden & new).sum() < len(plain.queries)
