@@ -76,6 +76,7 @@ class GNNTraining:
         self.labelled = np.unique(self.labels[:, 0])  # a query without a label is in the graph, and never trained on
         self.learnable = self.labelled[self.learned.taught[self.labelled]]
         self.dropped = store.label_edges() if settings.mask_unit == "none" else None
+        self.goes_on = encoders is not None or start is not None
         self.tensors = GraphTensors(store, device)
         self.whole_corpus = settings.candidates == "corpus" or (
             settings.candidates == "auto"
@@ -118,7 +119,7 @@ class GNNTraining:
         """
         checkpoint = scratch(self.directory) / CHECKPOINT
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        if self.encoders is not None:
+        if self.goes_on:
             self._measure_start()
         if self.ranks.agree(checkpoint.exists()):
             self.best, self.progress = load_checkpoint(checkpoint, self.modules, self.optimizer, self.device)
@@ -252,7 +253,7 @@ class GNNTraining:
         return (1 - self.settings.distillation) * loss + self.settings.distillation * distilled
 
     def _measure_start(self) -> None:
-        """Before the first step: what the dual-encoder as it came gives on dev, which is what is to be beaten."""
+        """Before the first step: what the start and the dual-encoder as it came give on dev, which is to be beaten."""
         self.progress = Progress(0, 0, [])
         self._keep({**self._measured(0), "steps": []})
 

@@ -96,8 +96,12 @@ class GNNEncoderModel(Artifact):
         query = self.path / QUERY
         return {"query": find_checkpoint(str(query)).hash if query.is_dir() else passage, "passage": passage}
 
-    def require_fits(self, store: GraphStore) -> None:
-        """Refuse a store of other widths, or of another dual-encoder's features.
+    def is_over(self, store: GraphStore) -> bool:
+        """Whether ``store`` has features by the dual-encoder that this was trained over."""
+        return bool(store.meta["checkpoint_hash"] == self.meta["checkpoint_hash"])
+
+    def require_fits(self, store: GraphStore, any_encoder: bool = False) -> None:
+        """Refuse a store of other widths, or of another dual-encoder's features unless ``any_encoder`` will do.
 
         Raises:
             ArtifactError: it does not fit.
@@ -112,7 +116,7 @@ class GNNEncoderModel(Artifact):
                 f"{self.path}: trained with the edge features {', '.join(self.meta['edge_features']) or 'none'}, and "
                 f"{store.path} has {', '.join(store.edge_names) or 'none'}. Train over this store."
             )
-        if store.meta["checkpoint_hash"] != self.meta["checkpoint_hash"]:
+        if not any_encoder and not self.is_over(store):
             raise ArtifactError(
                 f"{self.path}: trained over another dual-encoder's features than {store.path} holds. "
                 "Train over this store, or give the one it was trained over."

@@ -51,7 +51,8 @@ class TrainSettings(Settings):
             those that the dual-encoder did not learn from (all are in the graph); ``auto``: so where at least 200 are
             left; ``all``.
         k: Only each query's first k passages; not given: all that the graph has.
-        epochs: Epochs; each splits the training queries anew; not given: 40, and 5 with mode = joint.
+        epochs: Epochs; each splits the training queries anew; not given: 40, and 5 with mode = joint. 0: only the
+            context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
         mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``; ``none``: nothing, every
             query is trained on with its label edges dropped (the paper's ablation).
@@ -83,7 +84,7 @@ class TrainSettings(Settings):
     mode: Literal["frozen", "joint"] = "frozen"
     learn_from: Literal["auto", "all", "unseen"] = "auto"
     k: int | None = Field(None, ge=1)
-    epochs: int = Field(40, ge=1)
+    epochs: int = Field(40, ge=0)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
     mask_unit: MaskUnit = "mixed"
     batch_size: int = Field(128, ge=1)

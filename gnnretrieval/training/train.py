@@ -55,7 +55,8 @@ def train_gnn(
         settings: How to train.
         out: Where the model goes.
         examples: Mined examples: denoised positives are positives beside the labels, negatives are drawn from theirs.
-        start: A GNN-encoder to go on from, of the same shape; None: the identity.
+        start: A GNN-encoder to go on from, of the same shape; None: the identity. It may have been trained over another
+            dual-encoder of the same width.
         device: Where to compute.
         ranks: The processes that train together, with ``mode = joint``.
         overwrite: Replace a model made from other inputs.
@@ -221,8 +222,12 @@ def _require_fits(
         raise ArtifactError(
             f"{store.path}: the judgements of {dataset.path} changed since this graph was built. Build it again."
         )
+    if not settings.epochs and start is None:
+        raise GnnRetrievalError(
+            "epochs = 0 only chooses the context scale of a GNN-encoder that was trained before: name it (--start)."
+        )
     if start is not None:
-        start.require_fits(store)
+        start.require_fits(store, any_encoder=True)
         shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
         if shape != settings.encoder.model_dump(include=set(shape)):
             raise ArtifactError(

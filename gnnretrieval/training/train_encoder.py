@@ -29,6 +29,8 @@ from gnnretrieval.training.refresh import Refresher
 from gnnretrieval.training.sentence_task import SentenceDev, SentenceTask
 from gnnretrieval.training.towers import TextTower
 
+EVERY_QUERY = ("query_share", 1.0)  # encoders trained before there was a choice stay what they are
+
 
 def train_dual_encoder(
     dataset: Dataset,
@@ -78,7 +80,7 @@ def train_dual_encoder(
         "encoder": start.settings.model_dump(
             mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
         ),
-        "train": with_precision(settings, device),
+        "train": {key: value for key, value in with_precision(settings, device).items() if (key, value) != EVERY_QUERY},
         "labels": labels,
         "split": split,
         "ranks": ranks.count,

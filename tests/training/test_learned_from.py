@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
@@ -13,10 +15,13 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.training import TrainSettings, gnn_examples, train_gnn
 from gnnretrieval.training.candidates import Step
+from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
 from gnnretrieval.training.gnn import GNNTraining
+from gnnretrieval.training.graph_tensors import edge_moments
 from gnnretrieval.training.held_out import held_out_queries
 from gnnretrieval.training.pair_data import in_share
 from gnnretrieval.training.train import Plan
@@ -146,3 +151,60 @@ def test_without_a_dev_split_it_is_chosen_by_new_queries(tiny_dataset: Path, hal
     assert plain.hidden is not None
     np.testing.assert_array_equal(found.hidden, plain.hidden)  # what is held out of training is the same
     assert 0 < len(found.queries) == len(found.parts) == (found.hidden & new).sum() < len(plain.queries)
+
+
+# Stacking: the GNN learns over an encoder that left questions to it, and is used over one that had them all.
+
+
+@pytest.fixture
+def two_graphs(
+    dataset: Dataset, features: Features, tiny_features: Features, tmp_path: Path
+) -> tuple[GraphStore, GraphStore]:
+    return tuple(  # type: ignore[return-value]
+        build_graph(dataset, one, GraphSettings(k=5), tmp_path / name)
+        for name, one in (("half", features), ("whole", tiny_features))
+    )
+
+
+def test_without_epochs_only_the_context_scale_is_chosen(
+    dataset: Dataset,
+    features: Features,
+    tiny_features: Features,
+    two_graphs: tuple[GraphStore, GraphStore],
+    tmp_path: Path,
+) -> None:
+    half, whole = two_graphs
+    settings = TrainSettings(**{**SHORT, "context_scales": (0.5, 1.0)}, learning_rate=0.01, evidence=1.0)
+    first = train_gnn(half, dataset, features, settings, tmp_path / "first")
+    again = settings.model_copy(update={"epochs": 0})
+    second = train_gnn(whole, dataset, tiny_features, again, tmp_path / "second", start=first)
+    one, other = (load_file(model.path / "model.safetensors") for model in (first, second))
+    for name in one.keys() - {"context_scale", "edge_mean", "edge_deviation"}:
+        assert torch.equal(one[name], other[name])
+    moments = edge_moments(whole)
+    np.testing.assert_allclose(other["edge_mean"].numpy(), moments[0], rtol=1e-6)
+    log = [json.loads(line) for line in (second.path / "log.jsonl").read_text().splitlines()]
+    (record,) = log
+    assert record["epoch"] == 0
+    assert float(other["context_scale"]) in (0.0, 0.5, 1.0)
+    assert second.meta["dev"]["chosen"]["RR@10"] == record["dev"]["RR@10"]
+    embed_passages(second, whole, tmp_path / "embeddings")
+
+
+def test_without_epochs_there_must_be_something_to_start_from(
+    dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
+) -> None:
+    settings = TrainSettings(**SHORT).model_copy(update={"epochs": 0})
+    with pytest.raises(GnnRetrievalError, match="epochs = 0 only chooses the context scale"):
+        train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "model")
+
+
+def test_what_goes_on_is_measured_first_and_never_kept_worse(
+    dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
+) -> None:
+    settings = TrainSettings(**SHORT, learning_rate=0.01, evidence=1.0)
+    first = train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "first")
+    second = train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "second", start=first)
+    log = [json.loads(line) for line in (second.path / "log.jsonl").read_text().splitlines()]
+    assert log[0]["epoch"] == 0
+    assert second.meta["dev"]["best"]["gain"] >= first.meta["dev"]["best"]["gain"]
