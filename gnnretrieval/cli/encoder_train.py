@@ -22,10 +22,22 @@ if TYPE_CHECKING:
     "--small", is_flag=True, help="With the recipe's settings for small data: a few thousand questions, a CPU."
 )
 @click.option("--only", metavar="STAGE", multiple=True, help="Make this stage and what it builds on; may be repeated.")
+@click.option(
+    "--query-share",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Learn from this share of the queries, and leave the others for a GNN-encoder.",
+)
 @device_option
 @json_option
 def train(
-    recipe: str, data: Path | None, out: Path, small: bool, only: tuple[str, ...], device: str, as_json: bool
+    recipe: str,
+    data: Path | None,
+    out: Path,
+    small: bool,
+    only: tuple[str, ...],
+    query_share: float | None,
+    device: str,
+    as_json: bool,
 ) -> None:
     """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, ance, or a TOML file. Interrupted, it goes on.
 
@@ -40,7 +52,8 @@ def train(
     from gnnretrieval.training.ranks import started_ranks
 
     with started_ranks(device) as ranks:
-        made = run_encoder_recipe(recipe, out, data=data, small=small, only=only, device=device, ranks=ranks, say=say)
+        common: dict[str, Any] = {"query_share": query_share, "device": device, "ranks": ranks, "say": say}
+        made = run_encoder_recipe(recipe, out, data=data, small=small, only=only, **common)
     if made is None:
         return
     if as_json:

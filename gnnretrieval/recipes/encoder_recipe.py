@@ -149,6 +149,17 @@ class EncoderRecipe(KindSettings):
                 }
         return self.model_copy(update={"stages": tuple(stage for stage in self.stages if stage.name in wanted)})
 
+    def learning_from(self, query_share: float) -> Self:
+        """The recipe with another share of the queries that encoders learn from.
+
+        Raises:
+            InputError: it is not above 0 and up to 1.
+        """
+        train = {**self.train, "query_share": query_share}
+        DualEncoderTrainSettings.parse(train)
+        small = self.small.model_copy(update={"train": {**self.small.train, "query_share": query_share}})
+        return self.model_copy(update={"train": train, "small": small})
+
     def encoder_settings(self, small: bool, stage: Stage | None = None) -> EncoderSettings:
         """What encoders start from, and how they read and compare: all, or a stage's."""
         own = stage.encoder if stage is not None else {}

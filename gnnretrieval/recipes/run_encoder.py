@@ -58,6 +58,7 @@ def run_encoder_recipe(
     data: str | Path | None = None,
     small: bool = False,
     only: Collection[str] = (),
+    query_share: float | None = None,
     device: str = "cpu",
     ranks: Ranks = ALONE,
     say: Callable[[str], None] = lambda line: None,
@@ -70,6 +71,8 @@ def run_encoder_recipe(
         data: Dataset directory, instead of the recipe's.
         small: With its settings for small data.
         only: Stages that are wanted: they are made, and what they build on; none named: all.
+        query_share: Share of the queries that encoders learn from, instead of the recipe's; the others are left for
+            what is trained over them.
         device: Where to compute.
         ranks: The processes that train together: the first one does everything else.
         say: Receives lines for the user.
@@ -84,6 +87,8 @@ def run_encoder_recipe(
     parsed = read_encoder_recipe(path)
     if only:
         parsed = parsed.only(only)
+    if query_share is not None:
+        parsed = parsed.learning_from(query_share)
     say_here = say if ranks.first else lambda line: None
     if not ranks.first:
         ranks.agree(None)  # the first process makes the data where they are to be made

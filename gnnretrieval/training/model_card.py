@@ -67,6 +67,7 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         "",
         f"- {store.num_passages:,} passages, {store.num_queries:,} training questions, each joined to its "
         f"{settings.k or store.k} best passages",
+        *_trained_on(meta.get("queries", {})),
         f"- edge features: {', '.join(meta['edge_features']) or 'none'}",
         f"- dataset {dataset['name']}, content hash `{dataset['hash'][:16]}…` (`meta.json`, `dataset`)",
         "",
@@ -104,6 +105,16 @@ def _name_of(checkpoint: str) -> str:
     if len(parts) == 2 and parts[0] not in ("", ".", ".."):
         return checkpoint
     return parts[-2] if parts[-1] == PASSAGE and len(parts) > 1 else parts[-1]
+
+
+def _trained_on(queries: Mapping[str, int]) -> list[str]:
+    spared = queries.get("labelled", 0) - queries.get("trained_on", 0)
+    if not spared:
+        return []
+    return [
+        f"- trained on the {queries['trained_on']:,} of them that the dual-encoder did not learn from, not on the "
+        f"{spared:,} that it did"
+    ]
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

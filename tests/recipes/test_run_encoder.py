@@ -4,10 +4,13 @@ import shutil
 
 import pytest
 
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.learned_from import read_learned_from
 from gnnretrieval.errors import InputError
 from gnnretrieval.recipes.encoder_recipe import METHODS, read_encoder_recipe
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.training.encoder_loop import EncoderLoop
+from gnnretrieval.training.pair_data import in_share
 
 ENCODERS = {
     "dpr": ["dpr"],
@@ -82,6 +85,18 @@ def test_only_what_is_wanted_and_what_it_builds_on_is_made(unlabelled_dataset, t
     assert list(made.made) == ["step-1", "negatives", "dev-negatives", "cross-encoder", "denoised", "step-3"]
     with pytest.raises(InputError, match=r"no stage 'step-5'\. Did you mean 'step-"):
         read_encoder_recipe(recipe).only(["step-5"])
+
+
+def test_a_share_of_the_queries_can_be_left_for_what_comes_after(tiny_dataset, tiny_checkpoint, tmp_path):
+    recipe = shrunk("dpr", tiny_checkpoint, tmp_path)
+    for small in (False, True):
+        out = tmp_path / f"out-{small}"
+        run_encoder_recipe(recipe, out, data=tiny_dataset, small=small, query_share=0.4)
+        known = read_learned_from(out / "dpr")
+        assert known == {query for query in Dataset.open(tiny_dataset).split("train") if in_share(query, 0.4)}
+        assert read_learned_from(out / "dpr-features") == known
+    with pytest.raises(InputError, match="query_share"):
+        run_encoder_recipe(recipe, tmp_path / "none", data=tiny_dataset, query_share=0.0)
 
 
 @pytest.mark.parametrize("method", sorted(ENCODERS))
