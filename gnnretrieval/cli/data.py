@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gnnretrieval.cli.data_import import import_
 from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option, out_option, overwrite_option
 from gnnretrieval.progress import say
 
@@ -13,6 +14,9 @@ from gnnretrieval.progress import say
 @click.group()
 def data() -> None:
     """Dataset directories: make one, or see what is in one."""
+
+
+data.add_command(import_)
 
 
 @data.command()

@@ -24,27 +24,35 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 _UNJUDGEABLE = re.compile(r"[\t\n\r]")
 
 
-def read_passages(path: str | Path, unique: bool = True) -> Iterator[tuple[Passage, Metadata]]:
+def read_passages(
+    path: str | Path, unique: bool = True, allow_empty: bool = False
+) -> Iterator[tuple[Passage, Metadata]]:
     """Passages of a ``corpus.jsonl`` with their metadata, in file order.
 
     Args:
         path: The file: one object a line with ``_id``, ``text`` and, where there are any, ``title`` and ``metadata``.
         unique: Check that no id comes twice, which holds the ids in memory; False for a file checked before.
+        allow_empty: Yield passages with neither title nor text too.
 
     Raises:
         InputError: no such file, not UTF-8, not JSON, a field that is missing or no string, an id that comes twice, a
             passage with neither title nor text, or no passage at all.
     """
-    for number, record in _records(Path(path), "passage", unique):
+    return ((passage, metadata) for _, passage, metadata in numbered_passages(Path(path), unique, allow_empty))
+
+
+def numbered_passages(path: Path, unique: bool, allow_empty: bool) -> Iterator[tuple[int, Passage, Metadata]]:
+    """As :func:`read_passages`, each with its line."""
+    for number, record in _records(path, "passage", unique):
         title = record.get("title")
         if title is not None and not isinstance(title, str):
             raise InputError(f"found title {excerpt(title)}, wanted a string: quote it or leave it out.", path, number)
         passage = Passage(record["_id"], (title or "").strip(), record["text"])
-        if not passage.title and not passage.text.strip():
+        if not allow_empty and not passage.title and not passage.text.strip():
             raise InputError(
                 f"passage {passage.id!r} has neither title nor text: give it a text or delete the line.", path, number
             )
-        yield passage, record.get("metadata") or {}
+        yield number, passage, record.get("metadata") or {}
 
 
 def read_queries(path: str | Path, unique: bool = True) -> Iterator[tuple[Query, Metadata]]:
@@ -57,11 +65,16 @@ def read_queries(path: str | Path, unique: bool = True) -> Iterator[tuple[Query,
     Raises:
         InputError: as :func:`read_passages`, and for a query without text.
     """
-    for number, record in _records(Path(path), "query", unique):
+    return ((query, metadata) for _, query, metadata in numbered_queries(Path(path), unique))
+
+
+def numbered_queries(path: Path, unique: bool) -> Iterator[tuple[int, Query, Metadata]]:
+    """As :func:`read_queries`, each with its line."""
+    for number, record in _records(path, "query", unique):
         query = Query(record["_id"], record["text"])
         if not query.text.strip():
             raise InputError(f"query {query.id!r} has an empty text: give it one or delete the line.", path, number)
-        yield query, record.get("metadata") or {}
+        yield number, query, record.get("metadata") or {}
 
 
 def _records(path: Path, what: str, unique: bool) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -158,7 +171,7 @@ def read_qrels(
     """
     path = Path(path)
     qrels: dict[str, dict[str, int]] = {}
-    for number, qrel in _judgements(path):
+    for number, qrel in judgements(path):
         for what, id_, known in (("query", qrel.query_id, query_ids), ("passage", qrel.passage_id, passage_ids)):
             if known is not None and id_ not in known:
                 raise InputError(
@@ -166,7 +179,7 @@ def read_qrels(
                 )
         relevance = qrels.setdefault(qrel.query_id, {}).setdefault(qrel.passage_id, qrel.relevance)
         if relevance != qrel.relevance:
-            first = next(n for n, other in _judgements(path) if other[:2] == qrel[:2])
+            first = next(n for n, other in judgements(path) if other[:2] == qrel[:2])
             raise InputError(
                 f"query {qrel.query_id!r} and passage {qrel.passage_id!r} have score {qrel.relevance} here and"
                 f" {relevance} on line {first}: delete one of the two.",
@@ -180,7 +193,8 @@ def read_qrels(
     return qrels
 
 
-def _judgements(path: Path) -> Iterator[tuple[int, Qrel]]:
+def judgements(path: Path) -> Iterator[tuple[int, Qrel]]:
+    """Line number and judgement of each line; errors as :func:`read_qrels`."""
     lines = read_lines(path, "the judgements of a split, three columns separated by tabs")
     for position, (number, line) in enumerate(lines):
         fields = line.split("\t")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import reprlib
+import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.progress import progress
@@ -18,36 +20,55 @@ _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlevel = 2
 
 
-def read_lines(path: Path, wanted: str) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tuple[int, str]]:
     """Number (from 1) and text of each line that is not blank, without line ending and byte order mark.
 
     Args:
-        path: A UTF-8 file; lines end in LF or CRLF.
+        path: A UTF-8 file, plain or gzipped (seen from its content); lines end in LF or CRLF.
         wanted: What should be in it, for errors.
+        keep_all: Blank lines too, and every line with its ending.
 
     Raises:
-        InputError: no such file, it cannot be read, or it is not UTF-8.
+        InputError: no such file, it cannot be read, it is not UTF-8, or its gzip data is broken.
     """
+    number = 0
     try:
         size = path.stat().st_size
         with (
             path.open("rb") as file,
             progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else (nullcontext()) as meter,
         ):
-            for number, raw in enumerate(file, start=1):
-                line = _decoded(path, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).rstrip("\r\n")
-                if line and not line.isspace():
+            for number, raw in enumerate(unzipped(file), start=1):
+                line = _decoded(path, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
+                if not keep_all:
+                    line = line.rstrip("\r\n")
+                if keep_all or (line and not line.isspace()):
                     yield number, line
                 if meter and number % 100_000 == 0:
                     meter.advance(file.tell() - meter.done)
             if meter:
                 meter.advance(size - meter.done)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        reason = str(error).rstrip(".")
+        raise InputError(f"the gzip data is broken ({reason}): copy or download it again.", path, number + 1) from None
     except FileNotFoundError:
         beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         beside = [name for name in beside if name not in ("corpus.jsonl", "queries.jsonl")]  # they have their own place
         raise InputError(f"no such file; wanted {wanted}.{nearest(path.name, beside)}", path) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror}); wanted {wanted}.", path) from None
+
+
+def read_text(path: Path, wanted: str) -> str:
+    """The whole of a file; errors as :func:`read_lines`."""
+    return "".join(line for _, line in read_lines(path, wanted, keep_all=True))
+
+
+def unzipped(file: IO[bytes]) -> IO[bytes]:
+    """The bytes in an open file, which may be gzipped."""
+    begins = file.read(2)
+    file.seek(0)
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if begins == b"\x1f\x8b" else file
 
 
 def _decoded(path: Path, number: int, raw: bytes) -> str:

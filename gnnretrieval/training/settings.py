@@ -14,7 +14,7 @@ from gnnretrieval.settings import Settings
 Candidates = Literal["auto", "corpus", "batch"]
 CORPUS_CANDIDATES = 10_000  # passages up to which "auto" scores a batch against the whole corpus
 BY_MODE: dict[str, dict[str, float]] = {  # what is not given; joint: the paper's (§4.3)
-    "frozen": {"epochs": 40, "learning_rate": 2e-3},
+    "frozen": {"epochs": 80, "learning_rate": 2e-3},
     "joint": {"epochs": 5, "learning_rate": 5e-5},
 }
 
@@ -51,7 +51,7 @@ class TrainSettings(Settings):
             those that the dual-encoder did not learn from (all are in the graph); ``auto``: so where at least 200 are
             left; ``all``.
         k: Only each query's first k passages; not given: all that the graph has.
-        epochs: Epochs; each splits the training queries anew; not given: 40, and 5 with mode = joint. 0: only the
+        epochs: Epochs; each splits the training queries anew; not given: 80, and 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
         mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``; ``none``: nothing, every
@@ -84,7 +84,7 @@ class TrainSettings(Settings):
     mode: Literal["frozen", "joint"] = "frozen"
     learn_from: Literal["auto", "all", "unseen"] = "auto"
     k: int | None = Field(None, ge=1)
-    epochs: int = Field(40, ge=0)
+    epochs: int = Field(80, ge=0)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
     mask_unit: MaskUnit = "mixed"
     batch_size: int = Field(128, ge=1)
@@ -100,7 +100,7 @@ class TrainSettings(Settings):
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     evidence: float = Field(0.05, gt=0, le=1)
-    patience: int = Field(12, ge=1)
+    patience: int = Field(24, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     encoder: GNNEncoderSettings = GNNEncoderSettings()
     dual_encoder: JointSettings = JointSettings()

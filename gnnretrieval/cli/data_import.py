@@ -1,0 +1,65 @@
+"""``gnnretrieval data import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnnretrieval.cli.options import out_option, overwrite_option
+from gnnretrieval.progress import say
+
+
+def _columns(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for field, sign, name in pairs:
+        if not field or not sign or not name:
+            raise click.BadParameter(f"{field!r}: write FIELD=NAME, such as text=body.")
+    return {field: name for field, _, name in pairs}
+
+
+@click.command("import")
+@click.argument("sources", metavar="[FORMAT][@SPLIT]=PATH…", nargs=-1, required=True)
+@out_option
+@click.option(
+    "--column", "columns", metavar="FIELD=NAME", multiple=True, callback=_columns, help="Name of a table's column."
+)
+@click.option("--skip-unknown", is_flag=True, help="Leave out judgements of queries and passages that are not there.")
+@click.option(
+    "--formats",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda c, p, v: _list(c, v),
+    help="List the formats and exit.",
+)
+@overwrite_option
+def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_unknown: bool, overwrite: bool) -> None:
+    """Make a dataset directory from files of BEIR, MS MARCO, DPR, SQuAD or TREC, or from tables.
+
+    A file's format is seen from its name and first lines, its split from its name; FORMAT@SPLIT= says them. Of a
+    directory every file that is recognised is taken. All may be gzipped, and are read as streams.
+
+    \b
+    Example: gnnretrieval data import collection.tsv queries.train.tsv qrels.train.tsv --out msmarco
+    Example: gnnretrieval data import psgs_w100.tsv biencoder-nq-train.json.gz dpr-qa@test=nq-test.qa.csv --out nq
+    Example: gnnretrieval data import docs.csv --column text=body questions.csv qrels@train=clicks.csv --out mine
+    """
+    from gnnretrieval.data.importing import import_dataset, source_of
+
+    found = [one for text in sources for one in source_of(text)]
+    made = import_dataset(found, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite, say=say)
+    counts = made.meta["counts"]
+    parts = [f"{counts['passages']:,} passages", f"{counts['queries']:,} queries"]
+    parts += [f"{count:,} judgements of {split}" for split, count in counts["judgements"].items()]
+    parts += [f"{count:,} negatives of {split}" for split, count in counts["negatives"].items()]
+    click.echo(f"{out}: " + ", ".join(parts))
+
+
+def _list(context: click.Context, wanted: bool) -> None:
+    if wanted:
+        from gnnretrieval.data.formats.recognise import FORMATS
+
+        width = max(map(len, FORMATS))
+        click.echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in FORMATS.items()))
+        context.exit()

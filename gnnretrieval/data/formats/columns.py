@@ -1,0 +1,60 @@
+"""Rows of tab- or comma-separated files."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.errors import InputError
+
+
+def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, list[str]]]:
+    """Line number and columns of a file of plain columns: tabs separate them, quotes mean nothing.
+
+    Args:
+        path: The file.
+        wanted: What should be in it, for errors.
+        widths: How many columns a line may have.
+    """
+    for number, line in read_lines(path, wanted):
+        fields = line.split("\t")
+        if len(fields) not in widths:
+            hint = " Are they separated by spaces?" if len(fields) == 1 and " " in line else ""
+            raise InputError(
+                f"found {len(fields)} columns, wanted {' or '.join(map(str, widths))} separated by tabs ({wanted}): "
+                f"{excerpt(line)}.{hint}",
+                path,
+                number,
+            )
+        yield number, fields
+
+
+def quoted_rows(path: Path, wanted: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """First line and columns of each row of a CSV file: quoted fields may hold what separates, and line breaks."""
+    csv.field_size_limit(sys.maxsize)
+    at = [0]
+
+    def lines() -> Iterator[str]:
+        for number, line in read_lines(path, wanted, keep_all=True):
+            at[0] = number
+            yield line
+
+    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+    while True:
+        first = at[0] + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InputError(
+                f"this row cannot be read ({error}): a field that holds a quote or a line break must be quoted, and "
+                'quotes in it doubled ("").',
+                path,
+                first,
+            ) from None
+        if row and any(field.strip() for field in row):
+            yield first, row

@@ -1,0 +1,120 @@
+"""The elements of a JSON array in a file of any size, one at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.errors import InputError
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_LITERAL = 12  # characters that a word, a number's exponent or an escape may be cut off in
+
+
+def json_array(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
+    """Line (from 1) and value of each element of the array in ``path``, plain or gzipped.
+
+    Lines gather until an element is whole; one that never is, is refused at the end of the file.
+
+    Args:
+        path: The file.
+        wanted: What should be in it, for errors.
+
+    Raises:
+        InputError: it is no JSON array, or is cut off, or something follows the array.
+    """
+    lines = _Lines(path, wanted)
+    lines.expect("[", f"wanted {wanted}, as a JSON list")
+    if lines.next_is("]"):
+        lines.end()
+        return
+    while True:
+        number = lines.skip_blank()
+        yield number, lines.value()
+        if lines.next_is("]"):
+            lines.end()
+            return
+        lines.expect(",", "wanted a comma, or the end of the list")
+
+
+class _Lines:
+    """Text that grows by lines, and the place in it."""
+
+    def __init__(self, path: Path, wanted: str) -> None:
+        self.path = path
+        self.source = read_lines(path, wanted, keep_all=True)
+        self.text, self.place, self.line, self.last = "", 0, 1, 0  # `line`: of `place`; `last`: read so far
+        self.decoder = json.JSONDecoder()
+
+    def grow(self) -> bool:
+        """Read a line more, or as many more as there are already; whether there was one."""
+        parts: list[str] = []
+        wanted = max(1, len(self.text) - self.place)
+        while wanted > 0 and (found := next(self.source, None)) is not None:
+            self.last = found[0]
+            parts.append(found[1])
+            wanted -= len(found[1])
+        if parts:
+            self.text = self.text[self.place :] + "".join(parts)
+            self.place = 0
+        return bool(parts)
+
+    def skip_blank(self) -> int:
+        """Go to the next character that is not blank; returns its line."""
+        while True:
+            found = _BLANK.match(self.text, self.place)
+            assert found is not None
+            self.move(found.end())
+            if self.place < len(self.text) or not self.grow():
+                return self.line
+
+    def move(self, place: int) -> None:
+        self.line += self.text.count("\n", self.place, place)
+        self.place = place
+
+    def next_is(self, sign: str) -> bool:
+        """Whether ``sign`` comes next; it is passed over then."""
+        self.skip_blank()
+        if self.text.startswith(sign, self.place):
+            self.move(self.place + 1)
+            return True
+        return False
+
+    def expect(self, sign: str, wanted: str) -> None:
+        if not self.next_is(sign):
+            found = excerpt(self.text[self.place : self.place + 60]) if self.place < len(self.text) else "the end"
+            raise InputError(f"found {found}, {wanted}. Is the file cut off?", self.path, self.line)
+
+    def value(self) -> Any:
+        """The value at this place."""
+        while True:
+            try:
+                value, end = self.decoder.raw_decode(self.text, self.place)
+            except RecursionError:
+                raise InputError("this element is nested too deeply to be read.", self.path, self.line) from None
+            except json.JSONDecodeError as error:
+                if self._may_go_on(error) and self.grow():
+                    continue
+                number = self.line + self.text.count("\n", self.place, error.pos)
+                cut = " Is the file cut off?" if self._may_go_on(error) else ""
+                raise InputError(f"not JSON: {error.msg}.{cut}", self.path, number) from None
+            except ValueError as error:  # a number of too many digits
+                raise InputError(f"not JSON: {error}.", self.path, self.line) from None
+            if end == len(self.text) and self.grow():
+                continue  # a number may go on in the next line's text
+            self.move(end)
+            return value
+
+    def _may_go_on(self, error: json.JSONDecodeError) -> bool:
+        """Whether what is wrong may be that the element goes on after the text that was read."""
+        return error.msg.startswith("Unterminated string") or error.pos >= len(self.text.rstrip()) - _LITERAL
+
+    def end(self) -> None:
+        self.skip_blank()
+        if self.place < len(self.text):
+            found = excerpt(self.text[self.place : self.place + 60])
+            raise InputError(f"found {found} after the end of the list: delete it.", self.path, self.line)

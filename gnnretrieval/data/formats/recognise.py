@@ -1,0 +1,167 @@
+"""Which format a file is of, seen from its name and its first lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from gnnretrieval.data.formats import beir, dpr, msmarco, squad, table, trec
+from gnnretrieval.data.formats.found import Reader
+from gnnretrieval.data.lines import read_lines
+from gnnretrieval.errors import InputError, nearest
+
+_SPLITS = {
+    "train": "train",
+    "dev": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "val": "dev",
+    "test": "test",
+    "eval": "test",
+}
+_LOOKED_AT = 5  # lines
+
+
+class Format(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+        what: What is in it.
+        read: Its reader.
+        has_split: Whether what it holds belongs to a split.
+        repeats: Whether one passage may come many times in it.
+        texts: Whether passages or queries are in it, not only what is said of them.
+    """
+
+    what: str
+    read: Reader
+    has_split: bool = False
+    repeats: bool = False
+    texts: bool = True
+
+
+FORMATS: dict[str, Format] = {
+    "beir-corpus": Format("passages as JSON lines", beir.read_passages),
+    "beir-queries": Format("queries as JSON lines", beir.read_queries),
+    "beir-qrels": Format("query-id, corpus-id, score", beir.read_qrels, has_split=True, texts=False),
+    "msmarco-collection": Format("pid, passage", msmarco.read_collection),
+    "msmarco-queries": Format("qid, query", msmarco.read_queries),
+    "msmarco-triples": Format("query, positive and negative passage, as texts", msmarco.read_triples, True, True),
+    "msmarco-id-triples": Format("qid, pid, pid", msmarco.read_id_triples, True, texts=False),
+    "msmarco-top1000": Format("qid, pid, query, passage", msmarco.read_top1000, True, True),
+    "trec-qrels": Format("topic, iteration, document, relevance (MS MARCO's too)", trec.read_qrels, True, texts=False),
+    "trec-topics": Format("<top> blocks", trec.read_topics),
+    "dpr-passages": Format("id, text, title (psgs_w100.tsv)", dpr.read_passages),
+    "dpr-training": Format("questions with passages, as JSON", dpr.read_training, True, True),
+    "dpr-qa": Format("question, [answers]", dpr.read_qa, True),
+    "squad": Format("SQuAD's JSON", squad.read_squad, True, True),
+    "passages": Format("a table of passages with named columns", table.Table("passages")),
+    "queries": Format("a table of queries with named columns", table.Table("queries")),
+    "qrels": Format("a table of judgements with named columns", table.Table("qrels"), True, texts=False),
+}
+
+
+def recognise(path: Path) -> str:
+    """The format of the file at ``path``.
+
+    Raises:
+        InputError: it cannot be read, or could be several or none.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    ending, name = (suffixes[-1] if suffixes else ""), path.name.lower()
+    if ending in table.PARQUET:
+        return _table(table.opened(path)[0], path)
+    if not path.is_file():
+        found = "this is a directory" if path.is_dir() else "no such file"
+        raise InputError(f"{found}; wanted a file of passages, queries or judgements.", path)
+    first = [line for _, line in islice(read_lines(path, "passages, queries or judgements"), _LOOKED_AT)]
+    if not first:
+        raise InputError("this file is empty; wanted passages, queries or judgements.", path)
+    start = first[0].lstrip()
+    if ending == ".json" or start == "[":
+        return _json(start, path)
+    if start.startswith("{"):
+        return _json_lines(start, name, path)
+    if any(line.strip().lower() == "<top>" for line in first) or start.lower().startswith("<top>"):
+        return "trec-topics"
+    if name.endswith((".qa.csv", ".qa.csv.gz")):
+        return "dpr-qa"
+    header = [column.strip().strip('"').casefold() for column in first[0].split("," if ending == ".csv" else "\t")]
+    if header == list(dpr.HEADER):
+        return "dpr-passages"
+    if len(header) > 1 and (kind := table.kind_of(header)) is not None:
+        return "beir-qrels" if kind == "qrels" and header[:2] == ["query-id", "corpus-id"] else kind
+    return _columns(first, name, path)
+
+
+def _json(start: str, path: Path) -> str:
+    if start.startswith("["):
+        return "dpr-training"
+    if start.startswith("{"):
+        return "squad"
+    raise InputError(f"this is no JSON list or object: {_which()}", path, 1)
+
+
+def _json_lines(start: str, name: str, path: Path) -> str:
+    try:
+        record = json.loads(start)
+    except ValueError:
+        return "squad"
+    if not isinstance(record, dict) or "data" in record:
+        return "squad"
+    if "title" in record or "corpus" in name or "passages" in name or "collection" in name:
+        return "beir-corpus"
+    if "quer" in name or "question" in name or "topic" in name:
+        return "beir-queries"
+    raise InputError(f"these JSON lines may be passages or queries: {_which()}", path, 1)
+
+
+def _columns(first: list[str], name: str, path: Path) -> str:
+    rows = [line.split("\t") for line in first]
+    width = len(rows[0])
+    words = first[0].split()
+    if len(words) == 4 and words[3].lstrip("+-").isdigit():
+        return "trec-qrels"
+    if width == 2:
+        return "msmarco-queries" if re.search("quer|question|topic", name) else "msmarco-collection"
+    if width == 3 and all(all(field.strip().isdigit() for field in row) for row in rows):
+        return "msmarco-id-triples" if "triple" in name else "beir-qrels"
+    if width == 3 and ("triple" in name or not rows[0][2].strip().lstrip("+-").isdigit()):
+        return "msmarco-triples"
+    if width == 3:
+        return "beir-qrels"
+    if width == 4:
+        return "msmarco-top1000"
+    raise InputError(f"lines of {width} columns are of no format that is known: {_which()}", path, 1)
+
+
+def _table(columns: list[str], path: Path) -> str:
+    kind = table.kind_of(columns)
+    if kind is None:
+        raise InputError(f"columns {', '.join(columns)} do not say what this holds: {_which()}", path)
+    return kind
+
+
+def _which() -> str:
+    return "say which format it is (FORMAT=PATH), one of " + ", ".join(FORMATS) + "."
+
+
+def named(name: str, path: Path) -> Format:
+    """The format called ``name``.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in FORMATS:
+        raise InputError(f"there is no format {name!r}.{nearest(name, FORMATS)} Formats: {', '.join(FORMATS)}.", path)
+    return FORMATS[name]
+
+
+def split_of(path: Path) -> str | None:
+    """The split that a file's name says it is of; None where it says none, or two."""
+    words = re.split(r"[^a-z0-9]+", path.name.lower())
+    found = {_SPLITS[word] for word in words if word in _SPLITS}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,95 @@
+"""SQuAD 1.1 and 2.0: articles of paragraphs with questions, answers and spans, in one JSON file.
+
+Layout: https://rajpurkar.github.io/SQuAD-explorer/.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.formats.found import Found, id_of
+from gnnretrieval.data.lines import excerpt, read_text
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.errors import InputError
+
+
+def read_squad(path: Path, split: str) -> Iterator[Found]:
+    """A passage is a paragraph, called ``TITLE#NUMBER`` (``title-NUMBER`` where an article has no title).
+
+    A question's answers and where they begin, in characters, are metadata: ``answers``, ``answer_starts``. A question
+    without an answer (2.0) has ``is_impossible``, and no relevant passage.
+    """
+    for where, article in _each(_opened(path), "data", path, "the file"):
+        title = article.get("title") or ""
+        if not isinstance(title, str):
+            raise _wrong(path, f"{where}.title", title, "a string")
+        for place, paragraph in _each(article, "paragraphs", path, where):
+            number = place.rpartition("[")[2].removesuffix("]")
+            passage = f"{'_'.join(title.split()) or where}#{number}"
+            context = _text(paragraph, "context", path, place)
+            yield Found(Passage(id_of(passage, "passage", path, None), title.replace("_", " "), context), None)
+            for asked, question in _each(paragraph, "qas", path, place):
+                yield from _question(question, passage, path, asked)
+
+
+def _question(question: Mapping[str, Any], passage: str, path: Path, where: str) -> Iterator[Found]:
+    id_ = id_of(_text(question, "id", path, where), "question", path, None)
+    impossible = question.get("is_impossible", False)
+    if not isinstance(impossible, bool):
+        raise _wrong(path, f"{where}.is_impossible", impossible, "true or false")
+    answers = [] if impossible else list(_each(question, "answers", path, where))
+    metadata: dict[str, Any] = {}
+    if answers:
+        metadata["answers"] = [_text(answer, "text", path, place) for place, answer in answers]
+        metadata["answer_starts"] = [_start(answer, path, place) for place, answer in answers]
+    if impossible:
+        metadata["is_impossible"] = True
+    yield Found(Query(id_, _text(question, "question", path, where)), None, metadata)
+    if not impossible:
+        yield Found(Qrel(id_, passage, 1), None)
+
+
+def _opened(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(read_text(path, "SQuAD's JSON"))
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"not JSON: {error.msg} at column {error.colno}. Copy the file again.", path, error.lineno
+        ) from None
+    except RecursionError:
+        raise InputError("this JSON is nested too deeply to be SQuAD's.", path) from None
+    if not isinstance(found, dict):
+        raise _wrong(path, "the file", found, "an object with 'data'")
+    return found
+
+
+def _each(parent: Mapping[str, Any], key: str, path: Path, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    values = parent.get(key)
+    place = key if where == "the file" else f"{where}.{key}"
+    if not isinstance(values, list):
+        raise _wrong(path, place, values, "a list")
+    for number, value in enumerate(values):
+        if not isinstance(value, dict):
+            raise _wrong(path, f"{place}[{number}]", value, "an object")
+        yield f"{place}[{number}]", value
+
+
+def _text(parent: Mapping[str, Any], key: str, path: Path, where: str) -> str:
+    value = parent.get(key)
+    if not isinstance(value, str):
+        raise _wrong(path, f"{where}.{key}", value, "a string")
+    return value
+
+
+def _start(answer: Mapping[str, Any], path: Path, where: str) -> int:
+    value = answer.get("answer_start")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(path, f"{where}.answer_start", value, "an integer")
+    return value
+
+
+def _wrong(path: Path, where: str, found: Any, wanted: str) -> InputError:
+    return InputError(f"found {excerpt(found)} at {where}, wanted {wanted}: it is not SQuAD's layout.", path)

@@ -1,0 +1,147 @@
+"""Tables with named columns: TSV, CSV and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.formats.columns import quoted_rows
+from gnnretrieval.data.formats.found import Found, id_of, relevance_of
+from gnnretrieval.data.lines import excerpt
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.errors import GnnRetrievalError, InputError
+
+PARQUET = {".parquet", ".pq"}
+_ROWS = 4096
+_ID = ("_id", "id")
+_PASSAGE_ID = ("passage_id", "passage-id", "pid", "docid", "doc_id", "docno", "corpus-id", "corpus_id")
+_QUERY_ID = ("query_id", "query-id", "qid", "question_id", "topic_id")
+# For each kind of record its fields, and the names of columns that are taken for them, the best first.
+COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
+    "passages": {
+        "id": (*_PASSAGE_ID, *_ID),
+        "text": ("text", "passage", "contents", "content", "body", "document", "paragraph"),
+        "title": ("title",),
+    },
+    "queries": {"id": (*_QUERY_ID, *_ID), "text": ("query", "question", "text"), "answers": ("answers",)},
+    "qrels": {"query": _QUERY_ID, "passage": _PASSAGE_ID, "relevance": ("relevance", "score", "rel", "label")},
+}
+_OPTIONAL = {"title", "answers"}
+
+
+class Table:
+    """A reader of one kind of table.
+
+    Args:
+        kind: ``passages``, ``queries`` or ``qrels``.
+        names: Column by field, for those whose names are not the usual ones.
+    """
+
+    def __init__(self, kind: str, names: Mapping[str, str] | None = None) -> None:
+        self.kind, self.names = kind, dict(names or {})
+
+    def __call__(self, path: Path, split: str) -> Iterator[Found]:
+        """The rows of the table; columns that are no field of it are metadata."""
+        columns, rows = opened(path)
+        places = self._places(columns, path)
+        used = {place for place in places.values() if place is not None}
+        for number, row in rows:
+            if len(row) != len(columns):
+                raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", path, number)
+            value = {field: row[place] for field, place in places.items() if place is not None}
+            rest = {columns[place]: row[place] for place in range(len(columns)) if place not in used}
+            yield self._found(value, {key: kept for key, kept in rest.items() if kept not in (None, "")}, path, number)
+
+    def _places(self, columns: Sequence[str], path: Path) -> dict[str, int | None]:
+        known = [name.strip().casefold() for name in columns]
+        places: dict[str, int | None] = {}
+        for field, usual in COLUMNS[self.kind].items():
+            wanted = (self.names[field].casefold(),) if field in self.names else usual
+            places[field] = next((known.index(name) for name in wanted if name in known), None)
+            if places[field] is None and (field in self.names or field not in _OPTIONAL):
+                raise InputError(
+                    f"no column of the {self.kind} is their {field}: wanted one called {' or '.join(wanted)}. Present: "
+                    f"{', '.join(columns)}. Say which it is: --column {field}=NAME.",
+                    path,
+                )
+        return places
+
+    def _found(self, value: dict[str, Any], rest: dict[str, Any], path: Path, number: int) -> Found:
+        if self.kind == "qrels":
+            query, passage = (id_of(_string(value[f], f, path, number), f, path, number) for f in ("query", "passage"))
+            relevance = value["relevance"]
+            relevance = relevance if isinstance(relevance, str) else str(relevance)
+            return Found(Qrel(query, passage, relevance_of(relevance, path, number)), number)
+        id_ = id_of(_string(value["id"], "id", path, number), self.kind, path, number)
+        text = _string(value["text"], "text", path, number)
+        if self.kind == "passages":
+            return Found(
+                Passage(id_, _string(value.get("title") or "", "title", path, number).strip(), text), number, rest
+            )
+        answers = value.get("answers")
+        if answers not in (None, ""):
+            rest["answers"] = [answers] if isinstance(answers, str) else list(answers)
+        return Found(Query(id_, text), number, rest)
+
+
+def kind_of(columns: Iterable[str]) -> str | None:
+    """What a table with these columns holds; None where they do not tell."""
+    known = {name.strip().casefold() for name in columns}
+    if known & set(_QUERY_ID) and known & set(_PASSAGE_ID) and known & set(COLUMNS["qrels"]["relevance"]):
+        return "qrels"
+    if known & {"query", "question"}:
+        return "queries"
+    return "passages" if known & set(COLUMNS["passages"]["text"]) and known & {*_PASSAGE_ID, *_ID} else None
+
+
+def opened(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
+    """Names of the columns, and the rows with their numbers (of lines; of rows from 1 in Parquet)."""
+    if path.suffix.lower() in PARQUET:
+        return _parquet(path)
+    delimiter = "," if ".csv" in path.suffixes and not path.name.lower().endswith(".qa.csv") else "\t"
+    rows = quoted_rows(path, "a table with named columns", delimiter)
+    first = next(rows, None)
+    if first is None:
+        raise InputError("this file is empty; wanted a table with named columns.", path)
+    header = [name.strip() for name in first[1]]
+    if len(set(header)) < len(header):
+        raise InputError(f"two columns have one name: {', '.join(header)}.", path, first[0])
+    return header, rows
+
+
+def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]'.") from None
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except FileNotFoundError:
+        raise InputError("no such file; a Parquet file was expected there.", path) from None
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(f"this is no Parquet file, or a damaged one ({reason}).", path) from None
+    columns = list(file.schema_arrow.names)
+
+    def rows() -> Iterator[tuple[int, Sequence[Any]]]:
+        number = 0
+        try:
+            for batch in file.iter_batches(_ROWS):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    number += 1
+                    yield number, row
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise InputError(f"this Parquet file is damaged after row {number} ({reason}).", path) from None
+
+    return columns, rows()
+
+
+def _string(value: Any, field: str, path: Path, number: int) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise InputError(f"found {field} {excerpt(value)}, wanted a string.", path, number)

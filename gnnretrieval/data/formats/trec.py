@@ -1,0 +1,67 @@
+"""TREC: qrels and topics. Runs are read by :mod:`gnnretrieval.data.trec`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gnnretrieval.data.formats.found import Found, id_of, relevance_of
+from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.data.records import Qrel, Query
+from gnnretrieval.errors import InputError
+
+_TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
+_LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
+
+
+def read_qrels(path: Path, split: str) -> Iterator[Found]:
+    """``topic iteration docno relevance``, separated by whitespace; MS MARCO's are separated by tabs."""
+    for number, line in read_lines(path, "TREC qrels: topic, iteration, document and relevance"):
+        fields = line.split()
+        if len(fields) != 4:
+            raise InputError(
+                f"found {len(fields)} columns, wanted four (topic, iteration, document, relevance): {excerpt(line)}.",
+                path,
+                number,
+            )
+        yield Found(Qrel(fields[0], fields[2], relevance_of(fields[3], path, number)), number)
+
+
+def read_topics(path: Path, split: str) -> Iterator[Found]:
+    """``<top>`` blocks with ``<num>`` and ``<title>``; what ``<desc>`` and ``<narr>`` say is metadata.
+
+    Lines before the first block, and tags other than these, are passed over.
+    """
+    fields: dict[str, list[str]] = {}
+    began: int | None = None
+    name = ""
+    for number, line in read_lines(path, "TREC topics: <top> blocks with <num> and <title>"):
+        text = line.strip()
+        lowered = text.lower()
+        if lowered == "<top>":
+            if began is not None:
+                raise InputError(
+                    f"this <top> begins before the one on line {began} has ended: add </top>.", path, number
+                )
+            fields, began, name = {}, number, ""
+        elif lowered == "</top>":
+            if began is None:
+                raise InputError("this </top> ends no <top>: delete it.", path, number)
+            yield _topic(fields, path, began)
+            began = None
+        elif began is not None:
+            if found := _TAG.match(text):
+                name, text = found[1].lower(), re.sub(r"\s*</\w+>$", "", found[2])
+            fields.setdefault(name, []).append(text)
+    if began is not None:
+        raise InputError("this <top> does not end: add </top>, or copy the file again.", path, began)
+
+
+def _topic(fields: dict[str, list[str]], path: Path, line: int) -> Found:
+    texts = {name: _LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
+    for name in ("num", "title"):
+        if not texts.get(name):
+            raise InputError(f"this topic has no <{name}>: add it.", path, line)
+    metadata = {key: texts[tag] for tag, key in (("desc", "description"), ("narr", "narrative")) if texts.get(tag)}
+    return Found(Query(id_of(texts["num"], "topic", path, line), texts["title"]), line, metadata)

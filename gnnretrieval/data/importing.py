@@ -1,0 +1,307 @@
+"""Import: files of any of the known formats, read as streams into one dataset directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data.beir import QRELS_HEADER
+from gnnretrieval.data.dataset import CORPUS, QUERIES
+from gnnretrieval.data.formats.found import Found, Negative, Reader
+from gnnretrieval.data.formats.recognise import FORMATS, named, recognise, split_of
+from gnnretrieval.data.formats.table import COLUMNS, Table
+from gnnretrieval.data.id_register import IdRegister
+from gnnretrieval.data.lines import excerpt
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.errors import InputError
+from gnnretrieval.making import make_artifact
+from gnnretrieval.provenance import sha256_of_file
+
+NEGATIVES = "negatives"  # folder, a file a split: query, passage and kind, separated by tabs
+KIND = "dataset"
+
+
+class Source(NamedTuple):
+    """A file to import.
+
+    Attributes:
+        path: The file.
+        format: Its name in :data:`~gnnretrieval.data.formats.recognise.FORMATS`.
+        split: What its judgements and negatives are of; empty where it has none.
+    """
+
+    path: Path
+    format: str
+    split: str
+
+
+def source_of(text: str | Path) -> list[Source]:
+    """The source that ``[FORMAT][@SPLIT]=PATH`` or a path names; of a directory, all of its files that are recognised.
+
+    What is not said is taken from the file's name and first lines.
+
+    Raises:
+        InputError: no such file, or its format or split cannot be told.
+    """
+    said, sign, rest = str(text).partition("=")
+    if not sign or Path(text).exists():
+        said, rest = "", str(text)
+    name, _, split = said.partition("@")
+    path = Path(rest)
+    if path.is_dir():
+        found = [one for file in _files_in(path) for one in _recognised(file)]
+        if not found:
+            raise InputError("no file in this directory is of a format that is known.", path)
+        return found
+    format_ = name or recognise(path)
+    its = named(format_, path)
+    if its.has_split and not split:
+        split = split_of(path) or ""
+        if not split:
+            raise InputError(
+                f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
+            )
+    if split and not all(part.isalnum() or part in "-_." for part in split):
+        raise InputError(f"split {excerpt(split)}: write it in letters, digits, '-', '_' and '.'.", path)
+    return [Source(path, format_, split)]
+
+
+def _files_in(directory: Path) -> list[Path]:
+    files = [file for file in sorted(directory.iterdir()) if file.is_file() and not file.name.startswith(".")]
+    return files + [file for file in sorted((directory / "qrels").glob("*.tsv*")) if file.is_file()]
+
+
+def _recognised(path: Path) -> list[Source]:
+    try:
+        format_ = recognise(path)
+    except InputError:
+        return []
+    split = path.name.partition(".")[0] if path.parent.name == "qrels" else split_of(path) or ""
+    return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]
+
+
+def import_dataset(
+    sources: Sequence[Source],
+    out: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    skip_unknown: bool = False,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Import ``sources`` into the dataset directory ``out``; nothing but ids is held in memory.
+
+    A query that comes several times with one text is kept once, and so is a passage of formats that repeat them. A
+    passage with neither title nor text is left out, with its judgements. What a format offers as negatives goes to
+    ``negatives/SPLIT.tsv``. Answers and the like are metadata.
+
+    Args:
+        sources: Files, of :func:`source_of`.
+        out: Where it goes.
+        columns: Column by field, for tables whose columns have other names than the usual ones.
+        skip_unknown: Leave out judgements and negatives of queries and passages that no source has.
+        overwrite: Replace a dataset made from other sources.
+        say: Receives lines for the user.
+
+    Returns:
+        The dataset; ``counts`` in its ``meta.json`` says what came in, and what was left out.
+
+    Raises:
+        InputError: a source is not of its format, an id comes twice, a judgement is of an unknown id or contradicts
+            another, or there are no passages or no queries.
+    """
+    names = dict(columns or {})
+    _require_fields(names)
+    inputs = {f"{source.format}@{source.split}={source.path.name}": sha256_of_file(source.path) for source in sources}
+    # Passages and queries first: judgements are of them.
+    order = sorted(sources, key=lambda source: (not FORMATS[source.format].texts, FORMATS[source.format].repeats))
+
+    def write(directory: Path) -> dict[str, Any]:
+        with ExitStack() as stack:
+            writer = _Writer(directory, stack, skip_unknown)
+            for source in order:
+                say(f"{source.path}: {source.format}{f', {source.split}' if source.split else ''}")
+                writer.take(source, _reader(source, names))
+            counts = writer.finish(order)
+        for line in _in_words(counts):
+            say(line)
+        return {"counts": counts}
+
+    config = {"columns": names, "skip_unknown": skip_unknown}
+    return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite, say=say)
+
+
+def _require_fields(names: Mapping[str, str]) -> None:
+    known = sorted({field for fields in COLUMNS.values() for field in fields})
+    for field in names:
+        if field not in known:
+            raise InputError(f"a table has no field {field!r}: fields are {', '.join(known)}.")
+
+
+def _reader(source: Source, names: Mapping[str, str]) -> Reader:
+    reader = FORMATS[source.format].read
+    if not isinstance(reader, Table) or not names:
+        return reader
+    return Table(reader.kind, {field: name for field, name in names.items() if field in COLUMNS[reader.kind]})
+
+
+class _Writer:
+    """The files of the dataset, and what was written to them."""
+
+    def __init__(self, directory: Path, stack: ExitStack, skip_unknown: bool) -> None:
+        self.directory, self.stack, self.skip_unknown = directory, stack, skip_unknown
+        self.files: dict[str, IO[str]] = {}
+        self.encode = json.JSONEncoder(ensure_ascii=False).encode
+        self.passages, self.empty = IdRegister(), IdRegister()
+        self.queries: dict[str, int] = {}  # hash of the text by id
+        self.judged: dict[str, dict[str, dict[str, int]]] = {}  # relevance by passage by query by split
+        self.negatives: dict[str, IdRegister] = {}
+        self.counts = dict.fromkeys(("repeated_queries", "repeated_judgements", "empty_passages", "of_unknown"), 0)
+        self.file(CORPUS), self.file(QUERIES)
+
+    def file(self, name: str) -> IO[str]:
+        """A file of the dataset, open."""
+        if name not in self.files:
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.files[name] = self.stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+        return self.files[name]
+
+    def judgements(self, split: str) -> IO[str]:
+        """The file of a split's judgements, open, behind its header."""
+        name = f"qrels/{split}.tsv"
+        if name not in self.files:
+            self.file(name).write("\t".join(QRELS_HEADER) + "\n")
+        return self.files[name]
+
+    def take(self, source: Source, reader: Reader) -> None:
+        """Write what a source holds."""
+        repeats = FORMATS[source.format].repeats
+        for found in reader(source.path, source.split):
+            record = found.record
+            if isinstance(record, Passage):
+                self._passage(record, found, source, repeats)
+            elif isinstance(record, Query):
+                self._query(record, found, source)
+            elif isinstance(record, Qrel):
+                self._judgement(record, found, source)
+            else:
+                self._negative(record, found, source)
+
+    def _passage(self, passage: Passage, found: Found, source: Source, repeats: bool) -> None:
+        if not self.passages.add(passage.id):
+            if not repeats:
+                raise InputError(
+                    f"passage id {passage.id!r} was there before: rename or delete one of the two.",
+                    source.path,
+                    found.line,
+                )
+            return
+        if not passage.title and not passage.text.strip():
+            self.empty.add(passage.id)
+            self.counts["empty_passages"] += 1
+            return
+        line: dict[str, Any] = {"_id": passage.id, "title": passage.title, "text": passage.text}
+        self._write(CORPUS, line, found, source)
+
+    def _query(self, query: Query, found: Found, source: Source) -> None:
+        text, before = hash(query.text), self.queries.get(query.id)
+        if before == text:
+            self.counts["repeated_queries"] += 1
+            return
+        if before is not None:
+            raise InputError(
+                f"query {query.id!r} was there before with another text: rename or delete one of the two.",
+                source.path,
+                found.line,
+            )
+        if not query.text.strip():
+            raise InputError(
+                f"query {query.id!r} has an empty text: give it one or delete it.", source.path, found.line
+            )
+        self.queries[query.id] = text
+        self._write(QUERIES, {"_id": query.id, "text": query.text}, found, source)
+
+    def _write(self, name: str, record: dict[str, Any], found: Found, source: Source) -> None:
+        if found.metadata:
+            record["metadata"] = dict(found.metadata)
+        try:
+            line = self.encode(record)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"what is said of {record['_id']!r} beside its text cannot be written as JSON.", source.path, found.line
+            ) from None
+        self.files[name].write(line + "\n")
+
+    def _known(self, query: str, passage: str, found: Found, source: Source) -> bool:
+        for what, id_, known in (("query", query, self.queries), ("passage", passage, self.passages)):
+            if id_ not in known:
+                if self.skip_unknown:
+                    self.counts["of_unknown"] += 1
+                    return False
+                raise InputError(
+                    f"there is no {what} {id_!r} in these sources: add the file that has it, or leave such lines out "
+                    "(--skip-unknown).",
+                    source.path,
+                    found.line,
+                )
+        return passage not in self.empty
+
+    def _judgement(self, qrel: Qrel, found: Found, source: Source) -> None:
+        if not self._known(qrel.query_id, qrel.passage_id, found, source):
+            return
+        of_query = self.judged.setdefault(source.split, {}).setdefault(qrel.query_id, {})
+        before = of_query.get(qrel.passage_id)
+        if before == qrel.relevance:
+            self.counts["repeated_judgements"] += 1
+            return
+        if before is not None:
+            raise InputError(
+                f"query {qrel.query_id!r} and passage {qrel.passage_id!r} are judged {qrel.relevance} here, and "
+                f"{before} before: delete one of the two.",
+                source.path,
+                found.line,
+            )
+        of_query[qrel.passage_id] = qrel.relevance
+        self.judgements(source.split).write(f"{qrel.query_id}\t{qrel.passage_id}\t{qrel.relevance}\n")
+
+    def _negative(self, negative: Negative, found: Found, source: Source) -> None:
+        if self._known(negative.query_id, negative.passage_id, found, source):
+            seen = self.negatives.setdefault(source.split, IdRegister())
+            if seen.add("\t".join(negative)):
+                file = self.file(f"{NEGATIVES}/{source.split}.tsv")
+                file.write("\t".join(negative) + "\n")
+
+    def finish(self, sources: Sequence[Source]) -> dict[str, Any]:
+        """What there is; refused where it makes no dataset."""
+        passages = len(self.passages) - len(self.empty)
+        named_sources = ", ".join(source.path.name for source in sources)
+        for what, count in (("passages", passages), ("queries", len(self.queries))):
+            if not count:
+                raise InputError(f"none of these files has {what} ({named_sources}): add the one that has.")
+        return {
+            "passages": passages,
+            "queries": len(self.queries),
+            "judgements": {split: sum(map(len, judged.values())) for split, judged in self.judged.items()},
+            "negatives": {split: len(seen) for split, seen in self.negatives.items()},
+            "left_out": self.counts,
+        }
+
+
+def _in_words(counts: Mapping[str, Any]) -> Iterator[str]:
+    left_out = counts["left_out"]
+    words = {
+        "repeated_queries": "queries that came again with the same text",
+        "repeated_judgements": "judgements that came again",
+        "empty_passages": "passages with neither title nor text",
+        "of_unknown": "judgements and negatives of queries or passages that are not there",
+    }
+    for key, what in words.items():
+        if left_out[key]:
+            yield f"left out: {left_out[key]:,} {what}"
+    if not counts["judgements"]:
+        yield "no judgements: add qrels before a graph is built of this dataset"

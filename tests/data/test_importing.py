@@ -1,0 +1,196 @@
+"""Files of every format into a dataset directory."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gnnretrieval.cli import cli
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.importing import import_dataset, source_of
+from gnnretrieval.errors import ArtifactError, InputError
+from tests.data.formats.published import published
+
+
+def sources(*texts) -> list:
+    return [one for text in texts for one in source_of(text)]
+
+
+def imported(directory: Path, *formats: str, **options):
+    files = [published(format_, directory) for format_ in formats]
+    return import_dataset(sources(*files), directory / "out", **options)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_ms_marco(tmp_path):
+    # Given in any order: judgements are read last.
+    made = imported(tmp_path, "trec-qrels", "msmarco-id-triples", "msmarco-queries", "msmarco-collection")
+    dataset = Dataset.open(made.path)
+    assert dataset.passage_ids == ["0", "1", "7"]
+    assert dataset.split("dev") == {"121352": {"7": 1}, "634306": {"1": 1}}
+    assert dataset.split("train") == {"121352": {"7": 1}, "634306": {"1": 1}}
+    assert (
+        made.path / "negatives" / "train.tsv"
+    ).read_text() == "121352\t0\ttriple\n121352\t1\ttriple\n634306\t7\ttriple\n"
+    assert made.meta["counts"]["left_out"]["repeated_judgements"] == 1
+    assert made.meta["counts"]["judgements"] == {"dev": 2, "train": 2}
+
+
+def test_dpr_with_its_passages_and_without(tmp_path):
+    made = imported(tmp_path, "dpr-training", "dpr-qa", "dpr-passages")
+    dataset = Dataset.open(made.path)
+    assert dataset.passage_ids == ["1", "2", "3", "18768923", "2145653", "8923"]
+    texts = {passage.id: passage.text for passage in dataset.passages()}
+    assert texts["1"].startswith("Aaron Aaron (")  # the file of passages is what counts
+    assert texts["3"] == 'a line\nbreak and a "quote"'
+    assert dataset.split("dev") == {"dev-0": {"18768923": 1}, "dev-1": {"1": 1}}
+    assert [query.id for query in dataset.queries()] == ["test-0", "test-1", "dev-0", "dev-1"]
+    lines = [json.loads(line) for line in (made.path / "queries.jsonl").read_text().splitlines()]
+    assert lines[2]["metadata"] == {"answers": ["seven"]}
+
+
+def test_squad(tmp_path):
+    dataset = Dataset.open(imported(tmp_path, "squad").path)
+    assert dataset.split("dev") == {"56be4db0acb8001400a502ec": {"Super_Bowl_50#0": 1}}
+    assert len(dataset.query_ids) == 2  # the question without an answer is unjudged
+
+
+def test_a_beir_directory_comes_back_as_it_was(tiny_dataset, tmp_path):
+    made = import_dataset(sources(tiny_dataset), tmp_path / "out")
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv"):
+        assert (made.path / name).read_bytes() == (tiny_dataset / name).read_bytes()
+    assert Dataset.open(made.path).hash == Dataset.open(tiny_dataset).hash
+
+
+def test_tables_with_columns_of_other_names(tmp_path):
+    docs = write(tmp_path / "docs.csv", "key,prose,colour\nd1,one,red\nd2,two,\n")
+    asked = write(tmp_path / "questions.csv", "key,prose\nq1,what?\n")
+    clicks = write(tmp_path / "clicks.train.csv", "qid,pid,label\nq1,d1,1\n")
+    with pytest.raises(InputError, match="no format that is known"):
+        sources(docs)
+    given = sources(f"passages={docs}", f"queries={asked}", clicks)
+    made = import_dataset(given, tmp_path / "out", columns={"id": "key", "text": "prose"})
+    assert Dataset.open(made.path).passage_ids == ["d1", "d2"]
+    assert Dataset.open(made.path).split("train") == {"q1": {"d1": 1}}
+    with pytest.raises(InputError, match="a table has no field 'body'"):
+        import_dataset(given, tmp_path / "other", columns={"body": "prose"})
+
+
+def test_the_format_and_the_split_can_be_said(tmp_path):
+    odd = write(tmp_path / "judged", "q1 0 d1 1\n")
+    with pytest.raises(InputError, match=r"does not say which split.*write trec-qrels@SPLIT="):
+        sources(odd)
+    assert sources(f"@test={odd}")[0][1:] == ("trec-qrels", "test")
+    assert sources(f"trec-qrels@mine={odd}")[0].split == "mine"
+    with pytest.raises(InputError, match=r"no format 'trec-qrel'. Did you mean 'trec-qrels'\?"):
+        sources(f"trec-qrel@test={odd}")
+    with pytest.raises(InputError, match=r"split '\.\./up'"):
+        sources(f"trec-qrels@../up={odd}")
+    with pytest.raises(InputError, match="no such file"):
+        sources(tmp_path / "nothing.tsv")
+
+
+def test_of_a_directory_what_is_recognised_is_taken(tmp_path):
+    published("msmarco-collection", tmp_path)
+    published("msmarco-queries", tmp_path, zipped=True)
+    published("trec-qrels", tmp_path)
+    write(tmp_path / "README.md", "# Read me\n")
+    assert [one.format for one in sources(tmp_path)] == ["msmarco-collection", "trec-qrels", "msmarco-queries"]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="no file in this directory"):
+        sources(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"collection.tsv": "1\ta\n1\tb\n"}, r"collection.tsv:2: passage id '1' was there before"),
+        ({"queries.tsv": "1\ta\n2\tb\n1\tc\n"}, r"queries.tsv:3: query '1' was there before with another text"),
+        ({"queries.tsv": "1\t \n"}, r"queries.tsv:1: query '1' has an empty text"),
+        ({"qrels.dev.tsv": "1\t0\t9\t1\n"}, r"qrels.dev.tsv:1: there is no passage '9'.*--skip-unknown"),
+        ({"qrels.dev.tsv": "9\t0\t1\t1\n"}, r"qrels.dev.tsv:1: there is no query '9'"),
+        ({"qrels.dev.tsv": "1\t0\t1\t1\n1\t0\t1\t0\n"}, r"qrels.dev.tsv:2: .* are judged 0 here, and 1 before"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(files, said, tmp_path):
+    whole = {"collection.tsv": "1\ta\n", "queries.tsv": "1\tq\n", "qrels.dev.tsv": "1\t0\t1\t1\n", **files}
+    paths = [write(tmp_path / name, text) for name, text in whole.items()]
+    with pytest.raises(InputError, match=said):
+        import_dataset(sources(*paths), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_left_out_is_counted_and_said(tmp_path):
+    write(tmp_path / "corpus.jsonl", '{"_id": "a", "text": "x"}\n{"_id": "b", "text": " "}\n')
+    write(tmp_path / "queries.jsonl", '{"_id": "q", "text": "x?"}\n')
+    (tmp_path / "qrels").mkdir()
+    write(tmp_path / "qrels" / "test.tsv", "q\ta\t1\nq\tb\t1\nq\tc\t1\nother\ta\t1\n")
+    said: list[str] = []
+    made = import_dataset(sources(tmp_path), tmp_path / "out", skip_unknown=True, say=said.append)
+    assert Dataset.open(made.path).split("test") == {"q": {"a": 1}}
+    assert made.meta["counts"]["passages"] == 1
+    assert "left out: 1 passages with neither title nor text" in said
+    assert "left out: 2 judgements and negatives of queries or passages that are not there" in said
+
+
+def test_a_dataset_needs_passages_and_queries(tmp_path):
+    with pytest.raises(InputError, match=r"none of these files has queries \(collection.tsv\)"):
+        imported(tmp_path, "msmarco-collection")
+    said: list[str] = []
+    imported(tmp_path, "msmarco-collection", "msmarco-queries", say=said.append)
+    assert "no judgements: add qrels before a graph is built of this dataset" in said
+
+
+def test_it_is_made_once_and_again_when_a_source_changes(tmp_path):
+    formats = ("msmarco-collection", "msmarco-queries", "trec-qrels")
+    first = imported(tmp_path, *formats)
+    said: list[str] = []
+    assert imported(tmp_path, *formats, say=said.append).hash == first.hash
+    assert "already made" in said[0]
+    with (tmp_path / "collection.tsv").open("a") as file:
+        file.write("8\tmore\n")
+    files = [tmp_path / "collection.tsv", tmp_path / "queries.train.tsv", tmp_path / "qrels.dev.small.tsv"]
+    with pytest.raises(ArtifactError, match=r"collection\.tsv changed"):
+        import_dataset(sources(*files), tmp_path / "out")
+    assert import_dataset(sources(*files), tmp_path / "out", overwrite=True).meta["counts"]["passages"] == 4
+
+
+AWKWARD = [
+    "tab\there",
+    "line\nbreak",
+    "\r\n",
+    'quote "',
+    "\u202eright to left",
+    "👩\u200d🔬",
+    "nul\0",
+    "\ufeffbom",
+    "\u2028",
+    "x" * 10**6,
+]
+
+
+@pytest.mark.parametrize("text", AWKWARD, ids=range(len(AWKWARD)))
+def test_awkward_text_stays_as_it_is(text, tmp_path):
+    record = {"_id": "a", "title": "", "text": f"a {text} b"}
+    write(tmp_path / "corpus.jsonl", json.dumps(record) + "\n")
+    write(tmp_path / "queries.jsonl", json.dumps({"_id": "q", "text": f"a {text} b"}, ensure_ascii=False) + "\r\n")
+    dataset_dir = import_dataset(sources(tmp_path), tmp_path / "out").path
+    first = json.loads((dataset_dir / "corpus.jsonl").read_bytes())
+    assert first["text"] == record["text"]
+    assert json.loads((dataset_dir / "queries.jsonl").read_bytes())["text"] == f"a {text} b"
+
+
+def test_the_command(tmp_path):
+    files = [str(published(format_, tmp_path)) for format_ in ("msmarco-collection", "msmarco-queries", "trec-qrels")]
+    result = CliRunner().invoke(cli, ["data", "import", *files, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "3 passages, 2 queries, 2 judgements of dev" in result.output
+    listed = CliRunner().invoke(cli, ["data", "import", "--formats"])
+    assert "dpr-passages" in listed.output
+    wrong = CliRunner().invoke(cli, ["data", "import", files[0], "--column", "text", "--out", str(tmp_path / "other")])
+    assert wrong.exit_code == 2
