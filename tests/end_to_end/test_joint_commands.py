@@ -77,7 +77,7 @@ def test_a_dry_run_says_what_it_would_take_and_makes_nothing(graph, succeeds, tm
     assert "GiB" in said
     assert "nothing was made" in said
     assert list(tmp_path.iterdir()) == []
-    epochs, steps = (2, 2) if mode else (40, 1)
+    epochs, steps = (2, 2) if mode else (80, 1)
     assert f"{epochs} epochs of {steps} steps: {epochs * steps} steps" in said
 
 

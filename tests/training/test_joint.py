@@ -363,7 +363,7 @@ def test_settings_that_do_not_fit_are_said():
         TrainSettings.parse({"mode": "joint", "candidates": "corpus"})
     with pytest.raises(InputError, match="go with mode = joint"):
         TrainSettings.parse({"dual_encoder": {"encoder_learning_rate": 1e-5}})
-    assert (TrainSettings().epochs, TrainSettings().learning_rate) == (40, 2e-3)
+    assert (TrainSettings().epochs, TrainSettings().learning_rate) == (80, 2e-3)
     joint = TrainSettings(mode="joint")
     assert (joint.epochs, joint.learning_rate, joint.dual_encoder.encoder_learning_rate) == (5, 5e-5, 2e-6)
     assert TrainSettings(mode="joint", epochs=7).epochs == 7
