@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gnnretrieval.cli.data_import import import_
+from gnnretrieval.cli.data_import import convert, import_
 from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option, out_option, overwrite_option
 from gnnretrieval.progress import say
 
@@ -17,6 +17,7 @@ def data() -> None:
 
 
 data.add_command(import_)
+data.add_command(convert)
 
 
 @data.command()

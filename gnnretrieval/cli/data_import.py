@@ -1,12 +1,13 @@
-"""``gnnretrieval data import``."""
+"""``gnnretrieval data import`` and ``data convert``."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, dataset_options, out_option, overwrite_option
 from gnnretrieval.progress import say
 
 
@@ -63,3 +64,27 @@ def _list(context: click.Context, wanted: bool) -> None:
         width = max(map(len, FORMATS))
         click.echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in FORMATS.items()))
         context.exit()
+
+
+@click.command()
+@click.argument("dataset", type=PATH)
+@click.option(
+    "--to",
+    type=click.Choice(["beir", "msmarco", "dpr", "squad", "trec", "tsv", "csv", "parquet"]),
+    required=True,
+    help="Format of the files.",
+)
+@out_option
+@dataset_options
+@overwrite_option
+def convert(dataset: Path, to: Any, out: Path, qrels: str, where: dict[str, str], overwrite: bool) -> None:
+    """Write the DATASET directory as files of another format; what that cannot hold is counted and said.
+
+    \b
+    Example: gnnretrieval data convert my-data --to msmarco --out my-data-msmarco
+    """
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.data.converting import convert_dataset
+
+    made = convert_dataset(Dataset.open(dataset, qrels, where), to, out, overwrite=overwrite, say=say)
+    click.echo(f"{out}: {', '.join(sorted(made.meta['files']))}")

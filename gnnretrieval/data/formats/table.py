@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ class Table:
             )
         answers = value.get("answers")
         if answers not in (None, ""):
-            rest["answers"] = [answers] if isinstance(answers, str) else list(answers)
+            rest["answers"] = _list(answers)
         return Found(Query(id_, text), number, rest)
 
 
@@ -137,6 +138,17 @@ def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]
             raise InputError(f"this Parquet file is damaged after row {number} ({reason}).", path) from None
 
     return columns, rows()
+
+
+def _list(value: Any) -> list[Any]:
+    """A cell as a list: of JSON, of Parquet, or of one string."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            found = value
+        return found if isinstance(found, list) else [value]
+    return [value] if isinstance(value, str) else list(value)
 
 
 def _string(value: Any, field: str, path: Path, number: int) -> str:

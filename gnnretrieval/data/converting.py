@@ -1,0 +1,74 @@
+"""Convert: a dataset directory into the files of another format."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.writers.beir import write_beir
+from gnnretrieval.data.writers.contents import Contents, Lost
+from gnnretrieval.data.writers.dpr import write_dpr
+from gnnretrieval.data.writers.msmarco import write_msmarco
+from gnnretrieval.data.writers.squad import write_squad
+from gnnretrieval.data.writers.table import write_table
+from gnnretrieval.data.writers.trec import write_trec
+from gnnretrieval.making import make_artifact
+
+To = Literal["beir", "msmarco", "dpr", "squad", "trec", "tsv", "csv", "parquet"]
+KIND = "conversion"
+_WRITERS: dict[str, Callable[[Contents, Path, Lost], None]] = {
+    "beir": write_beir,
+    "msmarco": write_msmarco,
+    "dpr": write_dpr,
+    "squad": write_squad,
+    "trec": write_trec,
+    **{ending: partial(write_table, ending=ending) for ending in ("tsv", "csv", "parquet")},
+}
+
+
+def convert_dataset(
+    dataset: Dataset,
+    to: To,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Write ``dataset`` as files of the format ``to`` into the directory ``out``.
+
+    What a format cannot hold is counted in ``lost`` of the ``meta.json`` there, and said.
+
+    Args:
+        dataset: What to convert.
+        to: The format.
+        out: A new directory.
+        overwrite: Replace what was converted there from another dataset.
+        say: Receives lines for the user.
+
+    Raises:
+        GnnRetrievalError: ``squad`` without spans of answers, or ``parquet`` without pyarrow.
+    """
+
+    def write(directory: Path) -> dict[str, Any]:
+        lost: Lost = defaultdict(int)
+        _WRITERS[to](Contents.of(dataset), directory, lost)
+        found = {what: count for what, count in lost.items() if count}
+        for what, count in found.items():
+            say(f"{to} cannot hold {what}: {count:,}")
+        return {"lost": found}
+
+    config = {"to": to}
+    return make_artifact(
+        out,
+        "dataset" if to == "beir" else KIND,
+        inputs={"dataset": dataset.hash},
+        config=config,
+        write=write,
+        overwrite=overwrite,
+        say=say,
+    )

@@ -1,0 +1,1 @@
+"""Datasets as files of other formats, one module each: the other way round from :mod:`gnnretrieval.data.formats`."""

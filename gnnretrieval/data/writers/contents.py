@@ -1,0 +1,79 @@
+"""What writers read, and what they cannot write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnnretrieval.data.beir import Metadata, read_passages, read_queries
+from gnnretrieval.data.dataset import CORPUS, QUERIES, Dataset
+from gnnretrieval.data.importing import NEGATIVES
+from gnnretrieval.data.lines import read_lines
+from gnnretrieval.data.records import Passage, Query
+
+Lost = dict[str, int]  # how often a format could not hold what there was, by what it is
+_BREAKS = re.compile(r"[\t\n\r]")
+
+
+class Contents(NamedTuple):
+    """A dataset, to be read as often as a format wants.
+
+    Attributes:
+        dataset: The dataset.
+        passages: Its passages with their metadata.
+        queries: Its queries with theirs.
+        negatives: Passage and kind of each negative, by query, of a split.
+    """
+
+    dataset: Dataset
+    passages: Callable[[], Iterator[tuple[Passage, Metadata]]]
+    queries: Callable[[], Iterator[tuple[Query, Metadata]]]
+    negatives: Callable[[str], dict[str, list[tuple[str, str]]]]
+
+    @property
+    def splits(self) -> list[str]:
+        """Splits with judgements."""
+        return self.dataset.splits
+
+    def split_of(self) -> dict[str, str]:
+        """The split of every judged query."""
+        return {query: split for split in reversed(self.splits) for query in self.dataset.split(split)}
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Contents:
+        """The contents of ``dataset``."""
+        return cls(
+            dataset,
+            lambda: _kept(read_passages(dataset.path / CORPUS, unique=False), set(dataset.passage_ids)),
+            lambda: _kept(read_queries(dataset.path / QUERIES, unique=False), set(dataset.query_ids)),
+            lambda split: _negatives(dataset.path / NEGATIVES / f"{split}.tsv"),
+        )
+
+
+def one_line(text: str, lost: Lost) -> str:
+    """``text`` without tabs and line breaks."""
+    if not _BREAKS.search(text):
+        return text
+    lost["tabs and line breaks in texts (spaces now)"] += 1
+    return _BREAKS.sub(" ", text)
+
+
+def answers_of(metadata: Metadata) -> list[str]:
+    """A query's answers."""
+    found = metadata.get("answers", [])
+    return [answer for answer in found if isinstance(answer, str)] if isinstance(found, list) else []
+
+
+def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tuple[Any, Metadata]]:
+    return ((record, metadata) for record, metadata in records if record.id in ids)
+
+
+def _negatives(path: Path) -> dict[str, list[tuple[str, str]]]:
+    """Passage and kind of each negative, by query."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for _, line in read_lines(path, "negatives") if path.is_file() else ():
+        query, passage, kind = line.split("\t")
+        found.setdefault(query, []).append((passage, kind))
+    return found
