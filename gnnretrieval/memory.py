@@ -19,3 +19,9 @@ def keep_freed_memory() -> None:
         libc.mallopt(_MMAP_THRESHOLD, 32 * 2**20)
         libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
         libc.mallopt(_TOP_PAD, 64 * 2**20)
+
+
+def give_back_freed_memory() -> None:
+    """Return what is free to the system, after work that needed much more memory than what follows."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -23,6 +23,7 @@ from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index.faiss_index import PassageIndex, build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.making import make_artifact
+from gnnretrieval.memory import give_back_freed_memory
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.training.embeddings import embed_passages
@@ -257,5 +258,6 @@ class Stages:
         self._say(f"[{self._name}]")
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        give_back_freed_memory()  # an encoder's training leaves gigabytes, and what comes next may need little
         if kind is None:
             self.say(f"{time.monotonic() - self._start:.1f} s")

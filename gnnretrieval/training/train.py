@@ -88,11 +88,11 @@ def train_gnn(
             return {}
         history, best = training.progress.history, training.best_record
         chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
-        believed = best["p"] <= settings.evidence
+        believed = best["p"] <= settings.evidence or _was_believed(start, best, settings)
         if not believed:  # the dual-encoder as it came
             chosen = {"epoch": 0, "context_scale": 0.0, "RR@10": best["dual_encoder"]}
             weights["context_scale"] = torch.zeros_like(weights["context_scale"])
-        _say_what_was_chosen(best, history, settings, say)
+        _say_what_was_chosen(best, history, settings, believed, say)
         its_encoder = {}
         if encoders is not None and chosen["epoch"] > 0:
             its_encoder = _save_encoder(encoders, weights, directory, training.learnable)
@@ -241,6 +241,11 @@ def _require_fits(
             )
 
 
+def _was_believed(start: GNNEncoderModel | None, best: dict[str, Any], settings: TrainSettings) -> bool:
+    """Whether what is only used over another dual-encoder was believed where it was trained, and gains here too."""
+    return start is not None and not settings.epochs and start.meta["dev"]["believed"] and best["gain"] > 0
+
+
 def _save_encoder(
     encoders: JointEncoders, weights: dict[str, Tensor], directory: Path, queries: Rows
 ) -> dict[str, Any]:
@@ -267,12 +272,13 @@ def _say_what_was_chosen(
     best: dict[str, Any],
     history: list[dict[str, Any]],
     settings: TrainSettings,
+    believed: bool,
     say: Callable[[str], None],
 ) -> None:
     if history[-1]["epoch"] < settings.epochs:
         say(f"stopped after {history[-1]['epoch']} of {settings.epochs} epochs: none was better than {best['epoch']}")
     before = f"dual-encoder {100 * best['dual_encoder']:.1f}"
-    if best["gain"] > 0 and best["p"] > settings.evidence:
+    if best["gain"] > 0 and not believed:
         say(
             f"the best gain on dev, {100 * best['gain']:+.1f} RR@10 over {before}, may be chance (p = {best['p']:.2g}, "
             f"above evidence = {settings.evidence:g}): the embeddings stay the dual-encoder's own"
