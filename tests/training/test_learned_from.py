@@ -18,6 +18,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.training import TrainSettings, gnn_examples, train_gnn
 from gnnretrieval.training.candidates import Step
+from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
 from gnnretrieval.training.gnn import GNNTraining
@@ -210,3 +211,29 @@ def test_what_goes_on_is_measured_first_and_never_kept_worse(
     log = [json.loads(line) for line in (second.path / "log.jsonl").read_text().splitlines()]
     assert log[0]["epoch"] == 0
     assert second.meta["dev"]["best"]["gain"] >= first.meta["dev"]["best"]["gain"]
+
+
+def test_what_was_believed_where_it_was_trained_needs_only_a_gain_over_another_encoder(
+    dataset: Dataset,
+    features: Features,
+    tiny_features: Features,
+    two_graphs: tuple[GraphStore, GraphStore],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half, whole = two_graphs
+    gains = np.array([0.5, -0.4, 0.3, -0.2, 0.4, -0.3, 0.2, -0.1, 0.1, 0.0])  # p = 0.3
+    monkeypatch.setattr(
+        DevSet, "measure", lambda self, model, store, scales, *args: {0.0: np.full(10, 0.3), 1.0: 0.3 + gains}
+    )
+    for evidence, scale in ((1.0, 1.0), (0.05, 0.0)):
+        settings = TrainSettings(**SHORT, evidence=evidence)
+        first = train_gnn(half, dataset, features, settings, tmp_path / f"first-{evidence}")
+        assert first.meta["dev"]["believed"] == (evidence == 1.0)
+        again = settings.model_copy(update={"epochs": 0, "evidence": 0.05})
+        said: list[str] = []
+        second = train_gnn(
+            whole, dataset, tiny_features, again, tmp_path / f"second-{evidence}", start=first, say=said.append
+        )
+        assert second.meta["dev"]["chosen"]["context_scale"] == scale
+        assert any("may be chance" in line for line in said) == (scale == 0.0)
