@@ -58,6 +58,19 @@ def evaluate(
 @dataset_options
 @click.option("--baseline", help="Name of the system to test against (default: the first run's).")
 @measures_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "latex", "csv"]),
+    default="text",
+    show_default=True,
+    help="How the table is printed; csv has every figure.",
+)
+@click.option("--details", is_flag=True, help="Every test too, with its bootstrap interval and effect size.")
+@click.option("--randomisation", is_flag=True, help="Fisher's randomisation test beside the t-test.")
+@click.option(
+    "--changed", type=click.IntRange(1), help="The questions that the last run helps and hurts most, so many of each."
+)
 @json_option
 def compare(
     runs: tuple[Path, ...],
@@ -67,17 +80,21 @@ def compare(
     where: dict[str, str],
     baseline: str | None,
     measures: str,
+    form: str,
+    details: bool,
+    randomisation: bool,
+    changed: int | None,
     as_json: bool,
 ) -> None:
     """TREC RUNS side by side, each tested against the baseline. A system's name is its file's, without the ending.
 
     \b
     Example: gnnretrieval compare work/dual-encoder.run work/gnn-encoder.run --data my-data
+    Example: gnnretrieval compare work/*.run --data my-data --details --randomisation --changed 5
     """
+    from gnnretrieval import evaluation
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import read_run
-    from gnnretrieval.evaluation import compare as compare_runs
-    from gnnretrieval.evaluation import format_comparison
     from gnnretrieval.provenance import library_versions, sha256_of_file
 
     names = [run.name.removesuffix(".gz").rsplit(".", 1)[0] for run in runs]
@@ -90,8 +107,32 @@ def compare(
         "runs": {name: sha256_of_file(run) for name, run in zip(names, runs, strict=True)},
         "versions": library_versions(),
     }
-    table = compare_runs(dataset.split(split), found, baseline or names[0], measures.split(","), split, provenance)
+    judged, first = dataset.split(split), baseline or names[0]
+    asked = measures.split(",")
+    table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation)
     if as_json:
         echo_json(table.as_json())
-    else:
-        click.echo(format_comparison(table))
+        return
+    forms = {
+        "text": evaluation.format_comparison,
+        "markdown": evaluation.markdown_comparison,
+        "latex": evaluation.latex_comparison,
+        "csv": evaluation.csv_comparison,
+    }
+    click.echo(forms[form](table), nl=form != "csv")
+    if details:
+        click.echo("\n" + evaluation.detailed_comparison(table))
+    if changed is not None:
+        last = next((name for name in reversed(names) if name != first), first)
+        after, before = (
+            next(iter(evaluation.per_query(judged, found[name], asked[:1]).values())) for name in (last, first)
+        )
+        texts = {query.id: query.text for query in dataset.queries_of(split)}
+        measure = table.measure_names[0]
+        helped, hurt = evaluation.most_changed(after, before, changed)
+        for what, changes in (("most helped", helped), ("most hurt", hurt)):
+            click.echo(f"\n{what} by {last}, {measure} × 100 (with {first} → with it):")
+            for one in changes:
+                click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
+            if not changes:
+                click.echo("  none")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from gnnretrieval.data.trec import Run
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation.measures import Measure, mean, parse_measures, per_query
-from gnnretrieval.evaluation.significance import holm, paired_test
+from gnnretrieval.evaluation.significance import bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.settings import Settings
-
-MARKS = ((0.01, "‡"), (0.05, "†"))  # Holm-corrected p below the first, strictest first
 
 
 class _Part(Settings):
@@ -30,6 +27,8 @@ class System(_Part):
     name: str
     measures: dict[str, float]
     """Mean over queries by measure name, between 0 and 1."""
+    intervals: dict[str, tuple[float, float]] = Field({})
+    """95 % bootstrap interval of each mean."""
 
 
 class Difference(_Part):
@@ -46,6 +45,13 @@ class Difference(_Part):
     """Queries on which the system is above the baseline."""
     ties: int = 0
     losses: int = 0
+    interval: tuple[float, float] | None = None
+    """95 % bootstrap interval of the difference."""
+    effect_size: float | None = None
+    """Cohen's d of the paired values; None where the differences do not vary."""
+    p_randomisation: float | None = None
+    """Fisher's randomisation test instead of the t-test; None where it was not asked for."""
+    p_randomisation_holm: float | None = None
 
 
 class Comparison(_Part):
@@ -105,10 +111,12 @@ def compare(
     measures: Iterable[str | Measure],
     split: str,
     provenance: Mapping[str, Any],
+    randomisation: bool = False,
 ) -> Comparison:
     """Measure every run on every judged query, and test every (system, measure) against the baseline's.
 
-    The tests are two-sided paired t-tests. All of them together are the family of Holm's correction.
+    The tests are two-sided paired t-tests. All of them together are the family of Holm's correction. Means and
+    differences have 95 % bootstrap intervals, differences an effect size.
 
     Args:
         qrels: Relevance by passage id by query id.
@@ -117,6 +125,7 @@ def compare(
         measures: Names or parsed measures, in the order of the columns.
         split: Name of the split that ``qrels`` judge.
         provenance: Where the runs come from, as JSON values: dataset hash, seed, versions … (law 10).
+        randomisation: Run Fisher's randomisation test of each pair too, corrected as a family of its own.
 
     Raises:
         InputError: the baseline is not among the runs, a measure is unknown, or a run has no query in common with
@@ -136,80 +145,30 @@ def compare(
     pairs = [(system, measure) for system in runs if system != baseline for measure in names]
     results = [paired_test(values[system][measure], values[baseline][measure]) for system, measure in pairs]
     corrected = holm([result.p for result in results])
+    extra: list[dict[str, Any]] = []
+    for system, measure in pairs:
+        of_baseline = values[baseline][measure]
+        differences = [value - of_baseline[query] for query, value in values[system][measure].items()]
+        extra.append({"interval": bootstrap_interval(differences), "effect_size": effect_size(differences)})
+    if randomisation:
+        ps = [paired_test(values[s][m], values[baseline][m], "randomisation").p for s, m in pairs]
+        for part, p, p_holm in zip(extra, ps, holm(ps), strict=True):
+            part |= {"p_randomisation": p, "p_randomisation_holm": p_holm}
     return Comparison(
         split=split,
         baseline=baseline,
         queries=len(values[baseline][names[0]]),
-        systems=[System(name=name, measures=mean(values[name])) for name in runs],
+        systems=[
+            System(
+                name=name,
+                measures=mean(values[name]),
+                intervals={measure: bootstrap_interval(list(values[name][measure].values())) for measure in names},
+            )
+            for name in runs
+        ],
         tests=[
-            Difference(system=system, measure=measure, p_holm=p_holm, **asdict(result))
-            for (system, measure), result, p_holm in zip(pairs, results, corrected, strict=True)
+            Difference(system=system, measure=measure, p_holm=p_holm, **asdict(result), **more)
+            for (system, measure), result, p_holm, more in zip(pairs, results, corrected, extra, strict=True)
         ],
         provenance=dict(provenance),
     )
-
-
-def format_comparison(comparison: Comparison) -> str:
-    """The comparison as a plain-text table: systems by measures x 100, with an explanation below."""
-    header, *rows = _cells(comparison, best="{}*", other="{} ")
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-
-    def line(cells: list[str]) -> str:
-        return "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]).rstrip()
-
-    table = [line(header), "-" * (sum(widths) + 2 * (len(widths) - 1)), *map(line, rows)]
-    return "\n".join([_caption(comparison), "", *table, "", *_legend(comparison, "* highest of its column.")])
-
-
-def markdown_comparison(comparison: Comparison) -> str:
-    """The comparison as a GitHub table, with the same explanation below."""
-    escaped = [
-        [cell.strip().replace("|", "\\|") for cell in row] for row in _cells(comparison, best="**{}**", other="{}")
-    ]
-    rules = ["---", *["---:"] * (len(escaped[0]) - 1)]
-    table = ["| " + " | ".join(row) + " |" for row in (escaped[0], rules, *escaped[1:])]
-    legend = " ".join(_legend(comparison, "Bold: highest of its column."))
-    return "\n".join([_caption(comparison), "", *table, "", legend])
-
-
-def _cells(comparison: Comparison, best: str, other: str) -> list[list[str]]:
-    """Header and rows; measures are padded with ``other`` and the width of a mark, so that right-aligned they align."""
-    first = comparison.measure_names[0]
-    rows = [["", *(other.format(name) + " " for name in comparison.measure_names)]]
-    if comparison.tests:
-        rows[0] += [f"Δ {first}", "W/T/L"]
-    for system in comparison.systems:
-        row = [system.name]
-        for measure, value in system.measures.items():
-            form = best if _is_highest(comparison, measure, value) else other
-            row.append(form.format(f"{100 * value:.1f}") + _mark(comparison.test(system.name, measure)))
-        if comparison.tests:
-            test = comparison.test(system.name, first)
-            row += [f"{100 * test.difference:+.1f}", f"{test.wins}/{test.ties}/{test.losses}"] if test else ["–", "–"]
-        rows.append(row)
-    return rows
-
-
-def _is_highest(comparison: Comparison, measure: str, value: float) -> bool:
-    values = [system.measures[measure] for system in comparison.systems]
-    return len(values) > 1 and math.isclose(value, max(values), rel_tol=1e-12)
-
-
-def _mark(test: Difference | None) -> str:
-    return next((mark for level, mark in MARKS if test and test.p_holm < level), " ")
-
-
-def _caption(comparison: Comparison) -> str:
-    return f"{comparison.split}: {comparison.queries:,} queries, measures × 100"
-
-
-def _legend(comparison: Comparison, best: str) -> list[str]:
-    if not comparison.tests:
-        return [best] if len(comparison.systems) > 1 else []
-    levels = ", ".join(f"{mark} p < {level}" for level, mark in reversed(MARKS))
-    family = f"over the {len(comparison.tests)} tests here" if len(comparison.tests) > 1 else "(a single test here)"
-    return [
-        best,
-        f"{levels}: differs from {comparison.baseline}, two-sided paired t-test, Holm's correction {family}.",
-        f"Δ and W/T/L (queries won, tied, lost): {comparison.measure_names[0]} against {comparison.baseline}.",
-    ]

@@ -13,6 +13,8 @@ from scipy import stats
 from gnnretrieval.errors import InputError
 
 RESAMPLES = 10_000
+BOOTSTRAPS = 2_000
+LEVEL = 0.95
 SIGNS_AT_ONCE = 2**22  # of the sign matrix: 32 MiB as float64
 
 
@@ -98,6 +100,35 @@ def _randomisation(differences: npt.NDArray[np.float64], seed: int) -> float:
         done += rows
     # The observed assignment is one of the possible ones: p is never 0.
     return (as_large + 1) / (RESAMPLES + 1)
+
+
+def bootstrap_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
+    """The 95 % interval of a mean over queries, by bootstrap: scipy's, by percentiles of 2,000 resamples.
+
+    Args:
+        values: One a query: a measure, or the differences of two systems.
+        seed: Of the resampling.
+    """
+    if not values or np.ptp(values) == 0:
+        mean = float(np.mean(values)) if values else 0.0
+        return mean, mean
+    found = stats.bootstrap(
+        (np.asarray(values, dtype=np.float64),),
+        np.mean,
+        n_resamples=BOOTSTRAPS,
+        batch=max(1, 2**22 // len(values)),
+        confidence_level=LEVEL,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def effect_size(differences: Sequence[float]) -> float | None:
+    """Cohen's ``d`` of paired values, mean over deviation of the differences; None where they do not vary."""
+    if len(differences) < 2 or np.ptp(differences) == 0:
+        return None
+    return float(np.mean(differences) / np.std(differences, ddof=1))
 
 
 def holm(ps: Sequence[float]) -> list[float]:

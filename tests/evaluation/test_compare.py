@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 
 import pytest
@@ -6,10 +8,16 @@ from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import (
     Comparison,
+    bootstrap_interval,
     compare,
+    csv_comparison,
+    detailed_comparison,
+    effect_size,
     format_comparison,
     holm,
+    latex_comparison,
     markdown_comparison,
+    most_changed,
     paired_test,
     per_query,
 )
@@ -50,10 +58,13 @@ def test_the_json_has_exactly_the_agreed_form(comparison):
         (system, measure) for system in ("bm25", "gnn-encoder") for measure in MEASURES
     ]
     for system in value["systems"]:
-        assert system.keys() == {"name", "measures"}
-        assert list(system["measures"]) == MEASURES
+        assert system.keys() == {"name", "measures", "intervals"}
+        assert list(system["measures"]) == list(system["intervals"]) == MEASURES
     for test in value["tests"]:
-        assert test.keys() == {"system", "measure", "difference", "p", "p_holm", "wins", "ties", "losses"}
+        assert test.keys() == {
+            *("system", "measure", "difference", "p", "p_holm", "wins", "ties", "losses"),
+            *("interval", "effect_size", "p_randomisation", "p_randomisation_holm"),
+        }
 
 
 def test_means_differences_and_tests_are_those_of_the_values(comparison):
@@ -161,3 +172,62 @@ def test_errors_name_the_system():
         compare(QRELS, {**RUNS, "other": {"x1": ranking(1)}}, "bm25", MEASURES, "test", {})
     with pytest.raises(InputError, match="Did you mean 'nDCG'"):
         compare(QRELS, RUNS, "bm25", ["nDGC@10"], "test", {})
+
+
+def test_intervals_effect_sizes_and_randomisation_are_those_of_the_values():
+    table = compare(QRELS, RUNS, "dual-encoder", MEASURES, "test", PROVENANCE, randomisation=True)
+    values = {name: per_query(QRELS, run, MEASURES) for name, run in RUNS.items()}
+    for system in table.systems:
+        for measure in MEASURES:
+            assert system.intervals[measure] == bootstrap_interval(list(values[system.name][measure].values()))
+            assert system.intervals[measure][0] <= system.measures[measure] <= system.intervals[measure][1]
+    ps = []
+    for test in table.tests:
+        before = values["dual-encoder"][test.measure]
+        differences = [value - before[query] for query, value in values[test.system][test.measure].items()]
+        assert test.interval == bootstrap_interval(differences)
+        assert test.effect_size == effect_size(differences)
+        ps.append(paired_test(values[test.system][test.measure], before, "randomisation").p)
+        assert test.p_randomisation == ps[-1]
+    assert [test.p_randomisation_holm for test in table.tests] == holm(ps)
+    lines = detailed_comparison(table).splitlines()
+    assert lines[2].split()[-3:] == ["(randomisation)", "its", "Holm"]
+    assert len(lines) == 3 + len(table.tests)
+
+
+def test_a_table_for_a_paper(comparison):
+    lines = latex_comparison(comparison).splitlines()
+    assert lines[0].startswith(r"\begin{tabular}{lr")
+    assert any(line.startswith("gnn-encoder & ") and r"\textbf{" in line for line in lines)
+    renamed = comparison.model_copy(
+        update={
+            "baseline": "a_b%",
+            "systems": [s.model_copy(update={"name": "a_b%"}) for s in comparison.systems[1:2]]
+            + comparison.systems[2:],
+            "tests": [],
+        }
+    )
+    assert r"a\_b\% & " in latex_comparison(renamed)
+
+
+def test_every_figure_is_in_the_csv(comparison):
+    rows = list(csv.DictReader(io.StringIO(csv_comparison(comparison))))
+    assert len(rows) == 3 * len(MEASURES)
+    for row in rows:
+        test = comparison.test(row["system"], row["measure"])
+        mean = next(system.measures[row["measure"]] for system in comparison.systems if system.name == row["system"])
+        assert float(row["mean"]) == mean
+        if test is None:
+            assert (row["system"], row["p"]) == ("dual-encoder", "")
+        else:
+            assert (float(row["difference"]), float(row["p_holm"])) == (test.difference, test.p_holm)
+            assert (float(row["low"]), float(row["high"])) == test.interval
+
+
+def test_the_questions_that_changed_most():
+    after = {"a": 1.0, "b": 0.0, "c": 0.5, "d": 0.5, "e": 0.2}
+    before = {"a": 0.5, "b": 1.0, "c": 0.0, "d": 0.5, "e": 0.3}
+    helped, hurt = most_changed(after, before, 2)
+    assert [change.query for change in helped] == ["a", "c"]
+    assert [(change.query, change.before, change.after) for change in hurt] == [("b", 1.0, 0.0), ("e", 0.3, 0.2)]
+    assert most_changed(before, before, 3) == ([], [])

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import holm, paired_test
+from gnnretrieval.evaluation import bootstrap_interval, effect_size, holm, paired_test
 
 
 def by_query(values):
@@ -107,3 +108,21 @@ def test_holm_keeps_the_order_and_lies_between_p_and_bonferroni(ps):
     for p, p_holm in zip(ps, corrected, strict=True):
         assert p <= p_holm <= min(1.0, p * len(ps))
     assert [p for _, p in sorted(zip(ps, corrected, strict=True))] == sorted(corrected)
+
+
+def test_the_bootstrap_interval_is_scipys():
+    values = np.random.default_rng(3).beta(2, 5, 300)
+    found = bootstrap_interval(values.tolist())
+    expected = stats.bootstrap(
+        (values,), np.mean, n_resamples=2000, method="percentile", rng=np.random.default_rng(0), batch=2**22 // 300
+    ).confidence_interval
+    assert found == (expected.low, expected.high)
+    normal = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
+    assert found[1] - found[0] == pytest.approx(2 * normal, rel=0.1)
+
+
+def test_values_that_do_not_vary_have_no_spread():
+    assert bootstrap_interval([0.4, 0.4]) == (0.4, 0.4)
+    assert bootstrap_interval([]) == (0.0, 0.0)
+    assert effect_size([0.4, 0.4]) is None
+    assert effect_size([0.1, 0.3]) == pytest.approx(0.2 / np.std([0.1, 0.3], ddof=1))
