@@ -206,7 +206,9 @@ def _spread(found: Sequence[dict[str, Any]], base: dict[str, Any], measure: str)
     The test is a paired t-test over questions, of each question's mean over the seeds.
     """
     means = [statistics.mean(one["measures"][measure].values()) for one in found]
-    test = paired_test(_mean_of_seeds(found, measure), base[measure])
+    test = paired_test(
+        _mean_of_seeds(found, measure), {query: round(value, 9) for query, value in base[measure].items()}
+    )
     worst = min(means) - statistics.mean(base[measure].values())
     return {
         "mean": statistics.mean(means),
@@ -218,7 +220,10 @@ def _spread(found: Sequence[dict[str, Any]], base: dict[str, Any], measure: str)
 
 
 def _mean_of_seeds(found: Sequence[dict[str, Any]], measure: str) -> dict[str, float]:
-    return {query: float(np.mean([one["measures"][measure][query] for one in found])) for query in base_of(found)}
+    # Rounded: a mean of three equal values is not always that value, and a test finds such differences significant.
+    return {
+        query: round(float(np.mean([one["measures"][measure][query] for one in found])), 9) for query in base_of(found)
+    }
 
 
 def base_of(found: Sequence[dict[str, Any]]) -> list[str]:

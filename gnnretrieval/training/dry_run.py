@@ -133,13 +133,15 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
     """The same as text."""
     memory = found["memory"]
     estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} of them by the graph's formula"
-    stops = f"early stopping after {settings.patience} epochs without a better one can end it sooner"
+    stops = ""
+    if settings.patience is not None:
+        stops = f"; early stopping after {settings.patience} epochs without a better one can end it sooner"
     return [
         f"{found['queries']:,} training queries, {found['dev_queries']:,} to choose by",
         f"{settings.epochs} epochs of {found['steps_per_epoch']:,} steps: {found['steps']:,} steps of "
         f"{settings.batch_size} queries, each against {found['candidates']:,} passages",
         f"{found['step_seconds']:.3g} s a step, about {found['dev_seconds']:.3g} s a measurement on dev: "
-        f"{_duration(3600 * found['hours'])} in all; {stops}",
+        f"{_duration(3600 * found['hours'])} in all{stops}",
         f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
         "a dry run: nothing was made",
     ]

@@ -316,4 +316,6 @@ class GNNTraining:
 
     def _out_of_patience(self) -> bool:
         history, patience = self.progress.history, self.settings.patience
-        return bool(history) and history[-1]["epoch"] - self.best_record["epoch"] >= patience
+        if patience is None or not history:
+            return False
+        return bool(history[-1]["epoch"] - self.best_record["epoch"] >= patience)

@@ -75,7 +75,8 @@ class TrainSettings(Settings):
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
         evidence: p-value up to which a gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
             dual-encoder stays as it was. 1: every gain is.
-        patience: Epochs without a better one on dev before training stops early.
+        patience: Epochs without a better one on dev before training stops early; not given: it does not. The last
+            epochs, whose learning rate is low, are mostly the best ones.
         seed: Of every random choice.
         encoder: Shape of the GNN-encoder.
         dual_encoder: How the dual-encoder learns, with mode = joint.
@@ -100,7 +101,7 @@ class TrainSettings(Settings):
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     evidence: float = Field(0.05, gt=0, le=1)
-    patience: int = Field(24, ge=1)
+    patience: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     encoder: GNNEncoderSettings = GNNEncoderSettings()
     dual_encoder: JointSettings = JointSettings()
