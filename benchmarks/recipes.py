@@ -4,15 +4,18 @@
 
 DIRECTORY holds two sets in the BEIR layout: fairytaleqa (FairytaleQA, Xu et al. 2022, sections as passages) and
 squad-open (SQuAD v1.1 paragraphs, the domain ``squad``, split by question); one that is not there is skipped, which is
-said. The docstring corpus is made. Writes results/recipes.json and results/recipes.md. Epoch and context scale are
+said. The docstring corpus is made. Writes results/recipes.json and results/recipes.md; with --only, the others stay there
+as they are, each with the settings and the revision it was made with. Epoch and context scale are
 chosen on each set's dev split; nothing is chosen on test.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +78,8 @@ def markdown(results: dict[str, Any]) -> str:
         lines += [
             f"Over {len(seeds)} seeds: GNN-encoder {statistics.mean(100 * row['RR@10'] for row in seeds):.1f} RR@10, "
             f"{statistics.mean(values):+.1f}{spread} over the dual-encoder (worst {min(values):+.1f}, best "
-            f"{max(values):+.1f}; {gaining} of {len(seeds)} gain with p < 0.01, paired t-test).",
+            f"{max(values):+.1f}; {gaining} of {len(seeds)} gain with p < 0.01, paired t-test). "
+            + (f"{result['train']['epochs']} epochs." if "train" in result else "Up to 40 epochs, an earlier default."),
             "",
         ]
     return "\n".join(lines)
@@ -84,21 +88,29 @@ def markdown(results: dict[str, Any]) -> str:
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder with fairytaleqa and squad-open.")
 @click.option("--work", type=click.Path(path_type=Path), help="Keep the artifacts here (default: made anew, not kept).")
+@click.option("--only", type=click.Choice(list(SETS)), multiple=True, help="Some of the sets.")
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
-def main(data: Path, work: Path | None, seeds: int) -> None:
+def main(data: Path, work: Path | None, only: tuple[str, ...], seeds: int) -> None:
     """Run every recipe and write the result files."""
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as temporary:
-        results = measure(data, work or Path(temporary), seeds)
+        results = measure(data, work or Path(temporary), only or tuple(SETS), seeds)
+    file = RESULTS / "recipes.json"
+    before = json.loads(file.read_text(encoding="utf-8"))["recipes"] if only and file.is_file() else {}
+    results["recipes"] = {
+        name: {**before, **results["recipes"]}[name] for name in SETS if name in {*before, *results["recipes"]}
+    }
     write_json(RESULTS / "recipes.json", results)
     (RESULTS / "recipes.md").write_text(markdown(results), encoding="utf-8")
     click.echo(markdown(results))
 
 
-def measure(data: Path, work: Path, seeds: int) -> dict[str, Any]:
+def measure(data: Path, work: Path, names: Collection[str], seeds: int) -> dict[str, Any]:
     """Run every recipe that has its data."""
     recipes: dict[str, Any] = {}
     for name, folder in SETS.items():
+        if name not in names:
+            continue
         if folder is not None and not (data / folder).is_dir():
             say(f"{name}: skipped, {data / folder} is not there")
             continue
@@ -113,13 +125,10 @@ def measure(data: Path, work: Path, seeds: int) -> dict[str, Any]:
             "comparison": run.comparison.as_json(),
             "table": markdown_comparison(run.comparison),
             "seeds": measured,
+            "train": run.recipe.train.model_dump(mode="json"),
+            "git_revision": git_revision(),
         }
-    return {
-        "recipes": recipes,
-        "cores": os.cpu_count(),
-        "versions": library_versions(),
-        "git_revision": git_revision(),
-    }
+    return {"recipes": recipes, "cores": os.cpu_count(), "versions": library_versions()}
 
 
 if __name__ == "__main__":
