@@ -4,9 +4,9 @@
 
 DIRECTORY holds two sets in the BEIR layout: fairytaleqa (FairytaleQA, Xu et al. 2022, sections as passages) and
 squad-open (SQuAD v1.1 paragraphs, the domain ``squad``, split by question); one that is not there is skipped, which is
-said. The docstring corpus is made. Writes results/recipes.json and results/recipes.md; with --only, the others stay there
-as they are, each with the settings and the revision it was made with. Epoch and context scale are
-chosen on each set's dev split; nothing is chosen on test.
+said. The docstring corpus is made. Writes results/recipes.json and results/recipes.md; with --only, the others stay
+there as they are, each with the settings and the revision it was made with. Epoch and context scale are chosen on each
+set's dev split; nothing is chosen on test.
 """
 
 from __future__ import annotations
