@@ -10,7 +10,7 @@ import click
 from gnnretrieval import __version__
 from gnnretrieval.cli.data import data
 from gnnretrieval.cli.encoder import encoder
-from gnnretrieval.cli.evaluate import compare, evaluate
+from gnnretrieval.cli.evaluate import compare, evaluate, fuse
 from gnnretrieval.cli.graph import graph
 from gnnretrieval.cli.index import index
 from gnnretrieval.cli.mine import mine
@@ -30,7 +30,7 @@ def cli() -> None:
     """
 
 
-for command in (quickstart, run, data, encoder, mine, graph, train, embed, index, search, evaluate, compare):
+for command in (quickstart, run, data, encoder, mine, graph, train, embed, index, search, evaluate, compare, fuse):
     cli.add_command(command)
 
 

@@ -6,6 +6,7 @@ queries; every test is paired by query.
 
 from gnnretrieval.evaluation.changed import most_changed
 from gnnretrieval.evaluation.compare import Comparison, compare
+from gnnretrieval.evaluation.fuse import fuse
 from gnnretrieval.evaluation.measures import mean, parse_measures, per_query
 from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.evaluation.tables import (
@@ -25,6 +26,7 @@ __all__ = [
     "detailed_comparison",
     "effect_size",
     "format_comparison",
+    "fuse",
     "holm",
     "latex_comparison",
     "markdown_comparison",
