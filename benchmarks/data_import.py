@@ -1,0 +1,113 @@
+"""``data import`` at MS MARCO's size: passages a second, and the most memory it takes.
+
+    .venv/bin/python benchmarks/data_import.py
+
+A collection of 8,841,823 made-up passages of 56 words, as long as MS MARCO's, is written with queries and judgements,
+plain (3 GB) and gzipped, and imported by the command in a process of its own. Writes results/data_import.json and
+results/data_import.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from gnnretrieval.progress import progress, say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+
+RESULTS = Path(__file__).resolve().parent / "results"
+PASSAGES, QUERIES = 8_841_823, 502_939
+WORDS, LENGTH = 20_000, 56
+_BLOCK = 10_000
+
+
+def write_files(directory: Path, passages: int, queries: int, zipped: bool) -> list[Path]:
+    """MS MARCO's three files, of made-up words."""
+    rng = np.random.default_rng(0)
+    words = np.array(["".join(rng.choice(list("aeioubdgklmnprst"), rng.integers(2, 11))) for _ in range(WORDS)])
+    names = [f"{name}{'.gz' if zipped else ''}" for name in ("collection.tsv", "queries.train.tsv", "qrels.train.tsv")]
+    opened = gzip.open if zipped else open
+    paths = [directory / name for name in names]
+    with opened(paths[0], "wt", encoding="utf-8") as file, progress("writing passages", passages, "passages") as meter:
+        for start in range(0, passages, _BLOCK):
+            rows = range(start, min(start + _BLOCK, passages))
+            drawn = words[rng.zipf(1.3, (len(rows), LENGTH)) % WORDS]
+            file.writelines(f"{row}\t{' '.join(found)}\n" for row, found in zip(rows, drawn.tolist(), strict=True))
+            meter.advance(len(rows))
+    with opened(paths[1], "wt", encoding="utf-8") as file:
+        file.writelines(f"{row}\twhat is {words[row % WORDS]}\n" for row in range(queries))
+    with opened(paths[2], "wt", encoding="utf-8") as file:
+        file.writelines(f"{row}\t0\t{row * 17 % passages}\t1\n" for row in range(queries))
+    return paths
+
+
+def measure(files: list[Path], out: Path) -> dict[str, Any]:
+    """One import."""
+    command = [sys.executable, "-m", "gnnretrieval", "data", "import", *map(str, files), "--out", str(out)]
+    begun = time.monotonic()
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds = time.monotonic() - begun
+    counts = json.loads((out / "meta.json").read_text(encoding="utf-8"))["counts"]
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024  # the largest child so far
+    lines = done.stderr.count(" bytes")
+    return {
+        "passages": counts["passages"],
+        "seconds": seconds,
+        "passages_per_second": counts["passages"] / seconds,
+        "peak_bytes": peak,
+        "lines_of_progress": lines,
+        "bytes_in": sum(file.stat().st_size for file in files),
+    }
+
+
+@click.command()
+@click.option("--passages", type=click.IntRange(1), default=PASSAGES, show_default=True)
+@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
+def main(passages: int, work: Path | None) -> None:
+    """Write the files, import them, and write the result files."""
+    results: dict[str, Any] = {}
+    for kind in ("plain", "gzipped"):
+        with tempfile.TemporaryDirectory(dir=work) as place:
+            queries = max(1, round(QUERIES * passages / PASSAGES))
+            files = write_files(Path(place), passages, queries, kind == "gzipped")
+            results[kind] = measure(files, Path(place) / "dataset")
+            say(f"{kind}: {results[kind]['passages_per_second']:,.0f} passages/s")
+    found = {
+        **results,
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+        "processors": os.cpu_count(),
+    }
+    write_json(RESULTS / "data_import.json", found)
+    lines = [
+        "# Importing MS MARCO",
+        "",
+        "Regenerate: `.venv/bin/python benchmarks/data_import.py`",
+        "",
+        f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes:",
+        "",
+        "| files | in | time | passages a second | most memory |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        *(
+            f"| {kind} | {its['bytes_in'] / 1e9:.2f} GB | {its['seconds']:.0f} s | "
+            f"{its['passages_per_second']:,.0f} | {its['peak_bytes'] / 2**20:.0f} MiB |"
+            for kind, its in results.items()
+        ),
+    ]
+    (RESULTS / "data_import.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    click.echo("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
