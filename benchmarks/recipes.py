@@ -23,6 +23,7 @@ import click
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.evaluation import markdown_comparison, mean, paired_test, per_query
+from gnnretrieval.graph.inspect import inspect_graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import index_run
 from gnnretrieval.memory import keep_freed_memory
@@ -58,6 +59,19 @@ def measure_seed(run: RecipeRun, seed: int) -> dict[str, Any]:
         "difference": test.difference,
         "p": test.p,
         "chosen_on_dev": model.meta["dev"]["chosen"],
+    }
+
+
+def figures(inspected: dict[str, Any]) -> dict[str, Any]:
+    """What says beforehand how much a graph can help (docs/when-a-graph-helps.md)."""
+    asked = (inspected["overlap"].get("splits") or {}).get("test", {})
+    return {
+        "passages": inspected["passages"],
+        "queries": inspected["queries"],
+        "k": inspected["k"],
+        "paraphrase": inspected["agreement"].get("paraphrase"),
+        "recall_ceiling": inspected["labelled_passage_among_neighbours"][str(inspected["k"])],
+        "test": {name: asked.get(name) for name in ("share_with_training_questions", "share_never_found")},
     }
 
 
@@ -125,6 +139,7 @@ def measure(data: Path, work: Path, names: Collection[str], seeds: int) -> dict[
             "comparison": run.comparison.as_json(),
             "table": markdown_comparison(run.comparison),
             "seeds": measured,
+            "graph": figures(inspect_graph(run.graph)),
             "train": run.recipe.train.model_dump(mode="json"),
             "git_revision": git_revision(),
         }
