@@ -27,8 +27,6 @@ class System(_Part):
     name: str
     measures: dict[str, float]
     """Mean over queries by measure name, between 0 and 1."""
-    intervals: dict[str, tuple[float, float]] = Field({})
-    """95 % bootstrap interval of each mean."""
 
 
 class Difference(_Part):
@@ -63,6 +61,8 @@ class Comparison(_Part):
     """How many queries the means and tests are over."""
     systems: list[System]
     tests: list[Difference]
+    intervals: dict[str, dict[str, tuple[float, float]]] = Field({})
+    """95 % bootstrap interval of each mean, by system and measure."""
     provenance: dict[str, Any]
 
     @model_validator(mode="after")
@@ -158,14 +158,11 @@ def compare(
         split=split,
         baseline=baseline,
         queries=len(values[baseline][names[0]]),
-        systems=[
-            System(
-                name=name,
-                measures=mean(values[name]),
-                intervals={measure: bootstrap_interval(list(values[name][measure].values())) for measure in names},
-            )
+        systems=[System(name=name, measures=mean(values[name])) for name in runs],
+        intervals={
+            name: {measure: bootstrap_interval(list(values[name][measure].values())) for measure in names}
             for name in runs
-        ],
+        },
         tests=[
             Difference(system=system, measure=measure, p_holm=p_holm, **asdict(result), **more)
             for (system, measure), result, p_holm, more in zip(pairs, results, corrected, extra, strict=True)

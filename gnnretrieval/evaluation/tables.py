@@ -131,7 +131,7 @@ def csv_comparison(comparison: Comparison) -> str:
             writer.writerow(
                 [
                     *(system.name, measure, value),
-                    *system.intervals.get(measure, ("", "")),
+                    *comparison.intervals.get(system.name, {}).get(measure, ("", "")),
                     *(_tested(test) if test is not None else [""] * 11),
                     *(comparison.queries, comparison.baseline),
                 ]

@@ -31,6 +31,8 @@ from gnnretrieval.training.model_card import CARD, model_card
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.settings import TrainSettings
 
+WEAK_EVIDENCE = 0.2  # of a gain, where there was evidence enough over another dual-encoder
+
 
 def train_gnn(
     store: GraphStore,
@@ -242,8 +244,9 @@ def _require_fits(
 
 
 def _was_believed(start: GNNEncoderModel | None, best: dict[str, Any], settings: TrainSettings) -> bool:
-    """Whether what is only used over another dual-encoder was believed where it was trained, and gains here too."""
-    return start is not None and not settings.epochs and start.meta["dev"]["believed"] and best["gain"] > 0
+    """Whether what is only used over another dual-encoder was believed where it was trained, and seems to gain here."""
+    before = start is not None and not settings.epochs and start.meta["dev"]["believed"]
+    return bool(before and best["gain"] > 0 and best["p"] <= WEAK_EVIDENCE)
 
 
 def _save_encoder(

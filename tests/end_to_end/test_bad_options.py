@@ -40,7 +40,7 @@ def test_a_device_that_cannot_compute_is_refused(device, refuses_graph):
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("--epochs", 0, ("epochs", "found 0")),
+        ("--epochs", -1, ("epochs", "found -1")),
         ("--mask-ratio", 1.5, ("mask_ratio", "found 1.5")),
         ("--batch-size", 0, ("batch_size", "found 0")),
         ("--context-scales", "a,b", ("context_scales", "found 'a'")),

@@ -38,7 +38,9 @@ def test_every_command_of_the_tree_is_known_here():
     assert set(COMMANDS) == {
         "quickstart",
         "run",
+        "data convert",
         "data docstrings",
+        "data import",
         "data inspect",
         "data sentences",
         "encoder encode",
@@ -59,6 +61,7 @@ def test_every_command_of_the_tree_is_known_here():
         "search",
         "evaluate",
         "compare",
+        "fuse",
     }
 
 

@@ -36,12 +36,15 @@ def test_comparison_json_has_the_documented_form(first_run):
         assert test["difference"] == pytest.approx(of_system - of_baseline)
 
 
-def test_what_is_beyond_the_documented_form_is_counts_only(first_run):
+def test_what_is_beyond_the_documented_form_is_counts_intervals_and_sizes(first_run):
     directory, _ = first_run
     comparison = json.loads((directory / "tiny" / "comparison.json").read_text(encoding="utf-8"))
-    assert comparison.keys() - {"split", "baseline", "systems", "tests", "provenance"} <= {"queries"}
+    assert comparison.keys() - {"split", "baseline", "systems", "tests", "provenance"} <= {"queries", "intervals"}
     for test in comparison["tests"]:
-        assert test.keys() - {"system", "measure", "difference", "p", "p_holm"} <= {"wins", "ties", "losses"}
+        assert test.keys() - {"system", "measure", "difference", "p", "p_holm"} <= {
+            *("wins", "ties", "losses", "interval", "effect_size"),
+            *("p_randomisation", "p_randomisation_holm"),
+        }
 
 
 def test_provenance_names_data_seed_versions_and_every_setting(first_run):
