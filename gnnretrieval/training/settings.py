@@ -47,9 +47,9 @@ class TrainSettings(Settings):
     Attributes:
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
-        learn_from: Which of the graph's queries are trained on, and held out where there is no dev split: ``unseen``:
-            those that the dual-encoder did not learn from (all are in the graph); ``auto``: so where at least 200 are
-            left; ``all``.
+        learn_from: Which of the graph's queries are trained on: ``all``; ``unseen``: those that the dual-encoder did
+            not learn from (all are in the graph); ``auto``: so where at least 200 are left. What is held out where there is
+            no dev split is always ``auto``.
         k: Only each query's first k passages; not given: all that the graph has.
         epochs: Epochs; each splits the training queries anew; not given: 80, and 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
@@ -83,7 +83,7 @@ class TrainSettings(Settings):
     """
 
     mode: Literal["frozen", "joint"] = "frozen"
-    learn_from: Literal["auto", "all", "unseen"] = "auto"
+    learn_from: Literal["all", "unseen", "auto"] = "all"
     k: int | None = Field(None, ge=1)
     epochs: int = Field(80, ge=0)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)

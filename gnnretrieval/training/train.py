@@ -181,7 +181,8 @@ class Plan(NamedTuple):
         if settings.is_joint:
             require_encoder(store)
         taught = unseen_queries(store, features, settings.learn_from)
-        held_out = held_out_queries(store, dataset, features, settings.seed, taught)
+        chosen_by = unseen_queries(store, features, "auto")
+        held_out = held_out_queries(store, dataset, features, settings.seed, chosen_by)
         return cls(store.view(k=settings.k), settings, held_out, LearnedFrom.of(store, examples, taught), start)
 
     def training(self, directory: Path, device: str = "cpu", ranks: Ranks = ALONE) -> GNNTraining:

@@ -140,7 +140,9 @@ def test_which_queries_follows_from_the_setting_and_how_many_are_left(
     assert gnn_examples.unseen_queries(store, features, "auto").all()
 
 
-def test_without_a_dev_split_it_is_chosen_by_new_queries(tiny_dataset: Path, half: Path, tmp_path: Path) -> None:
+def test_without_a_dev_split_it_is_chosen_by_new_queries(
+    tiny_dataset: Path, half: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import shutil
 
     shutil.copytree(tiny_dataset, tmp_path / "data")
@@ -154,6 +156,10 @@ def test_without_a_dev_split_it_is_chosen_by_new_queries(tiny_dataset: Path, hal
     assert plain.hidden is not None
     np.testing.assert_array_equal(found.hidden, plain.hidden)  # what is held out of training is the same
     assert 0 < len(found.queries) == len(found.parts) == (found.hidden & new).sum() < len(plain.queries)
+    monkeypatch.setattr(gnn_examples, "ENOUGH", int(new.sum()))
+    plan = Plan.of(store, dataset, features, TrainSettings(**SHORT))
+    assert plan.learned.taught.all()  # all are trained on
+    assert 0 < len(plan.held_out.queries) < plan.held_out.hidden.sum()
 
 
 # Stacking: the GNN learns over an encoder that left questions to it, and is used over one that had them all.
