@@ -48,8 +48,8 @@ class TrainSettings(Settings):
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
         learn_from: Which of the graph's queries are trained on: ``all``; ``unseen``: those that the dual-encoder did
-            not learn from (all are in the graph); ``auto``: so where at least 200 are left. What is held out where there
-            is no dev split is always ``auto``.
+            not learn from (all are in the graph); ``auto``: so where at least 200 are left. What is held out
+            where there is no dev split is always ``auto``.
         k: Only each query's first k passages; not given: all that the graph has.
         epochs: Epochs; each splits the training queries anew; not given: 80, and 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.

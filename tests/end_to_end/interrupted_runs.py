@@ -35,6 +35,7 @@ def start(directory: Path, name: str) -> int:
     log = os.open(directory / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores in what it starts with &
     sys.argv = ["gnnretrieval", "run", str(directory / "r.toml"), "--out", str(directory / name)]
     code: Any = 0
     try:
