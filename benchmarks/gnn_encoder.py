@@ -182,7 +182,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "against_all_labels": {variant: _spread(found, of_all, "RR@10") for variant, found in variants.items()},
         "sweeps": sweeps,
         "domains": _domains(one, {DUAL: (base, variants[GNN]), ALL_LABELS: (of_all, variants[OVER_ALL])}),
-        "graph": {**inspect_graph(one.graph({})), "encoder": "dpr"},
+        "graph": _inspected(one),
         "dataset": one.dataset.provenance(),
         "encoder": {**one.features.meta["encoder"], "checkpoint": "dpr"},
         "query_share": tomllib.loads(DUAL_RECIPE.read_text(encoding="utf-8"))["train"]["query_share"],
@@ -191,6 +191,12 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
     }
+
+
+def _inspected(one: OneSet) -> dict[str, Any]:
+    """The graph's figures, without the places where things lie on this machine."""
+    found = {**inspect_graph(one.graph({})), "encoder": "dpr"}
+    return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
 
 
 def _rows(found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, Any]:
