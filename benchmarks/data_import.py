@@ -93,7 +93,8 @@ def main(passages: int, work: Path | None) -> None:
     lines = [
         "# Importing MS MARCO",
         "",
-        "Regenerate: `.venv/bin/python benchmarks/data_import.py`",
+        "Regenerate: `.venv/bin/python benchmarks/data_import.py"
+        f"{f' --passages {passages}' if passages != PASSAGES else ''}`",
         "",
         f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes:",
         "",
