@@ -33,6 +33,9 @@ class IdRegister:
 
     def _add_number(self, number: int) -> bool:
         last = self._last
+        full = len(self._starts) >= _RANGES
+        if full and _hash(str(number)) in self._hashes:
+            return False
         if (
             last >= 0
             and self._ends[last] == number
@@ -46,15 +49,12 @@ class IdRegister:
         if place >= 0 and self._ends[place] == number:
             self._ends[place] = number + 1
             self._last = place
-            return True
-        if len(self._starts) >= _RANGES:
-            digest = _hash(str(number))
-            added = digest not in self._hashes
-            self._hashes.add(digest)
-            return added
-        self._starts.insert(place + 1, number)
-        self._ends.insert(place + 1, number + 1)
-        self._last = place + 1
+        elif full:
+            self._hashes.add(_hash(str(number)))
+        else:
+            self._starts.insert(place + 1, number)
+            self._ends.insert(place + 1, number + 1)
+            self._last = place + 1
         return True
 
     def __contains__(self, id_: str) -> bool:

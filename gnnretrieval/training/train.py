@@ -246,7 +246,7 @@ def _require_fits(
 
 def _was_believed(start: GNNEncoderModel | None, best: dict[str, Any], settings: TrainSettings) -> bool:
     """Whether what is only used over another dual-encoder was believed where it was trained, and seems to gain here."""
-    before = start is not None and not settings.epochs and start.meta["dev"]["believed"]
+    before = start is not None and not settings.epochs and start.meta["dev"].get("believed")
     return bool(before and best["gain"] > 0 and best["p"] <= WEAK_EVIDENCE)
 
 
