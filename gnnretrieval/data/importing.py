@@ -159,6 +159,7 @@ class _Writer:
         self.encode = json.JSONEncoder(ensure_ascii=False).encode
         self.passages, self.empty = IdRegister(), IdRegister()
         self.queries: dict[str, int] = {}  # hash of the text by id
+        self.repeated: dict[str, int] = {}  # the same of passages of formats that repeat them
         self.judged: dict[str, dict[str, dict[str, int]]] = {}  # relevance by passage by query by split
         self.negatives: dict[str, IdRegister] = {}
         self.counts = dict.fromkeys(("repeated_queries", "repeated_judgements", "empty_passages", "of_unknown"), 0)
@@ -194,7 +195,14 @@ class _Writer:
                 self._negative(record, found, source)
 
     def _passage(self, passage: Passage, found: Found, source: Source, repeats: bool) -> None:
+        text = hash(passage) if repeats else 0
         if not self.passages.add(passage.id):
+            if repeats and self.repeated.get(passage.id, text) != text:
+                raise InputError(
+                    f"passage {passage.id!r} was there before with another text: rename or delete one of the two.",
+                    source.path,
+                    found.line,
+                )
             if not repeats:
                 raise InputError(
                     f"passage id {passage.id!r} was there before: rename or delete one of the two.",
@@ -202,6 +210,8 @@ class _Writer:
                     found.line,
                 )
             return
+        if repeats:
+            self.repeated[passage.id] = text
         if not passage.title and not passage.text.strip():
             self.empty.add(passage.id)
             self.counts["empty_passages"] += 1

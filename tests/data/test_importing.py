@@ -10,7 +10,7 @@ from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.importing import import_dataset, source_of
 from gnnretrieval.errors import ArtifactError, InputError
-from tests.data.formats.published import published
+from tests.data.formats.published import PARAGRAPHS, published
 
 
 def sources(*texts) -> list:
@@ -56,8 +56,28 @@ def test_dpr_with_its_passages_and_without(tmp_path):
 
 def test_squad(tmp_path):
     dataset = Dataset.open(imported(tmp_path, "squad").path)
-    assert dataset.split("dev") == {"56be4db0acb8001400a502ec": {"Super_Bowl_50#0": 1}}
+    assert dataset.split("dev") == {"56be4db0acb8001400a502ec": {PARAGRAPHS[0]: 1}}
     assert len(dataset.query_ids) == 2  # the question without an answer is unjudged
+
+
+def test_one_title_in_two_files_keeps_every_paragraph_and_question(tmp_path):
+    def article(context: str, id_: str) -> str:
+        question = {"id": id_, "question": f"{id_}?", "answers": [{"text": context[:3], "answer_start": 0}]}
+        return json.dumps({"data": [{"title": "T", "paragraphs": [{"context": context, "qas": [question]}]}]})
+
+    texts_of = {"train": "one", "dev": "two"}
+    files = [write(tmp_path / f"{split}-v1.1.json", article(text, split)) for split, text in texts_of.items()]
+    dataset = Dataset.open(import_dataset(sources(*files), tmp_path / "out").path)
+    texts = {passage.id: passage.text for passage in dataset.passages()}
+    assert [texts[next(iter(dataset.split(split)[split]))] for split in ("train", "dev")] == ["one", "two"]
+
+
+def test_a_passage_that_comes_again_with_another_text_is_refused(tmp_path):
+    contexts = [{"title": "", "text": text, "passage_id": "1"} for text in ("one", "two")]
+    records = [{"question": f"{n}?", "positive_ctxs": [context]} for n, context in enumerate(contexts)]
+    path = write(tmp_path / "nq-train.json", json.dumps(records))
+    with pytest.raises(InputError, match="passage '1' was there before with another text"):
+        import_dataset(sources(path), tmp_path / "out")
 
 
 def test_a_beir_directory_comes_back_as_it_was(tiny_dataset, tmp_path):

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data.formats.found import Found, id_of
+from gnnretrieval.data.formats.msmarco import text_id
 from gnnretrieval.data.lines import excerpt, read_text
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 
 
 def read_squad(path: Path, split: str) -> Iterator[Found]:
-    """A passage is a paragraph, called ``TITLE#NUMBER`` (``title-NUMBER`` where an article has no title).
+    """A passage is a paragraph, called ``TITLE#DIGITS``, eight hexadecimal digits of its text's sha256.
 
     A question's answers and where they begin, in characters, are metadata: ``answers``, ``answer_starts``. A question
     without an answer (2.0) has ``is_impossible``, and no relevant passage.
@@ -27,9 +28,8 @@ def read_squad(path: Path, split: str) -> Iterator[Found]:
         if not isinstance(title, str):
             raise _wrong(path, f"{where}.title", title, "a string")
         for place, paragraph in _each(article, "paragraphs", path, where):
-            number = place.rpartition("[")[2].removesuffix("]")
-            passage = f"{'_'.join(title.split()) or where}#{number}"
             context = _text(paragraph, "context", path, place)
+            passage = f"{'_'.join(title.split())}#{text_id(context)[:8]}"  # the same in every file and split
             yield Found(Passage(id_of(passage, "passage", path, None), title.replace("_", " "), context), None)
             for asked, question in _each(paragraph, "qas", path, place):
                 yield from _question(question, passage, path, asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from hashlib import sha256
 from pathlib import Path
 
 # https://microsoft.github.io/msmarco/Datasets.html: pid, passage; no quoting, so quotes are text.
@@ -100,6 +101,11 @@ SQUAD = {
         }
     ],
 }
+
+PARAGRAPHS = [
+    f"Super_Bowl_50#{sha256(paragraph['context'].encode()).hexdigest()[:8]}"
+    for paragraph in SQUAD["data"][0]["paragraphs"]
+]
 
 # https://trec.nist.gov/data/topics_eng/: tags that do not close; https://trec.nist.gov/data/qrels_eng/.
 TOPICS = """

@@ -12,7 +12,7 @@ from gnnretrieval.data.formats.recognise import FORMATS, recognise, split_of
 from gnnretrieval.data.formats.table import Table
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from tests.data.formats.published import FILES, SQUAD, published
+from tests.data.formats.published import FILES, PARAGRAPHS, SQUAD, published
 
 
 def read(format_: str, path: Path, split: str = "dev") -> list:
@@ -95,15 +95,15 @@ def test_squads_spans_are_where_they_say(tmp_path):
     found = read("squad", published("squad", tmp_path))
     passages = [one.record for one in found if isinstance(one.record, Passage)]
     assert [(passage.id, passage.title) for passage in passages] == [
-        ("Super_Bowl_50#0", "Super Bowl 50"),
-        ("Super_Bowl_50#1", "Super Bowl 50"),
+        (PARAGRAPHS[0], "Super Bowl 50"),
+        (PARAGRAPHS[1], "Super Bowl 50"),
     ]
     asked = [one for one in found if isinstance(one.record, Query)]
     for answer, start in zip(asked[0].metadata["answers"], asked[0].metadata["answer_starts"], strict=True):
         assert passages[0].text[start : start + len(answer)] == answer
     assert asked[1].metadata == {"is_impossible": True}
     assert [one.record for one in found if isinstance(one.record, Qrel)] == [
-        Qrel("56be4db0acb8001400a502ec", "Super_Bowl_50#0", 1)
+        Qrel("56be4db0acb8001400a502ec", PARAGRAPHS[0], 1)
     ]
 
 
