@@ -66,6 +66,9 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         echo_json(result.comparison.as_json())
         return
     click.echo("\n" + format_comparison(result.comparison))
+    if result.hybrids is not None:
+        click.echo(f"\nWith BM25 joined ({result.recipe.compare.fuse}), as is mostly deployed:\n")
+        click.echo(format_comparison(result.hybrids))
     examples = most_helped(result)
     if examples:
         click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
@@ -88,7 +91,8 @@ def _show_next(result: RecipeRun) -> None:
     place = _as_seen_from_here(result.directory)
     searched = "" if place == Path("graphs/docstrings") else f" --index {place}/index"
     click.echo(
-        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json\n"
+        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json and\n"
+        "comparison-with-bm25.json\n"
         "Next (after `source .venv/bin/activate`, in a checkout):\n"
         f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
         f"  gnnretrieval graph inspect {place}/graph\n"

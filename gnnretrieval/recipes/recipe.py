@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -59,11 +59,14 @@ class CompareSettings(Settings):
         split: Split that is reported.
         measures: By ir-measures' names; the first one is the main one.
         depth: Passages a query in the runs.
+        fuse: How BM25's ranking is joined with each dense one, for the table of what they are worth together
+            (:func:`gnnretrieval.evaluation.fuse`); ``none``: no such table.
     """
 
     split: str = "test"
     measures: tuple[str, ...] = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
     depth: int = Field(100, ge=1)
+    fuse: Literal["rrf", "weighted", "none"] = "rrf"
 
 
 class Recipe(Settings):

@@ -25,6 +25,7 @@ from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.making import make_artifact
 from gnnretrieval.memory import give_back_freed_memory
 from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.recipes.hybrid import compare_hybrids
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.held_out import dev_split
@@ -36,7 +37,11 @@ BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """What a recipe run made; ``its_features`` are by the dual-encoder that was trained with the model, if one was."""
+    """What a recipe run made.
+
+    ``its_features`` are by the dual-encoder that was trained with the model, if one was; ``hybrids`` has BM25 joined
+    with each dense system, if that was asked for.
+    """
 
     directory: Path
     recipe: Recipe
@@ -48,6 +53,7 @@ class RecipeRun:
     index: PassageIndex
     runs: dict[str, Run]
     comparison: Comparison
+    hybrids: Comparison | None
 
 
 def run_recipe(
@@ -110,29 +116,32 @@ def run_recipe(
         rankings = _rank(recipe, dataset, systems, directory, common)
     with stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
-        comparison = compare(
-            reported,
-            runs,
-            DUAL_ENCODER,
-            recipe.compare.measures,
-            recipe.compare.split,
-            {
-                "recipe": recipe.model_dump(mode="json"),
-                "dataset": dataset.provenance(),
-                "encoder_source": features.meta["source"],
-                "chosen_on_dev": model.meta["dev"],
-                "seed": (recipe.joint or recipe.train).seed,
-                "artifacts": {
-                    made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
-                    for made in (features, graph, model, embeddings, rankings)
-                },
-                "versions": library_versions(),
-                "git_revision": git_revision(),
+        provenance = {
+            "recipe": recipe.model_dump(mode="json"),
+            "dataset": dataset.provenance(),
+            "encoder_source": features.meta["source"],
+            "chosen_on_dev": model.meta["dev"],
+            "seed": (recipe.joint or recipe.train).seed,
+            "artifacts": {
+                made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
+                for made in (features, graph, model, embeddings, rankings)
             },
-        )
-        write_json(directory / "comparison.json", comparison.as_json())
-        (directory / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
-    return RecipeRun(directory, recipe, dataset, features, graph, model, its_features, index, runs, comparison)
+            "versions": library_versions(),
+            "git_revision": git_revision(),
+        }
+        measures, split = recipe.compare.measures, recipe.compare.split
+        comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance)
+        _write_comparison(comparison, directory / "comparison")
+        dense = (DUAL_ENCODER, GNN_ENCODER)
+        hybrids = compare_hybrids(reported, runs, recipe.compare, BM25_SYSTEM, dense, provenance)
+        if hybrids is not None:
+            _write_comparison(hybrids, directory / "comparison-with-bm25")
+    return RecipeRun(directory, recipe, dataset, features, graph, model, its_features, index, runs, comparison, hybrids)
+
+
+def _write_comparison(comparison: Comparison, path: Path) -> None:
+    write_json(path.with_suffix(".json"), comparison.as_json())
+    path.with_suffix(".md").write_text(markdown_comparison(comparison), encoding="utf-8")
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:

@@ -92,6 +92,27 @@ def test_json_is_the_comparison_on_disk(first_run, succeeds):
     assert printed == json.loads((directory / "tiny" / "comparison.json").read_text(encoding="utf-8"))
 
 
+def test_bm25_joined_with_each_dense_ranking_is_compared_as_fuse_and_evaluate_would(
+    first_run, succeeds, tiny_dataset, tmp_path
+):
+    directory, outcome = first_run
+    joined = json.loads((directory / "tiny" / "comparison-with-bm25.json").read_text(encoding="utf-8"))
+    assert [system["name"] for system in joined["systems"]] == ["bm25", "bm25+dual-encoder", "bm25+gnn-encoder"]
+    assert (joined["baseline"], joined["provenance"]["fusion"]) == ("bm25+dual-encoder", "rrf")
+    assert "bm25+gnn-encoder" in outcome.out
+    rankings = directory / "tiny" / "rankings"
+    succeeds("fuse", rankings / "bm25.run", rankings / "gnn-encoder.run", "--out", tmp_path / "joined.run")
+    alone = succeeds("evaluate", tmp_path / "joined.run", "--data", tiny_dataset, "--json").json
+    assert joined["systems"][2]["measures"] == pytest.approx(alone["measures"])
+
+
+def test_without_fusion_there_is_no_comparison_of_hybrids(recipe_text, succeeds, tmp_path):
+    short = recipe_text.replace("epochs = 30", "epochs = 1") + '\n[compare]\nfuse = "none"\n'
+    (tmp_path / "r.toml").write_text(short, encoding="utf-8")
+    assert "bm25+" not in succeeds("run", tmp_path / "r.toml").out
+    assert not list((tmp_path / "tiny").glob("comparison-with-bm25.*"))
+
+
 def test_data_and_out_on_the_command_line_replace_the_recipe_s(recipe_text, tiny_dataset, succeeds, tmp_path):
     without = "\n".join(line for line in recipe_text.splitlines() if not line.startswith("source"))
     (tmp_path / "r.toml").write_text(without.replace("epochs = 30", "epochs = 1"), encoding="utf-8")
