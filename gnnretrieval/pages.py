@@ -8,6 +8,7 @@ dark scheme, and can be read on a narrow screen, printed, and read aloud. :mod:`
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -24,7 +25,21 @@ _LONG = 60  # characters of a cell that is text to read, and needs some width
 class Html(str):
     """Text that is HTML already."""
 
-    __slots__ = ()
+
+class Card(Html):
+    """A part of a page with a heading.
+
+    Attributes:
+        heading: The heading.
+    """
+
+    heading: str
+
+    def __new__(cls, heading: str, content: Html) -> Card:
+        """The part with its heading."""
+        card = super().__new__(cls, content)
+        card.heading = heading
+        return card
 
 
 class Figure(NamedTuple):
@@ -54,14 +69,25 @@ def join(parts: Iterable[object], between: object = "") -> Html:
 
 
 def element(tag: str, *content: object, **attributes: str) -> Html:
-    """An element around its content, escaped; ``class_`` is the attribute ``class``."""
-    given = "".join(f' {name.rstrip("_")}="{escape(value)}"' for name, value in attributes.items())
+    """An element around its content, escaped; ``class_`` stands for ``class``, ``aria_label`` for ``aria-label``."""
+    named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+    given = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
     return Html(f"<{tag}{given}>{join(content)}</{tag}>")
 
 
-def section(title: str, *content: Html) -> Html:
-    """A card with a heading."""
-    return element("section", element("h2", title), *content)
+def section(title: str, *content: Html) -> Card:
+    """A card with a heading, where a link of :func:`contents` leads."""
+    return Card(title, element("section", element("h2", title), *content, id=_anchor(title)))
+
+
+def contents(cards: Iterable[Card]) -> Html:
+    """Links to the cards of the page."""
+    links = (element("li", element("a", card.heading, href=f"#{_anchor(card.heading)}")) for card in cards)
+    return element("nav", element("ul", *links), aria_label="Contents")
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
 def paragraph(*content: object) -> Html:
@@ -137,11 +163,15 @@ def folded(summary: object, *content: Html, is_open: bool = False) -> Html:
 
 
 def source(*files: str, linked: bool = True) -> Html:
-    """The line that names the files that something is from, as the reader finds them from the page."""
-    named = [
-        element("a", element("code", file), href=quote(file)) if linked else element("code", file) for file in files
-    ]
-    return element("p", "From ", join(named, ", "), class_="source")
+    """The line that names the files that something is from, as they are found from the page; :class:`Html` as it is."""
+    return element("p", "From ", join((_file(file, linked) for file in files), ", "), class_="source")
+
+
+def _file(file: str, linked: bool) -> Html:
+    if isinstance(file, Html):
+        return file
+    name = element("code", file)
+    return element("a", name, href=quote(file)) if linked else name
 
 
 def short(text: str, width: int = 240) -> str:

@@ -13,6 +13,7 @@ from gnnretrieval.evaluation.compare import Comparison
 from gnnretrieval.evaluation.measures import per_query
 from gnnretrieval.evaluation.tables import html_comparison, html_tests
 from gnnretrieval.pages import (
+    Card,
     Html,
     element,
     facts,
@@ -88,8 +89,8 @@ def comparison_page(evidence: Evidence, most: int = 10) -> str:
     )
 
 
-def comparison_sections(evidence: Evidence, most: int = 10) -> Iterator[Html]:
-    """The cards of a comparison: systems, every test, question by question, and what changed most."""
+def comparison_sections(evidence: Evidence, most: int) -> Iterator[Card]:
+    """The cards of a comparison: systems, every test, question by question, and what changed most; not with 0 of it."""
     found = evidence.comparison
     measure = found.measure_names[0]
     yield section("Systems", html_comparison(found), evidence.source(), figures(plots.means(found, evidence.source())))
@@ -106,10 +107,11 @@ def comparison_sections(evidence: Evidence, most: int = 10) -> Iterator[Html]:
         for system in evidence.others
     ]
     yield section("Question by question", figures(shown))
-    yield _changed(evidence, values, most)
+    if most:
+        yield _changed(evidence, values, most)
 
 
-def _changed(evidence: Evidence, values: Mapping[str, Mapping[str, float]], most: int) -> Html:
+def _changed(evidence: Evidence, values: Mapping[str, Mapping[str, float]], most: int) -> Card:
     baseline = evidence.comparison.baseline
     changes = {system: most_changed(values[system], values[baseline], most) for system in evidence.others}
     shown = {

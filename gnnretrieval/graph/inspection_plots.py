@@ -9,19 +9,28 @@ from typing import Any
 from gnnretrieval.axes import Axis, percent
 from gnnretrieval.graph.agreement import MEANING
 from gnnretrieval.graph.inspection_text import in_bytes
-from gnnretrieval.pages import Figure
+from gnnretrieval.pages import Figure, source
 from gnnretrieval.plots import Line, bar_plot, line_plot, lying_bars
 
 
-def plots_of(figures: Mapping[str, Any]) -> Iterator[Figure]:
-    """The plots of the figures of :func:`~gnnretrieval.graph.inspect.inspect_graph`."""
-    yield _degrees(figures["queries_per_passage"])
+def plots_of(figures: Mapping[str, Any], place: str | None = None) -> Iterator[Figure]:
+    """The plots of the figures of :func:`~gnnretrieval.graph.inspect.inspect_graph`.
+
+    Args:
+        figures: The figures.
+        place: The graph as it is found from the page, which then names each plot's files.
+    """
+
+    def of(figure: Figure, *files: str) -> Figure:
+        return figure if place is None else figure._replace(source=source(*(f"{place}/{file}" for file in files)))
+
+    yield of(_degrees(figures["queries_per_passage"]), "passage_indptr.npy")
     if figures["labelled_passage_among_neighbours"]:
-        yield _recall(figures["labelled_passage_among_neighbours"])
+        yield of(_recall(figures["labelled_passage_among_neighbours"]), "neighbors.npy", "texts.sqlite")
     if figures["agreement"] is not None:
-        yield _agreement(figures["agreement"])
-    yield _scores(figures["scores"]["by_rank"])
-    yield _disk(figures["files"])
+        yield of(_agreement(figures["agreement"]), "query_features.npy", "texts.sqlite")
+    yield of(_scores(figures["scores"]["by_rank"]), "scores.npy")
+    yield of(_disk(figures["files"]), "meta.json")
 
 
 def _degrees(degrees: Mapping[str, Any]) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -133,10 +134,15 @@ def summary_of(log: TrainingLog) -> str:
     return "; ".join(parts) + "."
 
 
-def plots_of(log: TrainingLog) -> list[Figure]:
-    """Its plots: of the steps, and of the measurements, where there are any."""
-    plots = _of_steps(log.steps) if log.steps else []
-    return plots if log.best is None else [*plots, _dev(log, log.best)]
+def plots_of(log: TrainingLog, named: Html | None = None) -> list[Figure]:
+    """Its plots: of the measurements, and of the steps, where there are any.
+
+    Args:
+        log: The log.
+        named: Names its file; None: the page is of this log alone.
+    """
+    plots = [] if log.best is None else [_dev(log, log.best)]
+    return [plot._replace(source=named) for plot in (*plots, *(_of_steps(log.steps) if log.steps else []))]
 
 
 def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
@@ -180,24 +186,26 @@ def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
 def _dev(log: TrainingLog, best: DevRecord) -> Figure:
     """Measures by step: the one that is chosen by thick, and a ring around its best."""
     first, *others = dict.fromkeys(name for record in log.measurements for name in record.dev)
-    lines = [_of_measure(log, name, series) for series, name in enumerate(others, 1)]
-    lines.append(_of_measure(log, first, 0, look="points"))
+    epochs = [record.epoch for record in log.measurements]
+    by = "epoch" if all(one < other for one, other in pairwise(epochs)) and epochs[-1] > 0 else "step"
+
+    def line(name: str, series: int, look: str = "line") -> Line:
+        records = [record for record in log.measurements if name in record.dev]
+        at = [getattr(record, by) for record in records]
+        return Line(name, at, [record.dev[name] for record in records], series, look)
+
+    where = f"step {best.step:,}" + (f", epoch {best.epoch:g}" if by == "epoch" else "")
     return Figure(
         "Measures on dev",
-        f"The ring is the best step by {first}: step {best.step:,}.",
+        f"The ring is the best by {first}: {best.dev[first]:.4f} at {where}.",
         line_plot(
-            f"Measures on dev by step; the best {first} is {best.dev[first]:.4f} at step {best.step:,}",
-            lines,
-            Axis("step", low=0),
+            f"Measures on dev by {by}; the best {first} is {best.dev[first]:.4f} at {where}",
+            [*(line(name, series) for series, name in enumerate(others, 1)), line(first, 0, look="points")],
+            Axis(by, low=0),
             Axis("measure", "{:.4g}".format),
-            marked=[(best.step, best.dev[first], f"{first} {best.dev[first]:.4f} at step {best.step:,}")],
+            marked=[(getattr(best, by), best.dev[first], f"{first} {best.dev[first]:.4f} at {where}")],
         ),
     )
-
-
-def _of_measure(log: TrainingLog, name: str, series: int, look: str = "line") -> Line:
-    records = [record for record in log.measurements if name in record.dev]
-    return _line(name, records, [record.dev[name] for record in records], series, look)
 
 
 def _line(

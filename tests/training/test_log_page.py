@@ -43,7 +43,7 @@ def test_every_curve_has_its_values(written):
         measured(4, **{"RR@10": 0.5, "R@50": 0.75}),
     )
     page = page_of(log)
-    titles = ["Loss", "Learning rate", "Gradient norm", "Measures on dev"]
+    titles = ["Measures on dev", "Loss", "Learning rate", "Gradient norm"]
     assert [figure.title for figure in plots_of(read_log(log))] == titles
     assert all(title in page.seen for title in titles)
     for at, loss in enumerate(smoothed([10, 5, 10 / 3, 2.5]), 1):
@@ -63,6 +63,12 @@ def test_the_best_step_is_the_first_with_the_highest_first_measure(written):
     assert [row[0] for row in rows if row[-1] == "best"] == ["2"]
     assert [row[2] for row in rows[1:]] == ["0.3000", "0.7000", "0.7000", "0.6000"]
     assert "best a on dev 0.7000 at step 2" in page.seen
+
+
+def test_measurements_stand_by_epoch_where_each_has_its_own(written):
+    page = page_of(written(measured(10, a=0.3), measured(20, a=0.5), measured(30, a=0.4)))
+    assert "a: 0.5 at epoch 2\n" in page.hovered
+    assert "a 0.5000 at step 20, epoch 2\n" in page.hovered
 
 
 def test_a_log_without_measurements_and_one_without_steps_have_their_page(written):
