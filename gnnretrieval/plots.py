@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gnnretrieval.axes import BOTTOM, HEIGHT, LETTER, TOP, WIDTH, Axis, Frame, colour, plain, span, svg, text, titled
 from gnnretrieval.pages import Html, element, escape, short
 
+_NAME_LETTER = 7.2  # width of a character of a name, capitals among them
 _ROW = 24  # height of a row of dots or of lying bars
 _HOVERED = 250  # points of a line that have a value on hover, at most: more lie closer than a pointer can tell apart
 
@@ -214,8 +215,8 @@ def _legend(named: Sequence[tuple[str, int]]) -> Html:
 
 
 def _name_width(names: Sequence[str]) -> float:
-    return max((len(_fitting(name)) for name in names), default=0) * LETTER + 12
+    return max((len(_fitting(name)) for name in names), default=0) * _NAME_LETTER + 12
 
 
 def _fitting(name: str) -> str:
-    return short(name, int(0.42 * WIDTH / LETTER))
+    return short(name, int(0.42 * WIDTH / _NAME_LETTER))

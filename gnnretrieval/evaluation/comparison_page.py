@@ -90,19 +90,20 @@ def comparison_page(evidence: Evidence, most: int = 10) -> str:
 
 
 def comparison_sections(evidence: Evidence, most: int) -> Iterator[Card]:
-    """The cards of a comparison: systems, every test, question by question, and what changed most; not with 0 of it."""
+    """The cards of a comparison: table and means, every test, question by question, and, of ``most``, what changed."""
     found = evidence.comparison
     measure = found.measure_names[0]
-    yield section("Systems", html_comparison(found), evidence.source(), figures(plots.means(found, evidence.source())))
+    yield section(
+        "Comparison", html_comparison(found), evidence.source(), figures(plots.means(found, evidence.source()))
+    )
     if not evidence.others:
         return
-    tested = figures(plots.differences(found, evidence.source()))
+    tested = figures([*plots.differences(found, evidence.source()), plots.wins(found, evidence.source())])
     yield section("Every test", html_tests(found), evidence.source(), tested)
     values = {
         system: next(iter(per_query(evidence.judged, run, [measure]).values())) for system, run in evidence.runs.items()
     }
-    shown = [plots.wins(found, evidence.source())]
-    shown += [
+    shown = [
         plots.by_question(measure, system, found.baseline, values, evidence.source(system, found.baseline))
         for system in evidence.others
     ]

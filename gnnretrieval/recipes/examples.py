@@ -21,6 +21,8 @@ class Example(NamedTuple):
         before: Its rank by the dual-encoder; None below the runs' depth.
         after: Its rank by the GNN-encoder; None below the runs' depth, which no question that was helped has.
         why: The questions that moved it.
+        above: Of a question that was hurt: the passage that the GNN-encoder puts first, and the questions that moved
+            that one; None where it is relevant itself.
     """
 
     change: Change
@@ -29,6 +31,7 @@ class Example(NamedTuple):
     before: int | None
     after: int | None
     why: Explanation
+    above: tuple[str, Explanation] | None = None
 
 
 def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list[Example]]:
@@ -46,21 +49,25 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}
     explainer = Explainer(run.model, run.graph, run.its_features)
 
+    def explain(passage: str) -> Explanation:
+        with run.graph.texts() as store:
+            row = store.passage_by_id(passage).row
+        return explainer.explain(row, most=3)
+
     def examples(changes: Iterable[Change], gained: bool) -> list[Example]:
         found: dict[str, Example] = {}
         for change in changes:
             if len(found) == most:
                 break
-            rankings = (run.runs[name].get(change.query, []) for name in (GNN_ENCODER, DUAL_ENCODER))
-            ranks = relevant_ranks(judgements[change.query], *rankings)
+            now, then = (run.runs[name].get(change.query, []) for name in (GNN_ENCODER, DUAL_ENCODER))
+            ranks = relevant_ranks(judgements[change.query], now, then)
             standing = {passage: pair[gained] for passage, pair in ranks.items() if pair[gained] is not None}
             passage = min(standing, key=lambda one: standing[one] or 0, default=None)
             if passage is None or passage in found:
                 continue
-            with run.graph.texts() as store:
-                row = store.passage_by_id(passage).row
-            why = explainer.explain(row, most=3)
-            found[passage] = Example(change, texts[change.query], passage, *ranks[passage], why)
+            first = now[0].passage_id if now and not gained else passage
+            above = None if first in ranks else (first, explain(first))
+            found[passage] = Example(change, texts[change.query], passage, *ranks[passage], explain(passage), above)
         return list(found.values())
 
     return examples(helped, True), examples(hurt, False)

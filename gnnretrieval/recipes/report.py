@@ -113,7 +113,7 @@ def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, s
     for system in comparison.systems:
         said = f"{measure}, {system.name}"
         if test := comparison.test(system.name, measure):
-            said += f": {100 * test.difference:+.1f} against {comparison.baseline}, p = {test.p_holm:.2g}"
+            said += f": {100 * test.difference:+.1f} against {comparison.baseline}, p = {test.p_holm:.2g} (Holm)"
         yield f"{100 * system.measures[measure]:.1f}", said
     if isinstance(run, RecipeRun):
         chosen = run.model.meta["dev"]["chosen"]

@@ -95,9 +95,10 @@ def _example(
         )
         for name in (DUAL_ENCODER, GNN_ENCODER)
     ]
-    return folded(
-        summary, element("div", *rankings, class_="pair"), *_why(example.passage_id, example.why), is_open=is_open
-    )
+    moved = _why(example.passage_id, example.why)
+    if example.above is not None:
+        moved += _why(*example.above)
+    return folded(summary, element("div", *rankings, class_="pair"), *moved, is_open=is_open)
 
 
 def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
@@ -113,7 +114,7 @@ def _why(passage: str, why: Explanation) -> list[Html]:
         f"{why.own_attention:.2f}; cosine of its embedding before and after {why.shift:.2f}."
     )
     if not why.neighbors:
-        return [paragraph(element("code", passage), said, " No training question found it: others moved around it.")]
+        return [paragraph(element("code", passage), said, " No training question found it: only its self-loop.")]
     rows = [
         (
             join([short(one.text), " ", element("mark", "its own label")]) if one.labelled else short(one.text),
