@@ -42,7 +42,7 @@ from gnnretrieval.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PASSAGES, LATE_PASSAGES, QUERIES, LATE_QUERIES = 200, 20, 60, 12
-DATED = ("made", "git_revision", "versions")  # of a meta.json
+DATED = ("made", "seconds", "git_revision", "versions")  # of a meta.json
 
 
 def start(log: Path, words: list[str]) -> int:

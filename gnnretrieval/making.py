@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -133,9 +134,11 @@ def make_artifact(
     with locked(path, kind):
         partial = partial_path(path)
         claim, written = scratch(partial) / "fingerprint", scratch(partial) / "figures"
+        begun, goes_on = time.monotonic(), False
         if partial.exists():
             if claim.is_file() and claim.read_text() == print_of_inputs:
                 say(f"{path}: half made before, going on")
+                goes_on = True
             elif not (partial / "meta.json").is_file() or not is_made(partial, kind, print_of_inputs):
                 shutil.rmtree(partial)
         if not (partial / "meta.json").is_file():
@@ -148,7 +151,9 @@ def make_artifact(
                     if [file for file in partial.rglob("*") if file.is_file()] == [claim]:
                         shutil.rmtree(partial)  # refused before anything was written
                     raise
-                write_json(written, figures)
+                # What an interrupted run took before is not known.
+                seconds = None if goes_on else round(time.monotonic() - begun, 1)
+                write_json(written, {**figures, "seconds": seconds})
             figures = json.loads(written.read_text("utf-8"))
             finish(partial, kind, inputs, config, print_of_inputs, seed, figures)
         _tidy(partial)

@@ -19,6 +19,9 @@ FOUNDATIONS = (
     "settings",
     "memory",
     "lazy",
+    "pages",
+    "axes",
+    "plots",
 )
 ROOMS = (
     "data",

@@ -48,6 +48,7 @@ def train(
     Example: gnnretrieval encoder train dpr --data my-data --out work/dpr
     """
     from gnnretrieval.evaluation import format_comparison
+    from gnnretrieval.recipes import write_report
     from gnnretrieval.recipes.run_encoder import run_encoder_recipe
     from gnnretrieval.training.ranks import started_ranks
 
@@ -56,10 +57,13 @@ def train(
         made = run_encoder_recipe(recipe, out, data=data, small=small, only=only, **common)
     if made is None:
         return
+    say("[report]")
+    report = write_report(made, lambda line: say(f"  {line}"))
     if as_json:
         echo_json(made.comparison.as_json())
         return
     click.echo("\n" + format_comparison(made.comparison))
+    click.echo(f"\nThe report, to open in a browser: {report}")
     encoders = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
     if encoders:
         click.echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / encoders[-1]} --out features")

@@ -9,6 +9,7 @@ import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option
 from gnnretrieval.errors import InputError
+from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
     from gnnretrieval.evaluation.fuse import Method
@@ -75,6 +76,7 @@ def evaluate(
 @click.option(
     "--changed", type=click.IntRange(1), help="The questions that the last run helps and hurts most, so many of each."
 )
+@click.option("--html", type=PATH, help="Write it all as a page with plots that opens offline.")
 @json_option
 def compare(
     runs: tuple[Path, ...],
@@ -88,6 +90,7 @@ def compare(
     details: bool,
     randomisation: bool,
     changed: int | None,
+    html: Path | None,
     as_json: bool,
 ) -> None:
     """TREC RUNS side by side, each tested against the baseline. A system's name is its file's, without the ending.
@@ -95,15 +98,20 @@ def compare(
     \b
     Example: gnnretrieval compare work/dual-encoder.run work/gnn-encoder.run --data my-data
     Example: gnnretrieval compare work/*.run --data my-data --details --randomisation --changed 5
+    Example: gnnretrieval compare work/*.run --data my-data --html comparison.html
     """
     from gnnretrieval import evaluation
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import read_run
+    from gnnretrieval.evaluation.comparison_page import Evidence, comparison_page, texts_of
+    from gnnretrieval.pages import require_page_place, write_page
     from gnnretrieval.provenance import library_versions, sha256_of_file
 
     names = [run.name.removesuffix(".gz").rsplit(".", 1)[0] for run in runs]
     if len(set(names)) < len(names):
         raise click.UsageError(f"two runs are both called {max(names, key=names.count)!r}: rename a file.")
+    if html is not None:
+        require_page_place(html)
     dataset = Dataset.open(data, qrels, where)
     found = {name: read_run(run) for name, run in zip(names, runs, strict=True)}
     provenance = {
@@ -114,6 +122,13 @@ def compare(
     judged, first = dataset.split(split), baseline or names[0]
     asked = measures.split(",")
     table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation)
+    if html is not None:
+        questions = {query.id: query.text for query in dataset.queries_of(split)}
+        files = {name: run.name for name, run in zip(names, runs, strict=True)}
+        judgements = f"{dataset.name}/{qrels}/{split}.tsv"
+        evidence = Evidence(table, judged, found, questions, texts_of(dataset), files, judgements)
+        write_page(comparison_page(evidence, changed or 10), html)
+        say(f"{html}: the page")
     if as_json:
         echo_json(table.as_json())
         return

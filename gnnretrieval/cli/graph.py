@@ -35,17 +35,18 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
     Example: gnnretrieval graph inspect work/graph --html graph.html
     """
     from gnnretrieval.graph.inspect import inspect_graph
-    from gnnretrieval.graph.inspection_page import require_page_place, write_page
+    from gnnretrieval.graph.inspection_page import page_of
     from gnnretrieval.graph.inspection_text import format_graph
     from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.pages import require_page_place, write_page
 
     opened = open_graph(store)
     if html is not None:
         require_page_place(html)
     figures = inspect_graph(opened, data, most=most)
     if html is not None:
-        write_page(figures, html, str(store))
-        say(f"{html}: the page, {html.stat().st_size / 2**20:.1f} MiB")
+        write_page(page_of(figures, str(store)), html)
+        say(f"{html}: the page")
     if as_json:
         echo_json(figures)
     else:

@@ -53,14 +53,17 @@ def quickstart(out: Path | None, device: str, as_json: bool) -> None:
 
 
 def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> RecipeRun:
-    from gnnretrieval.recipes import run_recipe
+    from gnnretrieval.recipes import run_recipe, write_report
 
-    return run_recipe(recipe, data=data, out=out, device=device, say=say)
+    result = run_recipe(recipe, data=data, out=out, device=device, say=say)
+    say("[report]")
+    write_report(result, lambda line: say(f"  {line}"))
+    return result
 
 
 def _show(result: RecipeRun, as_json: bool) -> None:
     from gnnretrieval.evaluation import format_comparison
-    from gnnretrieval.recipes.examples import most_helped
+    from gnnretrieval.recipes.examples import changed_examples
 
     if as_json:
         echo_json(result.comparison.as_json())
@@ -69,7 +72,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
     if result.hybrids is not None:
         click.echo(f"\nWith BM25 joined ({result.recipe.compare.fuse}), as is mostly deployed:\n")
         click.echo(format_comparison(result.hybrids))
-    examples = most_helped(result)
+    examples, _ = changed_examples(result)
     if examples:
         click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
     for example in examples:
@@ -85,6 +88,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         for neighbor in why.neighbors:
             mark = " (its own label)" if neighbor.labelled else ""
             click.echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")
+    click.echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
 
 
 def _show_next(result: RecipeRun) -> None:

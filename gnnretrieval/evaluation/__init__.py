@@ -4,7 +4,7 @@ Every measure sees every run in the project's one order (:func:`gnnretrieval.dat
 queries; every test is paired by query.
 """
 
-from gnnretrieval.evaluation.changed import most_changed
+from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.fuse import fuse
 from gnnretrieval.evaluation.measures import mean, parse_measures, per_query
@@ -35,4 +35,5 @@ __all__ = [
     "paired_test",
     "parse_measures",
     "per_query",
+    "relevant_ranks",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from gnnretrieval.data.records import ScoredPassage
 
 
 class Change(NamedTuple):
@@ -34,3 +36,22 @@ def most_changed(
     helped = [one for one in changes if one.difference > 0][:count]
     changes.sort(key=lambda one: one.difference)
     return helped, [one for one in changes if one.difference < 0][:count]
+
+
+def relevant_ranks(
+    judged: Mapping[str, int], after: Sequence[ScoredPassage], before: Sequence[ScoredPassage]
+) -> dict[str, tuple[int | None, int | None]]:
+    """Ranks, from 1, of a question's relevant passages with the baseline and with the system, best with it first.
+
+    Args:
+        judged: Relevance by passage id.
+        after: The system's ranking of the question.
+        before: The baseline's.
+
+    Returns:
+        Rank before and after by passage id; None where the ranking lacks it.
+    """
+    ranks = [{passage.passage_id: rank for rank, passage in enumerate(ranking, 1)} for ranking in (before, after)]
+    relevant = [passage for passage, relevance in judged.items() if relevance > 0]
+    found = {passage: (ranks[0].get(passage), ranks[1].get(passage)) for passage in relevant}
+    return dict(sorted(found.items(), key=lambda one: (one[1][1] or 10**9, one[1][0] or 10**9, one[0])))

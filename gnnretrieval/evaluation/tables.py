@@ -1,4 +1,4 @@
-"""A comparison as a table: plain text, Markdown, LaTeX and CSV."""
+"""A comparison as a table: plain text, Markdown, LaTeX, CSV, and HTML of a page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import math
 
 from gnnretrieval.evaluation.compare import Comparison, Difference
+from gnnretrieval.pages import Html, element, join, paragraph, table
 
 MARKS = ((0.01, "‡"), (0.05, "†"))  # Holm-corrected p below the first, strictest first
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -81,6 +82,18 @@ def _legend(comparison: Comparison, best: str) -> list[str]:
 
 def detailed_comparison(comparison: Comparison) -> str:
     """Every test of the comparison, a line each, with its interval and effect size."""
+    rows = _tests(comparison)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([f"{_tests_caption(comparison)}:", "", *lines])
+
+
+def _tests_caption(comparison: Comparison) -> str:
+    return f"Each test, against {comparison.baseline} (d: Cohen's, of the paired values)"
+
+
+def _tests(comparison: Comparison) -> list[list[str]]:
+    """Header, and a row a test."""
     header = ["system", "measure", "Δ", "95 % interval", "d", "p", "p (Holm)", "W/T/L"]
     randomised = any(test.p_randomisation is not None for test in comparison.tests)
     header += ["p (randomisation)", "its Holm"] if randomised else []
@@ -93,9 +106,7 @@ def detailed_comparison(comparison: Comparison) -> str:
         if randomised:
             row += [f"{p:.2g}" if p is not None else "–" for p in (test.p_randomisation, test.p_randomisation_holm)]
         rows.append(row)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([f"Each test, against {comparison.baseline} (d: Cohen's, of the paired values):", "", *lines])
+    return rows
 
 
 def latex_comparison(comparison: Comparison) -> str:
@@ -146,3 +157,35 @@ def _tested(test: Difference) -> list[float | int | str]:
         *(test.wins, test.ties, test.losses),
     ]
     return ["" if value is None else value for value in values]
+
+
+def html_comparison(comparison: Comparison) -> Html:
+    """The table as it is printed, the 95 % interval of each mean below it, and the same explanation."""
+    header, *rows = _cells(comparison, best="**{}**", other="{}")
+    cells = [[row[0], *(_html(cell) for cell in row[1:])] for row in ([cell.strip() for cell in row] for row in rows)]
+    for system, row in zip(comparison.systems, cells, strict=True):
+        for place, measure in enumerate(comparison.measure_names, 1):
+            if interval := comparison.intervals.get(system.name, {}).get(measure):
+                low, high = (f"{100 * end:.1f}" for end in interval)
+                row[place] = join([row[place], element("div", f"{low} – {high}", class_="soft")])
+    named = [name.strip() for name in header]
+    legend = _legend(comparison, "Bold: highest of its column.")
+    return join(
+        [
+            paragraph(_caption(comparison), ", 95 % bootstrap intervals below."),
+            table(["system", *named[1:]], cells, numbers=range(1, len(named)), name="Systems and measures"),
+            element("p", " ".join(legend), class_="source"),
+        ]
+    )
+
+
+def _html(cell: str) -> Html:
+    bold, _, rest = cell.removeprefix("**").partition("**") if cell.startswith("**") else ("", "", cell)
+    return join([element("strong", bold), rest]) if bold else join([rest])
+
+
+def html_tests(comparison: Comparison) -> Html:
+    """Every test, as :func:`detailed_comparison` has them."""
+    header, *rows = _tests(comparison)
+    caption = _tests_caption(comparison)
+    return join([paragraph(f"{caption}."), table(header, rows, numbers=range(2, len(header)), name=caption)])

@@ -1,167 +1,108 @@
-"""The plots of a graph's figures, without colours: the page gives them those of its scheme."""
+"""The plots of a graph's figures."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
+from gnnretrieval.axes import Axis, percent
 from gnnretrieval.graph.agreement import MEANING
 from gnnretrieval.graph.inspection_text import in_bytes
+from gnnretrieval.pages import Figure, source
+from gnnretrieval.plots import Line, bar_plot, line_plot, lying_bars
 
 
-class Plot(NamedTuple):
-    """A plot.
+def plots_of(figures: Mapping[str, Any], place: str | None = None) -> Iterator[Figure]:
+    """The plots of the figures of :func:`~gnnretrieval.graph.inspect.inspect_graph`.
 
-    Attributes:
-        name: Its place in the page.
-        title: What it shows.
-        meaning: How to read it, in words.
-        figure: ``data`` and ``layout`` for plotly, as JSON values.
+    Args:
+        figures: The figures.
+        place: The graph as it is found from the page, which then names each plot's files.
     """
 
-    name: str
-    title: str
-    meaning: str
-    figure: dict[str, Any]
+    def of(figure: Figure, *files: str) -> Figure:
+        return figure if place is None else figure._replace(source=source(*(f"{place}/{file}" for file in files)))
 
-
-def plots_of(figures: Mapping[str, Any]) -> list[Plot]:
-    """The plots of the figures of :func:`~gnnretrieval.graph.inspect.inspect_graph`."""
-    plots = [_degrees(figures["queries_per_passage"])]
+    yield of(_degrees(figures["queries_per_passage"]), "passage_indptr.npy")
     if figures["labelled_passage_among_neighbours"]:
-        plots.append(_recall(figures["labelled_passage_among_neighbours"]))
+        yield of(_recall(figures["labelled_passage_among_neighbours"]), "neighbors.npy", "texts.sqlite")
     if figures["agreement"] is not None:
-        plots.append(_agreement(figures["agreement"]))
-    return [*plots, _scores(figures["scores"]["by_rank"]), _disk(figures["files"])]
+        yield of(_agreement(figures["agreement"]), "query_features.npy", "texts.sqlite")
+    yield of(_scores(figures["scores"]["by_rank"]), "scores.npy")
+    yield of(_disk(figures["files"]), "meta.json")
 
 
-def _figure(traces: list[Any], **layout: Any) -> dict[str, Any]:
-    import plotly.graph_objects as go
-
-    figure = go.Figure(traces, layout={"template": "none", **layout})
-    values: dict[str, Any] = json.loads(figure.to_json())
-    return {"data": values["data"], "layout": values["layout"]}
-
-
-def _degrees(degrees: Mapping[str, Any]) -> Plot:
-    import plotly.graph_objects as go
-
+def _degrees(degrees: Mapping[str, Any]) -> Figure:
     bins = degrees["histogram"]
     names = [str(bin_["from"]) if bin_["from"] == bin_["to"] else f"{bin_['from']}-{bin_['to']}" for bin_ in bins]
-    bars = go.Bar(x=names, y=[bin_["passages"] for bin_ in bins], hovertemplate="%{y:,} passages<extra>%{x}</extra>")
-    return Plot(
-        "degrees",
+    counts = [bin_["passages"] for bin_ in bins]
+    return Figure(
         "Queries that found a passage",
         "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right are "
         f"hubs: here the most-found 1 % hold {degrees['edges_of_top_percent']:.1%} of the edges.",
-        _figure(
-            [bars],
-            xaxis={"title": {"text": "queries"}, "type": "category"},
-            yaxis={"title": {"text": "passages"}, "type": "log", "dtick": 1},
-            bargap=0.15,
-        ),
+        bar_plot("Passages by the number of queries that found them", names, counts, "queries", "passages", log=True),
     )
 
 
-def _recall(recall: Mapping[str, float]) -> Plot:
-    import plotly.graph_objects as go
-
-    line = go.Scatter(
-        x=[int(rank) for rank in recall],
-        y=list(recall.values()),
-        mode="lines+markers" if len(recall) <= 40 else "lines",
-        hovertemplate="%{y:.1%} within %{x}<extra></extra>",
-    )
-    return Plot(
-        "recall",
+def _recall(recall: Mapping[str, float]) -> Figure:
+    look = "points" if len(recall) <= 40 else "line"
+    line = Line("share of queries", [int(rank) for rank in recall], list(recall.values()), look=look)
+    last = list(recall)[-1]
+    return Figure(
         "Queries whose relevant passage is among their first neighbours",
         "Where the curve ends is the graph's ceiling: for the other queries no edge leads to what they ask for.",
-        _figure(
+        line_plot(
+            f"Share of queries whose relevant passage is among their first neighbours, by rank: {recall[last]:.1%} at "
+            f"rank {last}",
             [line],
-            xaxis={"title": {"text": "rank"}, "rangemode": "tozero"},
-            yaxis={"title": {"text": "share of queries"}, "tickformat": ".0%", "range": [0, 1.03]},
+            Axis("rank", low=0),
+            Axis("share of queries", percent, low=0, high=1),
         ),
     )
 
 
-def _agreement(agreement: Mapping[str, Any]) -> Plot:
-    import plotly.graph_objects as go
+def _agreement(agreement: Mapping[str, Any]) -> Figure:
+    def steps(counted: Mapping[str, Any], name: str, series: int) -> Line:
+        total = max(1, sum(counted["counts"]))
+        shares = [count / total for count in counted["counts"]]
+        return Line(name, _middles(counted["edges"]), shares, series, look="area")
 
-    def bars(counted: Mapping[str, Any], name: str) -> Any:
-        edges, counts = counted["edges"], counted["counts"]
-        middles = [(low + high) / 2 for low, high in pairwise(edges)]
-        total = max(1, sum(counts))
-        return go.Bar(
-            x=middles,
-            y=[count / total for count in counts],
-            name=name,
-            opacity=0.75,
-            hovertemplate="%{y:.1%} at cosine %{x:.2f}<extra>" + name + "</extra>",
-        )
-
-    return Plot(
-        "agreement",
+    return Figure(
         "Do the questions of one passage paraphrase each other?",
         MEANING,
-        _figure(
-            [bars(agreement["histogram"], "of one passage"), bars(agreement["random"]["histogram"], "random pairs")],
-            barmode="overlay",
-            bargap=0,
-            xaxis={"title": {"text": "cosine of two questions"}},
-            yaxis={"title": {"text": "share"}, "tickformat": ".0%"},
-            legend={"orientation": "h", "y": 1.12, "x": 0},
+        line_plot(
+            f"Cosines of two questions: of one passage, mean {agreement['mean']:.2f}, and of random pairs, mean "
+            f"{agreement['random']['mean']:.2f}",
+            [
+                steps(agreement["random"]["histogram"], "random pairs", 1),
+                steps(agreement["histogram"], "of one passage", 0),
+            ],
+            Axis("cosine of two questions"),
+            Axis("share", percent, low=0),
         ),
     )
 
 
-def _scores(by_rank: Mapping[str, Any]) -> Plot:
-    import plotly.graph_objects as go
-
-    edges = by_rank["edges"]
-    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+def _scores(by_rank: Mapping[str, Any]) -> Figure:
+    middles = _middles(by_rank["edges"])
     lines = [
-        go.Scatter(
-            x=middles,
-            y=[count / max(1, sum(counts)) for count in counts],
-            name=f"rank {rank}",
-            mode="lines",
-            line={"shape": "hvh"},
-            hovertemplate="%{y:.1%} at %{x:.3f}<extra>rank " + rank + "</extra>",
-        )
-        for rank, counts in by_rank["ranks"].items()
+        Line(f"rank {rank}", middles, [count / max(1, sum(counts)) for count in counts], series, look="steps")
+        for series, (rank, counts) in enumerate(by_rank["ranks"].items())
     ]
-    return Plot(
-        "scores",
+    return Figure(
         "Scores of the edges by rank",
         "The dual-encoder's similarity. Where the curves of the first and the last rank lie apart, a smaller k drops "
         "weak edges; where they overlap, rank says little.",
-        _figure(
-            lines,
-            xaxis={"title": {"text": "score"}},
-            yaxis={"title": {"text": "share of queries"}, "tickformat": ".0%", "rangemode": "tozero"},
-            legend={"orientation": "h", "y": 1.12, "x": 0},
-        ),
+        line_plot("Scores of the edges, by rank", lines, Axis("score"), Axis("share of queries", percent, low=0)),
     )
 
 
-def _disk(files: Mapping[str, int]) -> Plot:
-    import plotly.graph_objects as go
+def _disk(files: Mapping[str, int]) -> Figure:
+    total = in_bytes(sum(files.values()))
+    rows = [(name, [(size, in_bytes(size))]) for name, size in files.items()]
+    return Figure("Bytes on disk", f"{total} in all.", lying_bars(f"Bytes on disk by file, {total} in all", rows))
 
-    names = list(files)[::-1]
-    bars = go.Bar(
-        x=[files[name] for name in names],
-        y=names,
-        orientation="h",
-        text=[in_bytes(files[name]) for name in names],
-        textposition="auto",
-        cliponaxis=False,
-        hovertemplate="%{text}<extra>%{y}</extra>",
-    )
-    return Plot(
-        "disk",
-        "Bytes on disk",
-        f"{in_bytes(sum(files.values()))} in all.",
-        _figure([bars], xaxis={"visible": False}, yaxis={"automargin": True}, bargap=0.3),
-    )
+
+def _middles(edges: list[float]) -> list[float]:
+    return [(low + high) / 2 for low, high in pairwise(edges)]

@@ -1,10 +1,12 @@
-"""Questions before and after: what the graph did, on the ones it helped most."""
+"""Questions before and after: what the graph did, on the ones it helped most and hurt most."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from gnnretrieval.evaluation import per_query
+from gnnretrieval.evaluation import most_changed, per_query, relevant_ranks
+from gnnretrieval.evaluation.changed import Change
 from gnnretrieval.index.explain import Explainer, Explanation
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 
@@ -13,49 +15,59 @@ class Example(NamedTuple):
     """A question whose relevant passage moved.
 
     Attributes:
+        change: Its id, and the main measure's value with the dual-encoder and with the GNN-encoder.
         question: Its text.
         passage_id: The relevant passage.
         before: Its rank by the dual-encoder; None below the runs' depth.
-        after: Its rank by the GNN-encoder.
+        after: Its rank by the GNN-encoder; None below the runs' depth, which no question that was helped has.
         why: The questions that moved it.
+        above: Of a question that was hurt: the passage that the GNN-encoder puts first, and the questions that moved
+            that one; None where it is relevant itself.
     """
 
+    change: Change
     question: str
     passage_id: str
     before: int | None
-    after: int
+    after: int | None
     why: Explanation
+    above: tuple[str, Explanation] | None = None
 
 
-def most_helped(run: RecipeRun, most: int = 3) -> list[Example]:
-    """The questions with the largest gain of the main measure, one a passage, with the explanation of the passage."""
+def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list[Example]]:
+    """The questions with the largest gain of the main measure and with the largest loss, at most ``most`` of each.
+
+    One a passage, with the explanation of the passage: of a question that was helped the relevant passage that now
+    stands best, of one that was hurt the one that stood best before.
+    """
     split, measure = run.recipe.compare.split, run.recipe.compare.measures[:1]
     judgements = run.dataset.split(split)
-    gains: dict[str, float] = {}
-    for name, sign in ((GNN_ENCODER, 1), (DUAL_ENCODER, -1)):
-        (values,) = per_query(judgements, run.runs[name], measure).values()
-        for query, value in values.items():
-            gains[query] = gains.get(query, 0.0) + sign * value
+    after, before = (
+        next(iter(per_query(judgements, run.runs[name], measure).values())) for name in (GNN_ENCODER, DUAL_ENCODER)
+    )
+    helped, hurt = most_changed(after, before, len(after))
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}
     explainer = Explainer(run.model, run.graph, run.its_features)
-    examples: dict[str, Example] = {}
-    for query in sorted(gains, key=lambda query: (-gains[query], query)):
-        if len(examples) == most or gains[query] <= 0:
-            break
-        relevant = {passage for passage, relevance in judgements[query].items() if relevance > 0}
-        after = _first(run, GNN_ENCODER, query, relevant)
-        if after is None or after[1] in examples:
-            continue
-        rank, passage = after
-        before = _first(run, DUAL_ENCODER, query, {passage})
+
+    def explain(passage: str) -> Explanation:
         with run.graph.texts() as store:
             row = store.passage_by_id(passage).row
-        why = explainer.explain(row, most=3)
-        examples[passage] = Example(texts[query], passage, before[0] if before else None, rank, why)
-    return list(examples.values())
+        return explainer.explain(row, most=3)
 
+    def examples(changes: Iterable[Change], gained: bool) -> list[Example]:
+        found: dict[str, Example] = {}
+        for change in changes:
+            if len(found) == most:
+                break
+            now, then = (run.runs[name].get(change.query, []) for name in (GNN_ENCODER, DUAL_ENCODER))
+            ranks = relevant_ranks(judgements[change.query], now, then)
+            standing = {passage: pair[gained] for passage, pair in ranks.items() if pair[gained] is not None}
+            passage = min(standing, key=lambda one: standing[one] or 0, default=None)
+            if passage is None or passage in found:
+                continue
+            first = now[0].passage_id if now and not gained else passage
+            above = None if first in ranks else (first, explain(first))
+            found[passage] = Example(change, texts[change.query], passage, *ranks[passage], explain(passage), above)
+        return list(found.values())
 
-def _first(run: RecipeRun, system: str, query: str, relevant: set[str]) -> tuple[int, str] | None:
-    """Rank and id of the first relevant passage of a run."""
-    ranking = run.runs[system].get(query, [])
-    return next(((rank, hit.passage_id) for rank, hit in enumerate(ranking, 1) if hit.passage_id in relevant), None)
+    return examples(helped, True), examples(hurt, False)

@@ -44,11 +44,13 @@ class EncoderRun(NamedTuple):
         directory: Where, a directory a stage.
         made: Each stage's artifact, by name.
         comparison: Its encoders beside BM25 and the checkpoint as it comes.
+        dataset: What it was made from.
     """
 
     directory: Path
     made: dict[str, Artifact]
     comparison: Comparison
+    dataset: Dataset
 
 
 def run_encoder_recipe(
@@ -230,4 +232,4 @@ class _Run:
         comparison = compare(judged, runs, START, self.recipe.compare.measures, split, provenance)
         write_json(self.out / "comparison.json", comparison.as_json())
         (self.out / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
-        return EncoderRun(self.out, self.made, comparison)
+        return EncoderRun(self.out, self.made, comparison, self.dataset)

@@ -1,24 +1,22 @@
-"""A training log as one page with plots that opens offline: plotly's script is in it, and nothing is loaded."""
+"""A training log as one page with plots that opens offline."""
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Sequence
+from itertools import pairwise
 from math import isfinite
 from pathlib import Path
-from string import Template
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from gnnretrieval.axes import Axis
 from gnnretrieval.data.lines import excerpt, read_lines
-from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.graph.inspection_page import require_page_place
-from gnnretrieval.graph.inspection_plots import Plot
+from gnnretrieval.errors import InputError
+from gnnretrieval.pages import Figure, Html, element, figures, page, require_page_place, section, table, write_page
+from gnnretrieval.plots import Line, line_plot
 
-_TEMPLATE = Path(__file__).with_name("log_page.html")
-_POINTS = 4000  # of a curve, at most: more are not seen and make the page heavy
+_POINTS = 1000  # of a curve, at most: more are not seen and make the page heavy
 _MEMORY = 0.02  # of the records: what the smoothed loss averages over
 
 
@@ -93,10 +91,7 @@ def read_log(path: Path) -> TrainingLog:
 
 
 def write_log_page(log: Path, out: Path, title: str) -> None:
-    """Write the page of a training log, of about 5 MB: loss, learning rate, gradient norm, and measures on dev.
-
-    Its content security policy forbids every request, texts are escaped, and it follows the reader's light or dark
-    scheme.
+    """Write the page of a training log: loss, learning rate, gradient norm, and measures on dev.
 
     Args:
         log: JSON lines: ``{"step", "epoch", "loss", "learning_rate", "gradient_norm"}`` for a step and ``{"step",
@@ -109,11 +104,9 @@ def write_log_page(log: Path, out: Path, title: str) -> None:
         GnnRetrievalError: no file can be written at ``out``.
     """
     require_page_place(out)
-    page = _page_of(read_log(log), title)
-    try:
-        out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise GnnRetrievalError(f"{out}: the page cannot be written here ({error.strerror}).") from None
+    found = read_log(log)
+    measured = section("Measurements on dev", dev_table(found))
+    write_page(page(f"{title}: training", summary_of(found), figures(plots_of(found)), measured), out)
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
@@ -128,26 +121,8 @@ def smoothed(values: Sequence[float]) -> list[float]:
     return line
 
 
-def _page_of(log: TrainingLog, title: str) -> str:
-    from plotly.offline import get_plotlyjs
-
-    plots = [*([_loss(log), _learning_rate(log), _gradient_norm(log)] if log.steps else []), *_dev(log)]
-    data = json.dumps({plot.name: plot.figure for plot in plots})
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=_escape(title),
-        summary=_escape(_summary(log)),
-        plots="".join(
-            f"<figure><figcaption><h2>{_escape(plot.title)}</h2><p>{_escape(plot.meaning)}</p></figcaption>"
-            f'<div class="plot" id="plot-{plot.name}" role="img" aria-label="{_escape(plot.title)}"></div></figure>'
-            for plot in plots
-        ),
-        table=_table(log),
-        plotly=get_plotlyjs(),
-        data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),  # cannot end its element
-    )
-
-
-def _summary(log: TrainingLog) -> str:
+def summary_of(log: TrainingLog) -> str:
+    """How far it went, its last loss, and its best measurement, in a line."""
     records: list[StepRecord | DevRecord] = [*log.steps, *log.measurements]
     last = max(records, key=lambda record: record.step)
     parts = [f"{last.step:,} steps, {last.epoch:g} epochs"]
@@ -159,106 +134,95 @@ def _summary(log: TrainingLog) -> str:
     return "; ".join(parts) + "."
 
 
-def _loss(log: TrainingLog) -> Plot:
-    values = [record.loss for record in log.steps]
-    traces = [
-        _line(log.steps, values, "each step", line={"width": 1}, opacity=0.35),
-        _line(log.steps, smoothed(values), "smoothed", line={"width": 2.5}),
+def plots_of(log: TrainingLog, named: Html | None = None) -> list[Figure]:
+    """Its plots: of the measurements, and of the steps, where there are any.
+
+    Args:
+        log: The log.
+        named: Names its file; None: the page is of this log alone.
+    """
+    plots = [] if log.best is None else [_dev(log, log.best)]
+    return [plot._replace(source=named) for plot in (*plots, *(_of_steps(log.steps) if log.steps else []))]
+
+
+def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
+    loss = [record.loss for record in steps]
+    across = Axis("step", low=0)
+    rates, norms = [record.learning_rate for record in steps], [record.gradient_norm for record in steps]
+    return [
+        Figure(
+            "Loss",
+            "Of a batch, thin, and its exponential average over 2 % of the records, thick.",
+            line_plot(
+                f"Loss by step; the last {smoothed(loss)[-1]:.4g}, smoothed",
+                [_line("each step", steps, loss, look="thin"), _line("smoothed", steps, smoothed(loss))],
+                across,
+                Axis("loss"),
+            ),
+        ),
+        Figure(
+            "Learning rate",
+            "Of the update.",
+            line_plot(
+                f"Learning rate by step, {max(rates):.3g} at most",
+                [_line("learning rate", steps, rates)],
+                across,
+                Axis("learning rate", "{:.3g}".format, low=0),
+            ),
+        ),
+        Figure(
+            "Gradient norm",
+            "Before clipping. Where it keeps growing, the learning rate is too high.",
+            line_plot(
+                f"Gradient norm by step; the last {norms[-1]:.3g}",
+                [_line("gradient norm", steps, norms, look="thin")],
+                across,
+                Axis("norm", low=0),
+            ),
+        ),
     ]
-    return Plot(
-        "loss",
-        "Loss",
-        "Of a batch, thin, and its exponential average over 2 % of the records, thick.",
-        _figure(traces, "loss", legend=True),
-    )
 
 
-def _learning_rate(log: TrainingLog) -> Plot:
-    trace = _line(log.steps, [record.learning_rate for record in log.steps], "learning rate")
-    return Plot("learning-rate", "Learning rate", "Of the update.", _figure([trace], "learning rate", tickformat="~g"))
+def _dev(log: TrainingLog, best: DevRecord) -> Figure:
+    """Measures by step: the one that is chosen by thick, and a ring around its best."""
+    first, *others = dict.fromkeys(name for record in log.measurements for name in record.dev)
+    epochs = [record.epoch for record in log.measurements]
+    by = "epoch" if all(one < other for one, other in pairwise(epochs)) and epochs[-1] > 0 else "step"
 
-
-def _gradient_norm(log: TrainingLog) -> Plot:
-    trace = _line(log.steps, [record.gradient_norm for record in log.steps], "gradient norm", line={"width": 1})
-    return Plot(
-        "gradient-norm",
-        "Gradient norm",
-        "Before clipping. Where it keeps growing, the learning rate is too high.",
-        _figure([trace], "norm", rangemode="tozero"),
-    )
-
-
-def _dev(log: TrainingLog) -> list[Plot]:
-    """The plot of the measurements, if there are any."""
-    if log.best is None:
-        return []
-    names = list(dict.fromkeys(name for record in log.measurements for name in record.dev))
-    traces = []
-    for series, name in enumerate(names):
+    def line(name: str, series: int, look: str = "line") -> Line:
         records = [record for record in log.measurements if name in record.dev]
-        values = [record.dev[name] for record in records]
-        traces.append(_line(records, values, name, series=series, mode="lines+markers"))
-        if name in log.best.dev:
-            traces.append(
-                _line(
-                    [log.best],
-                    [log.best.dev[name]],
-                    f"{name} at the best step",
-                    series=series,
-                    mode="markers",
-                    marker={"symbol": "star", "size": 15},
-                    showlegend=False,
-                )
-            )
-    meaning = f"The star is the best step by {next(iter(log.best.dev))}: step {log.best.step:,}."
-    return [Plot("dev", "Measures on dev", meaning, _figure(traces, "measure", legend=True))]
+        at = [getattr(record, by) for record in records]
+        return Line(name, at, [record.dev[name] for record in records], series, look)
+
+    where = f"step {best.step:,}" + (f", epoch {best.epoch:g}" if by == "epoch" else "")
+    return Figure(
+        "Measures on dev",
+        f"The ring is the best by {first}: {best.dev[first]:.4f} at {where}.",
+        line_plot(
+            f"Measures on dev by {by}; the best {first} is {best.dev[first]:.4f} at {where}",
+            [*(line(name, series) for series, name in enumerate(others, 1)), line(first, 0, look="points")],
+            Axis(by, low=0),
+            Axis("measure", "{:.4g}".format),
+            marked=[(getattr(best, by), best.dev[first], f"{first} {best.dev[first]:.4f} at {where}")],
+        ),
+    )
 
 
 def _line(
-    records: Sequence[StepRecord | DevRecord], values: Sequence[float], name: str, series: int = 0, **look: Any
-) -> dict[str, Any]:
-    """A trace over steps of at most :data:`_POINTS`; ``series`` is its colour, which the page gives it."""
+    name: str, records: Sequence[StepRecord | DevRecord], values: Sequence[float], series: int = 0, look: str = "line"
+) -> Line:
+    """A line over steps of at most :data:`_POINTS`."""
     every = -(-len(records) // _POINTS)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "meta": {"series": series},
-        "x": [record.step for record in records[::every]],
-        "y": [value if isfinite(value) else None for value in values[::every]],
-        "customdata": [record.epoch for record in records[::every]],
-        "hovertemplate": "%{y:.4~g} at step %{x:,}, epoch %{customdata:.2~f}<extra>" + html.escape(name) + "</extra>",
-        **look,
-    }
+    return Line(name, [record.step for record in records[::every]], values[::every], series, look)
 
 
-def _figure(traces: list[dict[str, Any]], measured: str, legend: bool = False, **axis: Any) -> dict[str, Any]:
-    layout = {
-        "xaxis": {"title": {"text": "step"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": measured}, **axis},
-        "showlegend": legend,
-        "legend": {"orientation": "h", "y": 1.14, "x": 0},
-    }
-    return {"data": traces, "layout": layout}
-
-
-def _table(log: TrainingLog) -> str:
+def dev_table(log: TrainingLog) -> Html:
     """The measurements, the best step marked; a line instead where there is none."""
     names = list(dict.fromkeys(name for record in log.measurements for name in record.dev))
-    if not names:
-        return "<section><h2>Measurements on dev</h2><p>None yet.</p></section>"
-    head = "".join(f"<th>{_escape(name)}</th>" for name in ("step", "epoch", *names))
-    rows = "".join(
-        f"<tr{' class=best' if record is log.best else ''}><td>{record.step:,}</td><td>{record.epoch:g}</td>"
-        + "".join(f"<td>{record.dev[name]:.4f}</td>" if name in record.dev else "<td></td>" for name in names)
-        + f"<td>{'best' if record is log.best else ''}</td></tr>"
-        for record in log.measurements
-    )
-    return (
-        '<section><h2>Measurements on dev</h2><div class="wide"><table><thead><tr>'
-        f"{head}<th></th></tr></thead><tbody>{rows}</tbody></table></div></section>"
-    )
-
-
-def _escape(text: object) -> str:
-    return html.escape(str(text))
+    rows = []
+    for record in log.measurements:
+        values = [f"{record.dev[name]:.4f}" if name in record.dev else "" for name in names]
+        row = [f"{record.step:,}", f"{record.epoch:g}", *values]
+        best = record is log.best
+        rows.append([element("span", cell, class_="best") for cell in row] + ["best"] if best else [*row, ""])
+    return table(("step", "epoch", *names, ""), rows, numbers=range(len(names) + 2))

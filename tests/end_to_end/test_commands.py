@@ -11,6 +11,7 @@ import pytest
 
 import gnnretrieval
 from gnnretrieval.cli import cli
+from tests.html_page import assert_opens_offline
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
@@ -214,6 +215,19 @@ def test_evaluate_agrees_with_compare(made, runs, succeeds):
     text = succeeds("compare", *runs.values(), "--data", made.data, "--baseline", "bm25").out
     assert all(name in text for name in runs)
     assert "differs from bm25" in text
+
+
+def test_compare_writes_a_page_of_the_same_figures(made, runs, succeeds, refuses, tmp_path):
+    place = tmp_path / "comparison.html"
+    outcome = succeeds("compare", *runs.values(), "--data", made.data, "--json", "--html", place, "--changed", 2)
+    assert f"{place}: the page" in outcome.err
+    page = assert_opens_offline(place.read_text(encoding="utf-8"))
+    for system, row in zip(outcome.json["systems"], page.tables[0][1:], strict=True):
+        assert row[0] == system["name"]
+        assert row[1].startswith(f"{100 * system['measures']['RR@10']:.1f}")
+    assert [row[2] for row in page.tables[-1][1:]] == list(outcome.json["provenance"]["runs"].values())
+    assert "rank" in page.seen
+    refuses("compare", runs["bm25"], "--data", made.data, "--html", tmp_path, says=("is a directory",))
 
 
 def test_quickstart_goes_the_whole_way_and_points_on(recipe_text, succeeds, tmp_path, monkeypatch):

@@ -66,6 +66,8 @@ def test_the_encoders_are_compared_and_the_next_command_named(trained):
     assert f"--checkpoint {directory / 'work' / 'by-sentence'}" in outcome.out
     assert "[trained]" in outcome.err
     assert "kept epoch" in outcome.err
+    assert f"The report, to open in a browser: {directory / 'work' / 'report.html'}" in outcome.out
+    assert (directory / "work" / "report.html").is_file()
     assert not list((directory / "work").rglob(".*"))
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.html_page import assert_opens_offline
+
 
 @pytest.fixture(scope="module")
 def first_run(recipe_text, succeeds, tmp_path_factory):
@@ -64,13 +66,15 @@ def test_everything_lies_under_the_recipe_s_name_and_nothing_half_made(first_run
     assert not [name for name in names if name.startswith(".")]
     assert "gnn-encoder" in outcome.out
     assert "[comparison]" in outcome.err
+    assert_opens_offline((directory / "tiny" / "report.html").read_text(encoding="utf-8"))
+    assert f"{directory / 'tiny' / 'report.html'}" in outcome.out.splitlines()[-1]
 
 
 def test_the_second_run_reuses_everything_and_changes_no_byte(first_run, succeeds):
     directory, outcome = first_run
     before = {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()}
     again = succeeds("run", directory / "tiny.toml")
-    assert again.err.count("already made from these inputs, reused") == 7
+    assert again.err.count("already made from these inputs, reused") == 8
     assert again.out == outcome.out
     assert {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()} == before
 

@@ -1,0 +1,176 @@
+"""The report of a recipe's run: one page beside its artifacts that opens offline, every figure with its file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gnnretrieval.artifacts import open_artifact
+from gnnretrieval.data.trec import read_run
+from gnnretrieval.evaluation.comparison_page import comparison_sections
+from gnnretrieval.graph.inspect import inspect_graph
+from gnnretrieval.graph.inspection_page import summary_of, tiles_of
+from gnnretrieval.graph.inspection_plots import plots_of
+from gnnretrieval.mining.examples import REPORT as MINED
+from gnnretrieval.mining.report import report_text
+from gnnretrieval.pages import (
+    Card,
+    contents,
+    element,
+    figures,
+    page,
+    paragraph,
+    section,
+    source,
+    tiles,
+    warnings,
+    write_page,
+)
+from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.recipes.encoder_recipe import BM25, FEATURES, START
+from gnnretrieval.recipes.report_examples import examples
+from gnnretrieval.recipes.report_parts import (
+    Reported,
+    costs,
+    data,
+    training,
+    what_was_run,
+    where_it_is_from,
+)
+from gnnretrieval.recipes.run import RecipeRun
+from gnnretrieval.recipes.run_encoder import EncoderRun
+
+REPORT = "report.html"
+_CHANGED = 5  # questions helped, and hurt, of each encoder
+_FORM = 1  # of the page; another one is made anew
+_STAGES = {  # kind by directory
+    "features": "features",
+    "graph": "graph",
+    "model": "gnn-encoder",
+    "model-joint": "gnn-encoder",
+    "features-joint": "features",
+    "embeddings": "embeddings",
+    "index": "index",
+    "index-dual-encoder": "index",
+    "rankings": "rankings",
+}
+
+
+def write_report(run: RecipeRun | EncoderRun, say: Callable[[str], None] = lambda line: None) -> Path:
+    """Write ``report.html`` into the run's directory, unless it is there, made from the same; its path.
+
+    The same run gives the same bytes.
+    """
+    of = _reported(run)
+    path = of.directory / REPORT
+    made = {name: [artifact.hash, artifact.meta["made"]] for name, artifact in of.artifacts.items()}
+    inputs = sha256_of_json({"form": _FORM, "comparison": of.comparison.as_json(), "made": made})
+    if path.is_file() and _inputs_of(path) == inputs:
+        say(f"{path}: already made from these inputs, reused")
+        return path
+    cards = list(_of_gnn(of, run) if isinstance(run, RecipeRun) else _of_encoders(of, run))
+    name = of.comparison.provenance["recipe"]["name"]
+    summary = f"{of.comparison.queries:,} queries of {of.comparison.split}, measures × 100."
+    head = (tiles(_outcome(of, run)), contents(cards))
+    write_page(page(f"{name}: the run", summary, *head, *cards, inputs=inputs), path)
+    say(f"{path}: written")
+    return path
+
+
+def _inputs_of(path: Path) -> str | None:
+    """What the page says that it was made from."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        found = re.search(r'<meta name="inputs" content="(\w*)">', file.read(2000))
+    return found[1] if found else None
+
+
+def _reported(run: RecipeRun | EncoderRun) -> Reported:
+    names = [system.name for system in run.comparison.systems]
+    if isinstance(run, RecipeRun):
+        kinds = dict(_STAGES)
+        if run.recipe.joint is None:
+            del kinds["model-joint"]
+        if run.its_features is None:
+            del kinds["features-joint"]
+        runs, texts = run.runs, "features"
+    else:
+        kinds = {name: artifact.meta["kind"] for name, artifact in run.made.items()}
+        kinds |= {f"{name}{FEATURES}": "features" for name in names if name != BM25} | {"rankings": "rankings"}
+        runs = {name: read_run(run.directory / "rankings" / f"{name}.run") for name in names}
+        texts = f"{START}{FEATURES}"
+    artifacts = {name: open_artifact(run.directory / name, kind) for name, kind in kinds.items()}
+    if run.dataset.path.resolve() == (run.directory / "dataset").resolve():
+        artifacts = {"dataset": open_artifact(run.dataset.path, "dataset"), **artifacts}
+    return Reported(run.directory, run.dataset, artifacts, run.comparison, runs, texts)
+
+
+def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, str]]:
+    """The main figures: the first measure of each system, and what was chosen."""
+    comparison = of.comparison
+    measure = comparison.measure_names[0]
+    for system in comparison.systems:
+        said = f"{measure}, {system.name}"
+        if test := comparison.test(system.name, measure):
+            said += f": {100 * test.difference:+.1f} against {comparison.baseline}, p = {test.p_holm:.2g} (Holm)"
+        yield f"{100 * system.measures[measure]:.1f}", said
+    if isinstance(run, RecipeRun):
+        chosen = run.model.meta["dev"]["chosen"]
+        yield f"{chosen['context_scale']:g}", f"context scale λ, chosen on dev with epoch {chosen['epoch']}"
+
+
+def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
+    provenance = of.comparison.provenance
+    encoder = run.features.meta["encoder"]["checkpoint"]
+    said = {
+        "recipe": provenance["recipe"]["name"],
+        "dual-encoder": f"{encoder} ({provenance['encoder_source']})",
+        "dataset": f"{of.dataset.name}: {len(of.dataset.passage_ids):,} passages",
+        "seed": provenance["seed"],
+    }
+    yield what_was_run(of, said)
+    yield data(of)
+    yield _graph(of, run)
+    for name in ("model", "model-joint"):
+        if name in of.artifacts:
+            yield training(of, name)
+    yield from comparison_sections(of.evidence(), most=0)
+    yield examples(of, run, run.model.path.name)
+    yield costs(of)
+    yield where_it_is_from(of)
+
+
+def _graph(of: Reported, run: RecipeRun) -> Card:
+    found = inspect_graph(run.graph, of.dataset.path)
+    return section(
+        "Graph",
+        paragraph(summary_of(found)),
+        warnings(found["warnings"]),
+        tiles(tiles_of(found)),
+        source(*(f"graph/{name}" for name in run.graph.meta["files"] if "/" not in name)),
+        figures(plots_of(found, "graph")),
+    )
+
+
+def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:
+    recipe = of.comparison.provenance["recipe"]
+    said = {
+        "recipe": recipe["name"],
+        "stages": ", ".join(f"{name} ({artifact.meta['kind']})" for name, artifact in run.made.items()),
+        "settings for small data": "yes" if of.comparison.provenance["small"] else "no",
+        "dataset": f"{of.dataset.name}: {len(of.dataset.passage_ids):,} passages",
+    }
+    yield what_was_run(of, said)
+    yield data(of)
+    for name, artifact in run.made.items():
+        yield training(of, name) if "encoder" in artifact.meta["kind"] else _mined(of, name)
+    yield from comparison_sections(of.evidence(), most=_CHANGED)
+    yield costs(of)
+    yield where_it_is_from(of)
+
+
+def _mined(of: Reported, name: str) -> Card:
+    """What a stage of mining kept and dropped, and why."""
+    found = json.loads((of.directory / name / MINED).read_text(encoding="utf-8"))
+    return section(f"Mining: {name}", element("pre", report_text(found)), source(f"{name}/{MINED}"))

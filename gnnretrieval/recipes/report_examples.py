@@ -1,0 +1,126 @@
+"""Examples before and after, as a card of a report: rankings side by side, and the questions that moved a passage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gnnretrieval.evaluation.comparison_page import in_words
+from gnnretrieval.index.explain import Explanation
+from gnnretrieval.pages import Card, Html, element, escape, folded, join, paragraph, section, short, source, table
+from gnnretrieval.recipes.examples import Example, changed_examples
+from gnnretrieval.recipes.report_parts import Reported
+from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
+
+_MOST, _TOP = 5, 3  # examples of each kind; passages of a ranking
+
+
+def examples(of: Reported, run: RecipeRun, model: str) -> Card:
+    """The questions that the GNN-encoder helped most and hurt most.
+
+    Args:
+        of: The run.
+        run: The same, with its parts.
+        model: Directory of the GNN-encoder.
+    """
+    helped, hurt = changed_examples(run, _MOST)
+    texts = of.passages(
+        {
+            id_
+            for example in (*helped, *hurt)
+            for id_ in (
+                example.passage_id,
+                *(hit.passage_id for name in run.runs for hit in run.runs[name].get(example.change.query, [])[:_TOP]),
+            )
+        }
+    )
+    measure, split = run.recipe.compare.measures[0], of.comparison.split
+    judged = of.dataset.split(split)
+    named = source(
+        *(f"rankings/{name}.run" for name in (DUAL_ENCODER, GNN_ENCODER)),
+        of.of_dataset(f"{of.dataset.qrels}/{split}.tsv"),
+        f"{model}/model.safetensors",
+        "graph/texts.sqlite",
+    )
+
+    def shown(some: Sequence[Example]) -> list[Html]:
+        return [
+            _example(example, run, measure, judged[example.change.query], texts, is_open=example is some[0])
+            for example in some
+        ] or [paragraph("None.")]
+
+    return section(
+        "Examples before and after",
+        paragraph(
+            f"The questions whose {measure} gained and lost most, one a passage, with what each ranking puts first. A "
+            "passage moves towards the training questions that found it: attention is a question's weight in what is "
+            "added to it, the rest is the passage's own; the filter gate, times the context scale, says how much is "
+            "added at all."
+        ),
+        element("h3", "Helped most"),
+        *shown(helped),
+        element("h3", "Hurt most"),
+        *shown(hurt),
+        named,
+    )
+
+
+def _example(
+    example: Example,
+    run: RecipeRun,
+    measure: str,
+    judged: Mapping[str, int],
+    texts: Mapping[str, str],
+    is_open: bool,
+) -> Html:
+    change = example.change
+    summary = join(
+        [
+            element("strong", short(example.question)),
+            f" {measure} {100 * change.before:.1f} → {100 * change.after:.1f}; ",
+            element("code", example.passage_id),
+            f" rank {in_words(example.before)} → {in_words(example.after)}",
+        ]
+    )
+    rankings = [
+        element(
+            "div",
+            element("h4", f"First by the {name}"),
+            element(
+                "ol",
+                *(
+                    _hit(hit.passage_id, texts, judged.get(hit.passage_id, 0) > 0)
+                    for hit in run.runs[name].get(change.query, [])[:_TOP]
+                ),
+            ),
+        )
+        for name in (DUAL_ENCODER, GNN_ENCODER)
+    ]
+    moved = _why(example.passage_id, example.why)
+    if example.above is not None:
+        moved += _why(*example.above)
+    return folded(summary, element("div", *rankings, class_="pair"), *moved, is_open=is_open)
+
+
+def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
+    mark = join([" ", element("mark", "relevant")]) if relevant else escape("")
+    return element(
+        "li", element("code", passage), mark, element("div", short(texts.get(passage, ""), 200), class_="soft")
+    )
+
+
+def _why(passage: str, why: Explanation) -> list[Html]:
+    said = (
+        f": mean gate {why.mean_gate:.2f} × context scale {why.context_scale:g}; its own attention "
+        f"{why.own_attention:.2f}; cosine of its embedding before and after {why.shift:.2f}."
+    )
+    if not why.neighbors:
+        return [paragraph(element("code", passage), said, " No training question found it: only its self-loop.")]
+    rows = [
+        (
+            join([short(one.text), " ", element("mark", "its own label")]) if one.labelled else short(one.text),
+            f"{one.attention:.2f}",
+        )
+        for one in why.neighbors
+    ]
+    moved = table(("training question that moved it", "attention"), rows, numbers=[1], name=f"What moved {passage}")
+    return [paragraph("What moved ", element("code", passage), said), moved]

@@ -1,0 +1,249 @@
+"""The parts that the reports of both kinds of recipe share: what was run, data, training, costs, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data import Dataset, inspect_dataset
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.data.trec import Run
+from gnnretrieval.encoders.trained import GNN_ENCODER
+from gnnretrieval.evaluation import Comparison
+from gnnretrieval.evaluation.comparison_page import Evidence, Texts
+from gnnretrieval.graph.inspection_text import in_bytes
+from gnnretrieval.pages import (
+    Card,
+    Figure,
+    element,
+    facts,
+    figures,
+    folded,
+    join,
+    paragraph,
+    section,
+    source,
+    table,
+    warnings,
+)
+from gnnretrieval.plots import lying_bars
+from gnnretrieval.training.encoder_loop import LOG
+from gnnretrieval.training.log_page import dev_table, plots_of, read_log, summary_of
+
+COMPARISON = "comparison.json"
+_TEXTS = "texts.sqlite"
+
+
+class Reported(NamedTuple):
+    """A recipe's run, as its report sees it.
+
+    Attributes:
+        directory: Where it lies, and the report with it.
+        dataset: What it learned from and was measured on.
+        artifacts: What it made, by directory, in order.
+        comparison: The outcome.
+        runs: Run by system.
+        texts: A directory of it that holds the passages' texts.
+    """
+
+    directory: Path
+    dataset: Dataset
+    artifacts: Mapping[str, Artifact]
+    comparison: Comparison
+    runs: Mapping[str, Run]
+    texts: str
+
+    def of_dataset(self, file: str) -> str:
+        """A file of the dataset as it is found from the report; by the dataset's name, where it lies elsewhere."""
+        inside = self.dataset.path.resolve()
+        if inside.is_relative_to(self.directory.resolve()):
+            return (inside.relative_to(self.directory.resolve()) / file).as_posix()
+        return element("code", f"{self.dataset.name}/{file}")
+
+    def passages(self, ids: Collection[str]) -> dict[str, str]:
+        """Texts of some passages, by id."""
+        with TextStore(self.directory / self.texts / _TEXTS) as store:
+            rows = store.rows_of_passages(list(ids))
+            return dict(zip(rows, store.texts_of_passages(list(rows.values())), strict=True))
+
+    def evidence(self) -> Evidence:
+        """What the comparison is from."""
+        split = self.comparison.split
+        passages: Texts = self.passages
+        return Evidence(
+            comparison=self.comparison,
+            judged=self.dataset.split(split),
+            runs=self.runs,
+            questions={query.id: query.text for query in self.dataset.queries_of(split)},
+            passages=passages,
+            files={name: f"rankings/{name}.run" for name in self.runs},
+            judgements=self.of_dataset(f"{self.dataset.qrels}/{split}.tsv"),
+            table=COMPARISON,
+            linked=True,
+        )
+
+
+def what_was_run(of: Reported, said: Mapping[str, object]) -> Card:
+    """The recipe with all its settings, seed, versions and revision.
+
+    Args:
+        of: The run.
+        said: What is told of it first, by name.
+    """
+    provenance = of.comparison.provenance
+    settings = [(name, _written(value)) for name, value in _flat(provenance["recipe"]) if value is not None]
+    return section(
+        "What was run",
+        facts(
+            {
+                **said,
+                "git revision": element("code", provenance["git_revision"] or "not known"),
+                "versions": ", ".join(f"{name} {version}" for name, version in provenance["versions"].items()),
+            }
+        ),
+        folded(f"All {len(settings)} settings", table(("setting", "value"), settings, name="Settings")),
+        source(COMPARISON),
+    )
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{above}{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for number, part in enumerate(value, 1):
+                yield from _flat(part, f"{above}{name}.{part.get('name', number)}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value == {} else str(value)
+
+
+def data(of: Reported) -> Card:
+    """What is in the dataset, and what is wrong with it."""
+    found = inspect_dataset(of.dataset)
+    splits = [
+        (
+            name,
+            f"{split['queries']:,}",
+            f"{split['judgements']:,}",
+            f"{split['judgements_per_query']:.2f}",
+            f"{split['relevant_passages']:,}",
+            f"{found['shared_with_train'].get(name, 0):,}",
+        )
+        for name, split in found["splits"].items()
+    ]
+    seen = found["test_passages_in_train_share"]
+    files = ("corpus.jsonl", "queries.jsonl", *(f"{of.dataset.qrels}/{name}.tsv" for name in found["splits"]))
+    head = ("split", "queries", "judgements", "per query", "relevant passages", "queries with a train query's text")
+    return section(
+        "Data",
+        warnings(found["warnings"]),
+        facts(
+            {
+                "dataset": found["name"],
+                "its content hash": element("code", found["hash"]),
+                "passages": f"{found['passages']:,}; words {_spread(found['words_per_passage'])}",
+                "queries": f"{found['queries']:,}; words {_spread(found['words_per_query'])}; "
+                f"{found['unjudged_queries']:,} not judged",
+                "passages without title": f"{found['passages_without_title']:,}",
+                "repeated texts": f"{found['duplicate_passages']:,} passages, {found['duplicate_queries']:,} queries",
+                "relevant in test and in train": "not known" if seen is None else f"{seen:.1%} of test's passages",
+            }
+        ),
+        table(head, splits, numbers=range(1, 6), name="Splits"),
+        source(*map(of.of_dataset, files)),
+    )
+
+
+def _spread(words: Mapping[str, int]) -> str:
+    return f"median {words['median']:,}, p95 {words['p95']:,}, most {words['max']:,}"
+
+
+def training(of: Reported, name: str) -> Card:
+    """A trained artifact: what was chosen, and the curves of its log."""
+    artifact = of.artifacts[name]
+    title, log = f"Training: {name}", artifact.path / LOG
+    if not log.is_file():
+        return section(title, facts(_chosen(artifact)), paragraph(f"There is no {LOG} in it, so there are no curves."))
+    found = read_log(log)
+    named = source(f"{name}/{LOG}")
+    *first, rate, norm = plots_of(found, named)
+    return section(
+        title,
+        paragraph(summary_of(found)),
+        facts(_chosen(artifact)),
+        source(f"{name}/meta.json"),
+        figures(first),
+        folded("Learning rate and gradient norm", figures([rate, norm])),
+        folded("Every measurement on dev", dev_table(found), named),
+    )
+
+
+def _chosen(artifact: Artifact) -> dict[str, object]:
+    """What was kept, and by what."""
+    dev = artifact.meta["dev"]
+    said: dict[str, object] = {}
+    if "queries" in dev:
+        said["chosen on"] = f"{dev['queries']:,} queries of {dev.get('split', 'dev')}"
+    if artifact.meta["kind"] != GNN_ENCODER:
+        best = dev["best"]
+        measured = ", ".join(f"{name} {100 * value:.1f}" for name, value in best["dev"].items())
+        return {**said, "kept": f"step {best['step']:,}, epoch {best['epoch']:g}: {measured}"}
+    chosen, best = dev["chosen"], dev["best"]
+    said["kept"] = f"epoch {chosen['epoch']} with context scale λ = {chosen['context_scale']:g}"
+    said["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
+    said["gain of the best epoch"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired t-test, one-sided)"
+    if best["gain"] > 0 and not dev["believed"]:
+        said["believed"] = "no: it may be chance, and the embeddings are the dual-encoder's own"
+    return said
+
+
+def costs(of: Reported) -> Card:
+    """What each artifact took to make, and takes on disk."""
+    rows, sizes = [], {}
+    inodes: dict[tuple[int, int], int] = {}
+    for name, artifact in of.artifacts.items():
+        stats = [(artifact.path / file).stat() for file in ("meta.json", *artifact.meta["files"])]
+        inodes |= {(stat.st_dev, stat.st_ino): stat.st_size for stat in stats}
+        sizes[name] = sum(stat.st_size for stat in stats)
+        took = artifact.meta.get("seconds")
+        rows.append((name, artifact.meta["kind"], _duration(took), in_bytes(sizes[name]), artifact.meta["made"]))
+    disk = in_bytes(sum(inodes.values()))
+    bars = lying_bars(
+        f"Bytes on disk: {disk} in all", [(name, [(size, in_bytes(size))]) for name, size in sizes.items()]
+    )
+    meaning = f"{disk} in all; a file that several artifacts share counts once there, and in each of them here."
+    metas = source(*(f"{name}/meta.json" for name in of.artifacts))
+    return section(
+        "Costs",
+        table(("directory", "what it is", "made in", "on disk", "finished"), rows, numbers=[2, 3], name="Costs"),
+        paragraph("No time stands where making was interrupted, or an earlier version recorded none."),
+        metas,
+        figures([Figure("Bytes on disk", meaning, bars, metas)]),
+    )
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{seconds:,.1f} s" if seconds < 100 else f"{seconds / 60:,.1f} min"
+
+
+def where_it_is_from(of: Reported) -> Card:
+    """Content hashes and revisions of everything."""
+    rows = [
+        (name, element("code", made.hash), element("code", made.meta.get("git_revision") or "not known"))
+        for name, made in of.artifacts.items()
+    ]
+    return section(
+        "Where this is from",
+        join([table(("directory", "content hash", "git revision"), rows, name="Artifacts")]),
+        source(*(f"{name}/meta.json" for name in of.artifacts)),
+    )
