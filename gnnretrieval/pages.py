@@ -199,14 +199,18 @@ def page(title: str, summary: object, *content: Html, inputs: str = "") -> str:
 
 
 def write_page(text: str, path: str | Path) -> None:
-    """Write a page to a file.
+    """Write a page to a file in one step: a reader finds the old page or the new one, never half of one.
 
     Raises:
         GnnRetrievalError: it cannot be written there.
     """
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise GnnRetrievalError(f"{path}: the page cannot be written here ({error.strerror}).") from None
 
 

@@ -72,5 +72,7 @@ def test_a_place_that_cannot_take_a_page_is_refused(tmp_path):
     require_page_place(tmp_path / "page.html")
     write_page(page("title", "summary"), tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    (tmp_path / "directory").mkdir()
     with pytest.raises(GnnRetrievalError, match="cannot be written"):
-        write_page("page", tmp_path)
+        write_page("page", tmp_path / "directory")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -95,8 +95,8 @@ def _show_next(result: RecipeRun) -> None:
     place = _as_seen_from_here(result.directory)
     searched = "" if place == Path("graphs/docstrings") else f" --index {place}/index"
     click.echo(
-        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json and\n"
-        "comparison-with-bm25.json\n"
+        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json,\n"
+        "comparison-with-bm25.json, report.html\n"
         "Next (after `source .venv/bin/activate`, in a checkout):\n"
         f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
         f"  gnnretrieval graph inspect {place}/graph\n"

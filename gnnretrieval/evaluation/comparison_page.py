@@ -90,7 +90,12 @@ def comparison_page(evidence: Evidence, most: int = 10) -> str:
 
 
 def comparison_sections(evidence: Evidence, most: int) -> Iterator[Card]:
-    """The cards of a comparison: table and means, every test, question by question, and, of ``most``, what changed."""
+    """The cards of a comparison: table and means, every test, and the differences question by question.
+
+    Args:
+        evidence: What they show.
+        most: Questions helped, and hurt, that a last card shows of each system; 0: no such card.
+    """
     found = evidence.comparison
     measure = found.measure_names[0]
     yield section(

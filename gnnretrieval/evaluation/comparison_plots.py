@@ -14,10 +14,6 @@ _STEPS = 600  # of a curve over questions, at most
 BETTER, WORSE = 0, 4  # series
 
 
-def _tenths(value: float) -> str:
-    return f"{value:.4g}"
-
-
 def _signed(value: float) -> str:
     return f"{value:+.4g}" if value else "0"
 
@@ -39,7 +35,7 @@ def _mean(comparison: Comparison, measure: str, source: Html) -> Figure:
     return Figure(
         measure,
         f"Mean over {comparison.queries:,} queries × 100, with its 95 % bootstrap interval.",
-        dot_plot(f"{measure} × 100: {said}", rows, Axis(f"{measure} × 100", _tenths)),
+        dot_plot(f"{measure} × 100: {said}", rows, Axis(f"{measure} × 100", "{:.4g}".format)),
         source,
     )
 

@@ -17,7 +17,8 @@ def page_of(found: Mapping[str, Any], name: str) -> str:
         found: The figures.
         name: What to call the graph in the title.
     """
-    shown = (warnings(found["warnings"]), tiles(tiles_of(found)), figures(plots_of(found)), *_tables(found))
+    plots = section("Plots", figures(plots_of(found)))
+    shown = (warnings(found["warnings"]), tiles(tiles_of(found)), plots, *_tables(found))
     return page(f"{name}: the graph", summary_of(found), *shown)
 
 

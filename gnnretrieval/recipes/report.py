@@ -32,6 +32,7 @@ from gnnretrieval.provenance import sha256_of_json
 from gnnretrieval.recipes.encoder_recipe import BM25, FEATURES, START
 from gnnretrieval.recipes.report_examples import examples
 from gnnretrieval.recipes.report_parts import (
+    COMPARISON,
     Reported,
     costs,
     data,
@@ -73,7 +74,8 @@ def write_report(run: RecipeRun | EncoderRun, say: Callable[[str], None] = lambd
     cards = list(_of_gnn(of, run) if isinstance(run, RecipeRun) else _of_encoders(of, run))
     name = of.comparison.provenance["recipe"]["name"]
     summary = f"{of.comparison.queries:,} queries of {of.comparison.split}, measures × 100."
-    head = (tiles(_outcome(of, run)), contents(cards))
+    models = [name for name in of.artifacts if isinstance(run, RecipeRun) and name == run.model.path.name]
+    head = (tiles(_outcome(of, run)), source(COMPARISON, *(f"{name}/meta.json" for name in models)), contents(cards))
     write_page(page(f"{name}: the run", summary, *head, *cards, inputs=inputs), path)
     say(f"{path}: written")
     return path

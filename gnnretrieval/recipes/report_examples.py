@@ -39,6 +39,7 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
         *(f"rankings/{name}.run" for name in (DUAL_ENCODER, GNN_ENCODER)),
         of.of_dataset(f"{of.dataset.qrels}/{split}.tsv"),
         f"{model}/model.safetensors",
+        f"{of.texts}/texts.sqlite",
         "graph/texts.sqlite",
     )
 

@@ -11,6 +11,7 @@ from gnnretrieval.data import Dataset, inspect_dataset
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run
 from gnnretrieval.encoders.trained import GNN_ENCODER
+from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import Comparison
 from gnnretrieval.evaluation.comparison_page import Evidence, Texts
 from gnnretrieval.graph.inspection_text import in_bytes
@@ -34,6 +35,7 @@ from gnnretrieval.training.log_page import dev_table, plots_of, read_log, summar
 
 COMPARISON = "comparison.json"
 _TEXTS = "texts.sqlite"
+_CURVES = 2  # that are shown at once: dev and loss
 
 
 class Reported(NamedTuple):
@@ -169,19 +171,19 @@ def _spread(words: Mapping[str, int]) -> str:
 def training(of: Reported, name: str) -> Card:
     """A trained artifact: what was chosen, and the curves of its log."""
     artifact = of.artifacts[name]
-    title, log = f"Training: {name}", artifact.path / LOG
-    if not log.is_file():
-        return section(title, facts(_chosen(artifact)), paragraph(f"There is no {LOG} in it, so there are no curves."))
-    found = read_log(log)
+    title, kept = f"Training: {name}", join([facts(_chosen(artifact)), source(f"{name}/meta.json")])
+    try:
+        found = read_log(artifact.path / LOG)
+    except InputError:
+        return section(title, kept, paragraph(f"There are no curves: {LOG} is missing, or of another version."))
     named = source(f"{name}/{LOG}")
-    *first, rate, norm = plots_of(found, named)
+    shown = plots_of(found, named)
     return section(
         title,
         paragraph(summary_of(found)),
-        facts(_chosen(artifact)),
-        source(f"{name}/meta.json"),
-        figures(first),
-        folded("Learning rate and gradient norm", figures([rate, norm])),
+        kept,
+        figures(shown[:_CURVES]),
+        folded("Further curves", figures(shown[_CURVES:])),
         folded("Every measurement on dev", dev_table(found), named),
     )
 
@@ -200,7 +202,7 @@ def _chosen(artifact: Artifact) -> dict[str, object]:
     said["kept"] = f"epoch {chosen['epoch']} with context scale λ = {chosen['context_scale']:g}"
     said["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
     said["gain of the best epoch"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired t-test, one-sided)"
-    if best["gain"] > 0 and not dev["believed"]:
+    if best["gain"] > 0 and not dev.get("believed", True):  # which an earlier version did not write
         said["believed"] = "no: it may be chance, and the embeddings are the dual-encoder's own"
     return said
 

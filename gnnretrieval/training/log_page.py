@@ -106,7 +106,9 @@ def write_log_page(log: Path, out: Path, title: str) -> None:
     require_page_place(out)
     found = read_log(log)
     measured = section("Measurements on dev", dev_table(found))
-    write_page(page(f"{title}: training", summary_of(found), figures(plots_of(found)), measured), out)
+    write_page(
+        page(f"{title}: training", summary_of(found), section("Curves", figures(plots_of(found))), measured), out
+    )
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
