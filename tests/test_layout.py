@@ -19,6 +19,7 @@ FOUNDATIONS = (
     "settings",
     "memory",
     "lazy",
+    "page",
 )
 ROOMS = (
     "data",

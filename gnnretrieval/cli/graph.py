@@ -35,9 +35,10 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
     Example: gnnretrieval graph inspect work/graph --html graph.html
     """
     from gnnretrieval.graph.inspect import inspect_graph
-    from gnnretrieval.graph.inspection_page import require_page_place, write_page
+    from gnnretrieval.graph.inspection_page import write_page
     from gnnretrieval.graph.inspection_text import format_graph
     from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.page import require_page_place
 
     opened = open_graph(store)
     if html is not None:

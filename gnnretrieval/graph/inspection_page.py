@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval import page
 from gnnretrieval.graph.inspection_plots import plots_of
 from gnnretrieval.graph.inspection_text import in_bytes
 
-_TEMPLATE = Path(__file__).with_name("inspection_page.html")
-
 
 def write_page(figures: Mapping[str, Any], path: str | Path, name: str) -> None:
-    """Write the figures of :func:`~gnnretrieval.graph.inspect.inspect_graph` as an HTML page of about 5 MB.
-
-    Its content security policy forbids every request, texts are escaped, and it follows the reader's light or dark
-    scheme.
+    """Write the figures of :func:`~gnnretrieval.graph.inspect.inspect_graph` as a :mod:`~gnnretrieval.page`.
 
     Args:
         figures: The figures.
@@ -31,67 +22,21 @@ def write_page(figures: Mapping[str, Any], path: str | Path, name: str) -> None:
     Raises:
         GnnRetrievalError: no file can be written there.
     """
-    page = page_of(figures, name)
-    try:
-        Path(path).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise GnnRetrievalError(f"{path}: the page cannot be written here ({error.strerror}).") from None
-
-
-def require_page_place(path: Path) -> None:
-    """Refuse a place where no page can be written, or a plotly that is not installed, before any work.
-
-    Raises:
-        GnnRetrievalError: it is a directory, its directory is missing, or there is no plotly.
-    """
-    if path.is_dir():
-        raise GnnRetrievalError(f"{path}: this is a directory. Name a file for the page.")
-    if not path.absolute().parent.is_dir():
-        raise GnnRetrievalError(f"{path}: there is no directory {path.absolute().parent}. Make it, or name another.")
-    if find_spec("plotly") is None:
-        raise GnnRetrievalError("A page wants plotly, which is not installed: pip install plotly.")
+    page.write_page(page_of(figures, name), path)
 
 
 def page_of(figures: Mapping[str, Any], name: str) -> str:
     """The page as text."""
-    from plotly.offline import get_plotlyjs
-
-    plots = plots_of(figures)
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        name=_escape(name),
-        summary=_escape(
-            f"{figures['passages']:,} passages, {figures['queries']:,} queries, k = {figures['k']}: "
-            f"{figures['edges']:,} edges. {figures['dimension']} dimensions by {figures['encoder']}; edge features: "
-            f"{', '.join(figures['edge_features']) or 'none'}."
-        ),
-        warnings=_warnings(figures["warnings"]),
-        tiles="".join(
-            f"<div><b>{_escape(value)}</b><span>{_escape(what)}</span></div>" for value, what in _tiles(figures)
-        ),
-        plots="".join(
-            f"<figure><figcaption><h2>{_escape(plot.title)}</h2><p>{_escape(plot.meaning)}</p></figcaption>"
-            f'<div class="plot" id="plot-{plot.name}" role="img" aria-label="{_escape(plot.title)}"></div></figure>'
-            for plot in plots
-        ),
-        tables="".join(_tables(figures)),
-        plotly=get_plotlyjs(),
-        data=_script_safe(json.dumps({plot.name: plot.figure for plot in plots})),
+    return page.page_of(
+        f"{name}: the graph",
+        name,
+        f"{figures['passages']:,} passages, {figures['queries']:,} queries, k = {figures['k']}: "
+        f"{figures['edges']:,} edges. {figures['dimension']} dimensions by {figures['encoder']}; edge features: "
+        f"{', '.join(figures['edge_features']) or 'none'}.",
+        plots_of(figures),
+        above=page.warnings_list(figures["warnings"]) + page.tiles(_tiles(figures)),
+        below="".join(_tables(figures)),
     )
-
-
-def _escape(text: object) -> str:
-    return html.escape(str(text))
-
-
-def _script_safe(text: str) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _warnings(warnings: list[str]) -> str:
-    if not warnings:
-        return '<p class="fine">No warnings.</p>'
-    return '<ul class="warnings">' + "".join(f"<li>{_escape(warning)}</li>" for warning in warnings) + "</ul>"
 
 
 def _tiles(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -111,30 +56,30 @@ def _tiles(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _tables(figures: Mapping[str, Any]) -> Iterator[str]:
     found = [
-        (f"{row['queries']:,}", row["id"], row["title"] if row["title"] != row["id"] else "", _short(row["text"]))
+        (f"{row['queries']:,}", row["id"], row["title"] if row["title"] != row["id"] else "", page.short(row["text"]))
         for row in figures["most_found"]
     ]
-    yield _table("Most-found passages", ("queries", "id", "title", "text"), found, numbers=1)
+    yield page.table("Most-found passages", ("queries", "id", "title", "text"), found, numbers=1)
     near = figures["near_duplicates"]
     for what in ("queries", "passages"):
         rows = [
-            (f"{example['cosine']:.3f}", *(f"{_short(side['text'])}" for side in example["pair"]))
+            (f"{example['cosine']:.3f}", *(f"{page.short(side['text'])}" for side in example["pair"]))
             for example in near[what]["examples"]
         ]
         title = f"Near-duplicate {what}: {near[what]['pairs']:,} pairs of cosine {near['threshold']:g} or more"
-        yield _table(title, ("cosine", "one", "other"), rows, numbers=1)
+        yield page.table(title, ("cosine", "one", "other"), rows, numbers=1)
     if figures["agreement"] is not None:
         disagreeing = [
             (
                 f"{row['agreement']:.3f}",
                 str(row["questions"]),
                 row["id"],
-                *(_short(side["text"]) for side in row["apart"]),
+                *(page.short(side["text"]) for side in row["apart"]),
             )
             for row in figures["agreement"]["disagreeing"]
         ]
         named = ("agreement", "questions", "passage", "one question", "another")
-        yield _table("Passages whose questions disagree most", named, disagreeing, numbers=2)
+        yield page.table("Passages whose questions disagree most", named, disagreeing, numbers=2)
     if figures["overlap"]["splits"]:
         splits = [
             (
@@ -156,30 +101,7 @@ def _tables(figures: Mapping[str, Any]) -> Iterator[str]:
             "with training questions",
             "never found",
         )
-        yield _table("Other splits and the graph", (*head, "split"), splits, numbers=6)
+        yield page.table("Other splits and the graph", (*head, "split"), splits, numbers=6)
     else:
         why = figures["overlap"]["why"] or "the dataset has no other split"
-        yield f"<section><h2>Other splits and the graph</h2><p>Not compared: {_escape(why)}.</p></section>"
-
-
-def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], numbers: int) -> str:
-    """A table whose first ``numbers`` columns are numbers; a line instead where there is no row."""
-    if not rows:
-        return f"<section><h2>{_escape(title)}</h2><p>None.</p></section>"
-
-    def cells(tag: str, values: tuple[str, ...]) -> str:
-        return "".join(
-            f"<{tag}{' class=number' if place < numbers else ''}>{_escape(value)}</{tag}>"
-            for place, value in enumerate(values)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return (
-        f'<section><h2>{_escape(title)}</h2><div class="wide"><table><thead><tr>{cells("th", head)}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div></section>"
-    )
-
-
-def _short(text: str, width: int = 240) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
+        yield f"<section><h2>Other splits and the graph</h2><p>Not compared: {page.escape(why)}.</p></section>"

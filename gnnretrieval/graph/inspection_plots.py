@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from gnnretrieval.graph.agreement import MEANING
 from gnnretrieval.graph.inspection_text import in_bytes
-
-
-class Plot(NamedTuple):
-    """A plot.
-
-    Attributes:
-        name: Its place in the page.
-        title: What it shows.
-        meaning: How to read it, in words.
-        figure: ``data`` and ``layout`` for plotly, as JSON values.
-    """
-
-    name: str
-    title: str
-    meaning: str
-    figure: dict[str, Any]
+from gnnretrieval.page import Plot, figure_of
 
 
 def plots_of(figures: Mapping[str, Any]) -> list[Plot]:
@@ -35,14 +19,6 @@ def plots_of(figures: Mapping[str, Any]) -> list[Plot]:
     if figures["agreement"] is not None:
         plots.append(_agreement(figures["agreement"]))
     return [*plots, _scores(figures["scores"]["by_rank"]), _disk(figures["files"])]
-
-
-def _figure(traces: list[Any], **layout: Any) -> dict[str, Any]:
-    import plotly.graph_objects as go
-
-    figure = go.Figure(traces, layout={"template": "none", **layout})
-    values: dict[str, Any] = json.loads(figure.to_json())
-    return {"data": values["data"], "layout": values["layout"]}
 
 
 def _degrees(degrees: Mapping[str, Any]) -> Plot:
@@ -56,7 +32,7 @@ def _degrees(degrees: Mapping[str, Any]) -> Plot:
         "Queries that found a passage",
         "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right are "
         f"hubs: here the most-found 1 % hold {degrees['edges_of_top_percent']:.1%} of the edges.",
-        _figure(
+        figure_of(
             [bars],
             xaxis={"title": {"text": "queries"}, "type": "category"},
             yaxis={"title": {"text": "passages"}, "type": "log", "dtick": 1},
@@ -78,7 +54,7 @@ def _recall(recall: Mapping[str, float]) -> Plot:
         "recall",
         "Queries whose relevant passage is among their first neighbours",
         "Where the curve ends is the graph's ceiling: for the other queries no edge leads to what they ask for.",
-        _figure(
+        figure_of(
             [line],
             xaxis={"title": {"text": "rank"}, "rangemode": "tozero"},
             yaxis={"title": {"text": "share of queries"}, "tickformat": ".0%", "range": [0, 1.03]},
@@ -105,7 +81,7 @@ def _agreement(agreement: Mapping[str, Any]) -> Plot:
         "agreement",
         "Do the questions of one passage paraphrase each other?",
         MEANING,
-        _figure(
+        figure_of(
             [bars(agreement["histogram"], "of one passage"), bars(agreement["random"]["histogram"], "random pairs")],
             barmode="overlay",
             bargap=0,
@@ -137,7 +113,7 @@ def _scores(by_rank: Mapping[str, Any]) -> Plot:
         "Scores of the edges by rank",
         "The dual-encoder's similarity. Where the curves of the first and the last rank lie apart, a smaller k drops "
         "weak edges; where they overlap, rank says little.",
-        _figure(
+        figure_of(
             lines,
             xaxis={"title": {"text": "score"}},
             yaxis={"title": {"text": "share of queries"}, "tickformat": ".0%", "rangemode": "tozero"},
@@ -163,5 +139,5 @@ def _disk(files: Mapping[str, int]) -> Plot:
         "disk",
         "Bytes on disk",
         f"{in_bytes(sum(files.values()))} in all.",
-        _figure([bars], xaxis={"visible": False}, yaxis={"automargin": True}, bargap=0.3),
+        figure_of([bars], xaxis={"visible": False}, yaxis={"automargin": True}, bargap=0.3),
     )

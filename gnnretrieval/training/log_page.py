@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from string import Template
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gnnretrieval.data.lines import excerpt, read_lines
-from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.graph.inspection_page import require_page_place
-from gnnretrieval.graph.inspection_plots import Plot
+from gnnretrieval.errors import InputError
+from gnnretrieval.page import Plot, escape, page_of, require_page_place, write_page
 
-_TEMPLATE = Path(__file__).with_name("log_page.html")
 _POINTS = 4000  # of a curve, at most: more are not seen and make the page heavy
 _MEMORY = 0.02  # of the records: what the smoothed loss averages over
 
@@ -93,10 +88,7 @@ def read_log(path: Path) -> TrainingLog:
 
 
 def write_log_page(log: Path, out: Path, title: str) -> None:
-    """Write the page of a training log, of about 5 MB: loss, learning rate, gradient norm, and measures on dev.
-
-    Its content security policy forbids every request, texts are escaped, and it follows the reader's light or dark
-    scheme.
+    """Write the :mod:`~gnnretrieval.page` of a training log: loss, learning rate, gradient norm, measures on dev.
 
     Args:
         log: JSON lines: ``{"step", "epoch", "loss", "learning_rate", "gradient_norm"}`` for a step and ``{"step",
@@ -109,11 +101,7 @@ def write_log_page(log: Path, out: Path, title: str) -> None:
         GnnRetrievalError: no file can be written at ``out``.
     """
     require_page_place(out)
-    page = _page_of(read_log(log), title)
-    try:
-        out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise GnnRetrievalError(f"{out}: the page cannot be written here ({error.strerror}).") from None
+    write_page(_page_of(read_log(log), title), out)
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
@@ -129,22 +117,8 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def _page_of(log: TrainingLog, title: str) -> str:
-    from plotly.offline import get_plotlyjs
-
     plots = [*([_loss(log), _learning_rate(log), _gradient_norm(log)] if log.steps else []), *_dev(log)]
-    data = json.dumps({plot.name: plot.figure for plot in plots})
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=_escape(title),
-        summary=_escape(_summary(log)),
-        plots="".join(
-            f"<figure><figcaption><h2>{_escape(plot.title)}</h2><p>{_escape(plot.meaning)}</p></figcaption>"
-            f'<div class="plot" id="plot-{plot.name}" role="img" aria-label="{_escape(plot.title)}"></div></figure>'
-            for plot in plots
-        ),
-        table=_table(log),
-        plotly=get_plotlyjs(),
-        data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),  # cannot end its element
-    )
+    return page_of(f"{title}: training", title, _summary(log), plots, below=_table(log))
 
 
 def _summary(log: TrainingLog) -> str:
@@ -227,7 +201,7 @@ def _line(
         "x": [record.step for record in records[::every]],
         "y": [value if isfinite(value) else None for value in values[::every]],
         "customdata": [record.epoch for record in records[::every]],
-        "hovertemplate": "%{y:.4~g} at step %{x:,}, epoch %{customdata:.2~f}<extra>" + html.escape(name) + "</extra>",
+        "hovertemplate": "%{y:.4~g} at step %{x:,}, epoch %{customdata:.2~f}<extra>" + escape(name) + "</extra>",
         **look,
     }
 
@@ -247,7 +221,7 @@ def _table(log: TrainingLog) -> str:
     names = list(dict.fromkeys(name for record in log.measurements for name in record.dev))
     if not names:
         return "<section><h2>Measurements on dev</h2><p>None yet.</p></section>"
-    head = "".join(f"<th>{_escape(name)}</th>" for name in ("step", "epoch", *names))
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("step", "epoch", *names))
     rows = "".join(
         f"<tr{' class=best' if record is log.best else ''}><td>{record.step:,}</td><td>{record.epoch:g}</td>"
         + "".join(f"<td>{record.dev[name]:.4f}</td>" if name in record.dev else "<td></td>" for name in names)
@@ -255,10 +229,6 @@ def _table(log: TrainingLog) -> str:
         for record in log.measurements
     )
     return (
-        '<section><h2>Measurements on dev</h2><div class="wide"><table><thead><tr>'
+        '<section><h2>Measurements on dev</h2><div class="wide"><table class="log"><thead><tr>'
         f"{head}<th></th></tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
-
-
-def _escape(text: object) -> str:
-    return html.escape(str(text))

@@ -6,7 +6,8 @@ import pytest
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph import inspect_graph
-from gnnretrieval.graph.inspection_page import page_of, require_page_place, write_page
+from gnnretrieval.graph.inspection_page import page_of, write_page
+from gnnretrieval.page import require_page_place
 
 EVIL = "</script><script>alert(1)</script><img src=http://example.org/x> & \"quoted\" 'text'"
 
