@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,26 @@ def _histogram(
     if limit is not None and limit <= bins[-1]["to"]:
         at = min(limit, equal[-1]["to"] + width) + 0.5
         layout["shapes"] = [
-            {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": "dot"}}
+            {
+                "type": "line",
+                "x0": at,
+                "x1": at,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"dash": "dot", "color": "#888888"},
+            }
         ]
         layout["annotations"] = [
-            {"x": at, "y": 1, "yref": "paper", "text": f"limit {limit:,}", "showarrow": False, "xanchor": "left"}
+            {
+                "x": at,
+                "y": 1,
+                "yref": "paper",
+                "text": f"limit {limit:,}",
+                "showarrow": False,
+                "xanchor": "left",
+                "xshift": 4,
+            }
         ]
     return page.Plot(name, title, meaning, page.figure_of([bars], **layout))
 
@@ -144,6 +161,7 @@ def _bars(
     import plotly.graph_objects as go
 
     longest = max(series.values(), key=len)
+    most = max(bin_["count"] for bins in series.values() for bin_ in bins)
     traces = [
         go.Bar(
             x=[_range(bin_) for bin_ in bins],
@@ -165,7 +183,7 @@ def _bars(
                 "categoryorder": "array",
                 "categoryarray": [_range(bin_) for bin_ in longest],
             },
-            yaxis={"title": {"text": units[1]}, "type": "log", "dtick": 1},
+            yaxis={"title": {"text": units[1]}, "type": "log", "dtick": 1, "range": [-0.2, log10(most) + 0.2]},
             bargap=0.15,
             showlegend=len(traces) > 1,
             legend={"orientation": "h", "y": 1.12, "x": 0},

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks
+from gnnretrieval.progress import progress
 
 # From here on, two passages of a hundred words differ in about five, and two questions of thirteen in one that is left
 # out. Below, pairs are questions of one pattern that ask for different things ("What did the king offer in exchange for
@@ -38,6 +39,7 @@ _ASCII_WORD = re.compile(rf"[a-z0-9_]+|{_SIGNS}")
 
 Signatures = NDArray[np.uint8]  # (n, HASHES)
 Rows = NDArray[np.int64]
+_Features = set[str | tuple[str, str]]
 
 
 class NearPairs(NamedTuple):
@@ -62,11 +64,15 @@ def words_of(text: str) -> list[str]:
 
 def similarity(one: str, other: str) -> float:
     """Share of the words and pairs of adjacent words of either text that both have; 1 for the same words in order."""
-    left, right = _features(one), _features(other)
-    return len(left & right) / len(left | right)
+    return _overlap(_features(one), _features(other))
 
 
-def _features(text: str) -> set[str | tuple[str, str]]:
+def _overlap(one: _Features, other: _Features) -> float:
+    shared = len(one & other)
+    return shared / (len(one) + len(other) - shared)
+
+
+def _features(text: str) -> _Features:
     words = words_of(text)
     return {*words, *pairwise(words)}
 
@@ -77,11 +83,21 @@ _SHIFTS = _RANDOM.integers(2**63, size=HASHES, dtype=np.uint64)
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd: of a pair's two words
 
 
+class _Hashes(dict[str, int]):
+    """A 64-bit hash of each word; a dictionary, which is asked in C for the words it remembers."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        found = self[word] = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+        return found
+
+
 class Signer:
     """Makes signatures, the same in every process."""
 
     def __init__(self) -> None:
-        self._hashes: dict[str, int] = {}
+        self._hash_of = _Hashes()
 
     def sign(self, texts: Sequence[str]) -> Signatures:
         """Signatures ``(len(texts), 32)`` of some thousand texts."""
@@ -89,18 +105,9 @@ class Signer:
         starts = np.empty(len(texts) + 1, dtype=np.int64)
         for number, text in enumerate(texts):
             starts[number] = len(hashes)
-            hashes.extend(map(self._hash, words_of(text)))
+            hashes.extend(map(self._hash_of.__getitem__, words_of(text)))
         starts[-1] = len(hashes)
         return _signatures(np.array(hashes, dtype=np.uint64), starts)
-
-    def _hash(self, word: str) -> int:
-        known = self._hashes.get(word)
-        if known is None:
-            if len(self._hashes) == _REMEMBERED:
-                self._hashes.clear()
-            known = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-            self._hashes[word] = known
-        return known
 
 
 def _signatures(words: NDArray[np.uint64], starts: Rows) -> Signatures:
@@ -127,7 +134,7 @@ def candidates(rows: Rows, signed: Signatures) -> tuple[Rows, Rows, bool]:
         signed: Signatures of all texts.
 
     Returns:
-        ``(P,)`` lower and ``(P,)`` higher rows, and whether these are all there are.
+        ``(P,)`` lower and ``(P,)`` higher rows, sorted by them, and whether these are all there are.
     """
     is_whole, n = True, len(rows)
     keys, agreeing = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8)
@@ -168,11 +175,14 @@ def near_pairs(
     """
     one, other, is_whole = candidates(rows, signed)
     texts = read({*one.tolist(), *other.tolist()}) if len(one) else {}
-    found = [
-        (first, second, alike)
-        for first, second in zip(one.tolist(), other.tolist(), strict=True)
-        if (alike := similarity(texts[first], texts[second])) >= threshold
-    ]
+    found = list[tuple[int, int, float]]()
+    row, features = -1, _Features()
+    with progress("texts compared", len(one), "pairs") as meter:
+        for first, second in meter.each(zip(one.tolist(), other.tolist(), strict=True)):
+            if first != row:  # pairs come sorted by it
+                row, features = first, _features(texts[first])
+            if (alike := _overlap(features, _features(texts[second]))) >= threshold:
+                found.append((first, second, alike))
     found.sort(key=lambda pair: (-pair[2], pair[:2]))
     kept = {row for pair in found for row in pair[:2]}
     return NearPairs(found, {row: text for row, text in texts.items() if row in kept}, is_whole)
