@@ -112,7 +112,7 @@ def main(passages: int, work: Path | None) -> None:
         f"{passages:,} made-up passages of {LENGTH} words ({size / 1e9:.2f} GB), {QUERIES:,} queries,"
         f" {os.cpu_count()} cores:",
         "",
-        "| time | of a processor | most memory | repeated texts found | near-duplicate pairs found |",
+        "| time | processor time | most memory | repeated texts found | near-duplicate pairs found |",
         "| ---: | ---: | ---: | ---: | ---: |",
         f"| {seconds:.0f} s | {processor:.0f} s | {peak / 2**20:.0f} MiB |"
         f" {figures['duplicate_passages']:,} of {hidden['repeated']:,} | {near['pairs']:,} of {hidden['near']:,} |",

@@ -119,6 +119,22 @@ class Words:
         return np.array([len(text.split()) for text in texts])
 
 
+def keys(value, named_by_the_data=("splits", "files", "grades", "shared_with_train")) -> set[str]:
+    """Every key of nested figures but those that are names from the dataset."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    inner = [keys(list(its.values())) if key in named_by_the_data else keys(its) for key, its in value.items()]
+    return set(value).union(*inner)
+
+
+def test_every_key_is_documented(flawed):
+    text = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    missing = {key for key in keys(inspect_dataset(flawed, Words())) if f"`{key}`" not in text}
+    assert missing == set()
+
+
 def test_with_a_tokenizer_the_share_that_is_cut_takes_the_place_of_a_guess_by_words(flawed):
     figures = inspect_dataset(flawed, Words())
     assert figures["tokens"]["encoder"] == "words"
