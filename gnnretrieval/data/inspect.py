@@ -26,8 +26,8 @@ def inspect_dataset(
 ) -> dict[str, Any]:
     """Figures about ``dataset``, as JSON values; shares are between 0 and 1, relevant is a relevance above 0.
 
-    Work is linear in the texts and memory bounded, beside the dataset's own ids and judgements: some 60 bytes a text.
-    What is sampled says so.
+    Work is linear in the texts and memory bounded, beside the dataset's own ids and judgements: at most some 130
+    bytes a text. What is sampled says so.
 
     Args:
         dataset: The dataset.

@@ -90,7 +90,7 @@ def _judgements(figures: Mapping[str, Any]) -> Iterator[str]:
         yield _line(label, spread + (without if split["queries_without_relevant"] else ""))
     asked = figures["queries_per_passage"]
     yield _line("questions a passage", f"{_spread(asked)}; {asked['share_without']:.1%} are relevant to none")
-    most = ", ".join(f"{passage['id']} ({passage['queries']:,})" for passage in asked["most_asked"])
+    most = ", ".join(f"{_short(passage['id'])} ({passage['queries']:,})" for passage in asked["most_asked"])
     yield _line("most asked for", most or "none")
     yield _line("passages without title", f"{figures['passages_without_title']:,}")
     yield _line("passages without text", f"{figures['passages_without_text']:,}")
@@ -100,7 +100,7 @@ def _duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
     near = figures["near_duplicates"]
     yield f"\nDuplicates (near: {near['threshold']:.0%} of their words and pairs of words are shared)"
     for name, side in (("passages", "passage"), ("queries", "query")):
-        pairs = ", ".join(" = ".join(pair) for pair in figures["duplicates"][name])
+        pairs = ", ".join(" = ".join(map(_short, pair)) for pair in figures["duplicates"][name])
         yield _line(f"repeated {side} texts", f"{figures[f'duplicate_{name}']:,}" + (f"   {pairs}" if pairs else ""))
     for name in ("passages", "queries"):
         its = near[name]
@@ -118,7 +118,7 @@ def _examples(examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for example in examples:
         for number, side in enumerate(example["pair"]):
             alike = "" if number else f"{example['similarity']:.2f}"
-            yield f"    {alike:<6}{side['id']}  {_short(side['text'])}"
+            yield f"    {alike:<6}{_short(side['id'])}  {_short(side['text'])}"
 
 
 def _leakage(figures: Mapping[str, Any]) -> Iterator[str]:

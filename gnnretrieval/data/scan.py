@@ -99,12 +99,21 @@ def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[
                 raw = raw.removeprefix(MARK)
                 figures["byte_order_mark"] = True
                 found.problems.add(
-                    name, 1, Fault("byte order mark", "the file begins with U+FEFF, which other tools read as text.")
+                    name,
+                    1,
+                    Fault(
+                        "byte order mark",
+                        "the file begins with U+FEFF, which other tools read as text: save it without.",
+                    ),
                 )
         if raw.endswith(b"\r\n"):
             figures["windows_line_ends"] += 1
             found.problems.add(
-                name, number, Fault("Windows line ends", "the line ends in CR LF, which other tools keep.")
+                name,
+                number,
+                Fault(
+                    "Windows line ends", "the line ends in CR LF, of which other tools keep the CR: save it with LF."
+                ),
             )
         figures["not_ascii"] += not raw.isascii()
         fault = None

@@ -43,7 +43,7 @@ class TokenCounter(Protocol):
 
 @dataclass(frozen=True)
 class TextPass:
-    """What a pass over the texts keeps: some 50 bytes a text.
+    """What a pass over the texts keeps: some 20 bytes a text, beside the near-duplicates.
 
     Attributes:
         words: ``(n,)`` words of each text, its title not counted.

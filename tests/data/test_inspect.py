@@ -163,10 +163,12 @@ def test_near_duplicates_are_figures_with_examples_and_a_warning(tmp_path):
     assert re.search(r"^    0\.9\d  p0  word0 .*…$", text, re.MULTILINE)
 
 
-def test_a_control_character_of_a_text_never_reaches_the_terminal(tmp_path):
+def test_a_control_character_of_a_text_or_an_id_never_reaches_the_terminal(tmp_path):
     texts = [f"\x1b[31m{' '.join(map(str, range(30)))} end{n}" for n in range(2)]
-    passages = [Passage(f"p{n}", "", text) for n, text in enumerate(texts)]
-    text = format_inspection(inspect_dataset(dataset(tmp_path, passages, [Query("q", "x")], test=[Qrel("q", "p0", 1)])))
+    passages = [Passage(f"\x1b{n}", "", text) for n, text in enumerate([*texts, texts[0]])]
+    figures = inspect_dataset(dataset(tmp_path, passages, [Query("q", "x")], test=[Qrel("q", "\x1b0", 1)]))
+    assert figures["near_duplicates"]["passages"]["pairs"] == figures["duplicate_passages"] == 1
+    text = format_inspection(figures)
     assert "[31m0 1 2" in text
     assert "\x1b" not in text
 
