@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.progress import progress
 
-LARGE_FILE = 256 * 2**20  # bytes; reading one takes seconds, so it shows its progress (law 9)
+LARGE_FILE = 64 * 2**20  # bytes; reading one takes seconds, so it shows its progress (law 9)
 
 MARK = b"\xef\xbb\xbf"  # byte order mark of UTF-8
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how a file in it begins

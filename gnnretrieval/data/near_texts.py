@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -138,28 +138,34 @@ def candidates(rows: Rows, signed: Signatures) -> tuple[Rows, Rows, bool]:
     """
     is_whole, n = True, len(rows)
     keys, agreeing = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8)
-    for band in range(0, HASHES, BAND):
-        columns = np.arange(band, band + 2 * BAND) % HASHES
-        key = np.ascontiguousarray(signed[np.ix_(rows, columns)]).view(">u8").ravel().astype(np.uint64)
-        order = np.argsort(key, kind="stable")
-        equal = (key >> np.uint64(32))[order]  # this band alone; the next one has only sorted
-        left = np.arange(n)
-        for distance in range(1, WINDOW + 1):
-            left = left[left < n - distance]
-            left = left[equal[left] == equal[left + distance]]
-            for part in blocks(len(left), _ROWS):
-                one, other = order[left[part]], order[left[part] + distance]
-                same = (signed[rows[one]] == signed[rows[other]]).sum(1, dtype=np.uint8)
-                likely = same >= AGREEING
-                one, other = one[likely], other[likely]
+    with progress("signatures compared", HASHES // BAND, "bands") as meter:
+        for band in range(0, HASHES, BAND):
+            for one, other, same in _likely(rows, signed, band):
                 keys = np.concatenate([keys, np.minimum(one, other) * n + np.maximum(one, other)])
-                agreeing = np.concatenate([agreeing, same[likely]])
                 keys, first = np.unique(keys, return_index=True)
-                agreeing = agreeing[first]
+                agreeing = np.concatenate([agreeing, same])[first]
                 if len(keys) > PAIRS:
                     best = np.sort(np.argsort(-agreeing.astype(np.int16), kind="stable")[:PAIRS])
                     keys, agreeing, is_whole = keys[best], agreeing[best], False
+            meter.advance()
     return rows[keys // n], rows[keys % n], is_whole
+
+
+def _likely(rows: Rows, signed: Signatures, band: int) -> Iterator[tuple[Rows, Rows, NDArray[np.uint8]]]:
+    """Places in ``rows`` of texts that agree in the band and in enough hashes, and in how many."""
+    columns = np.arange(band, band + 2 * BAND) % HASHES
+    key = np.ascontiguousarray(signed[np.ix_(rows, columns)]).view(">u8").ravel().astype(np.uint64)
+    order = np.argsort(key, kind="stable")
+    equal = (key >> np.uint64(32))[order]  # this band alone; the next one has only sorted
+    left = np.arange(len(rows))
+    for distance in range(1, WINDOW + 1):
+        left = left[left < len(rows) - distance]
+        left = left[equal[left] == equal[left + distance]]
+        for part in blocks(len(left), _ROWS):
+            one, other = order[left[part]], order[left[part] + distance]
+            same = (signed[rows[one]] == signed[rows[other]]).sum(1, dtype=np.uint8)
+            enough = same >= AGREEING
+            yield one[enough], other[enough], same[enough]
 
 
 def near_pairs(

@@ -31,6 +31,12 @@ from gnnretrieval.errors import InputError
 
 _ID = re.compile(r'"_id"\s*:\s*("(?:[^"\\]|\\.)*")')
 _GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARK = Fault(
+    "byte order mark", "the file begins with U+FEFF, which other tools read as text: save it without."
+)
+_WINDOWS_LINE_END = Fault(
+    "Windows line ends", "the line ends in CR LF, of which other tools keep the CR: save it with LF."
+)
 
 
 class _Found(NamedTuple):
@@ -94,48 +100,28 @@ def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[
                 figures |= {"bytes": (path / name).stat().st_size, "gzipped": file.read(2) == _GZIP}
             found.files[name] = figures
             if raw.startswith(UTF_16):
-                decoded(path / name, number, raw)
+                decoded(path / name, number, raw)  # raises: its lines are no lines
             if raw.startswith(MARK):
                 raw = raw.removeprefix(MARK)
                 figures["byte_order_mark"] = True
-                found.problems.add(
-                    name,
-                    1,
-                    Fault(
-                        "byte order mark",
-                        "the file begins with U+FEFF, which other tools read as text: save it without.",
-                    ),
-                )
+                found.problems.add(name, 1, _BYTE_ORDER_MARK)
         if raw.endswith(b"\r\n"):
             figures["windows_line_ends"] += 1
-            found.problems.add(
-                name,
-                number,
-                Fault(
-                    "Windows line ends", "the line ends in CR LF, of which other tools keep the CR: save it with LF."
-                ),
-            )
+            found.problems.add(name, number, _WINDOWS_LINE_END)
         figures["not_ascii"] += not raw.isascii()
-        fault = None
         try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            line = raw.decode("utf-8", "replace")
-            try:
-                decoded(path / name, number, raw)
-            except InputError as error:
-                fault = Fault("not UTF-8", error.says)
+            line, fault = decoded(path / name, number, raw), None
+        except InputError as error:
+            line, fault = raw.decode("utf-8", "replace"), Fault("not UTF-8", error.says)
         line = line.rstrip("\r\n")
         if line and not line.isspace():
             figures["lines"] += 1
             yield number, line, fault
 
 
-def _unreadable(error: InputError) -> Fault:
+def _unreadable(path: Path, error: InputError) -> Fault:
     """An error that ends the reading of a file."""
-    kinds = {"no such file": "no such file", "the gzip data": "broken gzip", "byte 0x": "not UTF-8"}
-    kind = next((kind for begins, kind in kinds.items() if error.says.startswith(begins)), "cannot be read")
-    return Fault(kind, error.says)
+    return Fault("cannot be read" if path.exists() else "no such file", error.says)
 
 
 def _scan_records(path: Path, name: str, what: str, found: _Found) -> IdRegister | None:
@@ -160,7 +146,7 @@ def _scan_records(path: Path, name: str, what: str, found: _Found) -> IdRegister
         if not count:
             found.problems.add(name, None, no_records(what))
     except InputError as error:
-        found.problems.add(name, error.line, _unreadable(error))
+        found.problems.add(name, error.line, _unreadable(path / name, error))
         return None
     first = _first_lines(path / name, {id_ for _, id_ in repeated}) if repeated else {}
     for number, id_ in repeated:
@@ -173,9 +159,10 @@ def _saved_id(line: str) -> str | None:
     """The id on a line that is no JSON, if it can be seen."""
     place = _ID.search(line)
     try:
-        return str(json.loads(place[1])) if place else None
+        id_ = str(json.loads(place[1])) if place else None
     except ValueError:
         return None
+    return id_ if id_ and id_.isprintable() else None  # half a character is no id
 
 
 def _first_lines(path: Path, ids: Container[str]) -> dict[str, int]:
@@ -240,7 +227,7 @@ def _scan_judgements(
         if is_empty:
             found.problems.add(name, None, no_judgements())
     except InputError as error:
-        found.problems.add(name, error.line, _unreadable(error))
+        found.problems.add(name, error.line, _unreadable(path / name, error))
         return
     first = _first_judgements(path / name, {qrel[:2] for _, qrel, _ in clashes}) if clashes else {}
     for number, qrel, score in clashes:

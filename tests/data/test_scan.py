@@ -140,6 +140,11 @@ def test_a_line_with_two_faults_is_named_for_both(tmp_path):
     ]
 
 
+def test_half_a_character_in_an_id_is_an_error_like_any_other(tmp_path):
+    root = make(tmp_path / "data", corpus=[*CORPUS, rb'{"_id": "a\ud800", "text": "a"}'])
+    assert [problem.kind for problem in scan_files(root).problems] == ["half a character"]
+
+
 @pytest.mark.parametrize("broken", [b'{"_id": "p3", "text": "a}', b'{"text": "caf\xe9", "_id": "p3"}'])
 def test_judgements_of_a_passage_whose_line_is_broken_are_not_reported_too(broken, tmp_path):
     root = make(tmp_path / "data", corpus=[*CORPUS, broken], qrels=[*QRELS, b"q1\tp3\t1", b"q1\tp4\t1"])
@@ -170,7 +175,7 @@ def test_gzipped_files_are_read_and_broken_ones_are_named(tmp_path):
     assert found.files["corpus.jsonl"]["gzipped"]
     assert [(p.kind, p.lines[0][0]) for p in found.problems] == [("not JSON", 3)]
     (root / "corpus.jsonl").write_bytes(gzip.compress(plain)[:-9])
-    assert [p.kind for p in scan_files(root).problems if p.is_error][-1] == "broken gzip"
+    assert [p.kind for p in scan_files(root).problems if p.is_error][-1] == "cannot be read"
 
 
 FILES = {
@@ -184,7 +189,7 @@ FILES = {
     ),
     "UTF-16": (
         lambda root: (root / "corpus.jsonl").write_bytes((root / "corpus.jsonl").read_text().encode("utf-16")),
-        "not UTF-8",
+        "cannot be read",
         "corpus.jsonl",
     ),
 }
