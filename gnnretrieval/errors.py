@@ -18,11 +18,15 @@ class InputError(GnnRetrievalError):
         message: What was found, what was wanted, what to do.
         path: The file or directory at fault.
         line: 1-based line number in ``path``.
+
+    Attributes:
+        says: The message alone.
     """
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
         self.path = Path(path) if path is not None else None
         self.line = line
+        self.says = message
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(f"{where}{message}")
 

@@ -72,8 +72,16 @@ def line_plot(
     return element("div", _legend(named), svg(said, HEIGHT, [*frame.parts(), *drawn]), class_="plot")
 
 
-def bar_plot(said: str, names: Sequence[str], values: Sequence[float], x: str, y: str, log: bool = False) -> Html:
-    """Standing bars, a name below each; ``log``: their heights by logarithm."""
+def bar_plot(
+    said: str,
+    names: Sequence[str],
+    values: Sequence[float],
+    x: str,
+    y: str,
+    log: bool = False,
+    series: Sequence[int] | None = None,
+) -> Html:
+    """Standing bars, a name below each; ``log``: their heights by logarithm; ``series``: the colour of each."""
 
     def height(value: float) -> float:
         return math.log10(value) if log else value
@@ -92,7 +100,7 @@ def bar_plot(said: str, names: Sequence[str], values: Sequence[float], x: str, y
             parts.append(
                 titled(
                     f'<rect x="{left:.1f}" y="{at:.1f}" width="{right - left:.1f}" height="{frame.bottom - at:.1f}" '
-                    'class="s0 fill"',
+                    f'class="{colour(series[place] if series else 0)} fill"',
                     f"{name}: {plain(value)}",
                 )
             )

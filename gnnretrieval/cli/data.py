@@ -8,6 +8,8 @@ import click
 
 from gnnretrieval.cli.data_import import convert, import_
 from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
 
 
@@ -64,17 +66,61 @@ def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overw
 @data.command()
 @click.argument("dataset", type=PATH)
 @dataset_options
+@click.option("--checkpoint", help="Encoder, by name or path: lengths in its tokens too, and what it cuts off.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Its limit.  [default: the checkpoint's own]")
+@click.option("--query-max-tokens", type=click.IntRange(1), help="Its limit for queries.  [default: as passages]")
+@click.option("--most", type=click.IntRange(0), default=3, show_default=True, help="Examples of each kind to name.")
 @json_option
-def inspect(dataset: Path, qrels: str, where: dict[str, str], as_json: bool) -> None:
-    """Counts, lengths, duplicates and leakage of the DATASET directory (BEIR layout), and what to change.
+@click.option("--html", type=PATH, help="Write the figures as a page with plots that opens offline.")
+def inspect(
+    dataset: Path,
+    qrels: str,
+    where: dict[str, str],
+    checkpoint: str | None,
+    max_tokens: int | None,
+    query_max_tokens: int | None,
+    most: int,
+    as_json: bool,
+    html: Path | None,
+) -> None:
+    """Counts, lengths, duplicates, leakage and problems of the DATASET directory (BEIR layout), and what to change.
+
+    Where it cannot be opened, all its problems are listed, and the exit code is 1.
 
     \b
     Example: gnnretrieval data inspect my-data --where domain=squad
+    Example: gnnretrieval data inspect my-data --checkpoint intfloat/e5-base-v2 --html my-data.html
     """
     from gnnretrieval.data import Dataset, format_inspection, inspect_dataset
+    from gnnretrieval.data.inspect import inspect_files
+    from gnnretrieval.data.inspection_page import page_of
+    from gnnretrieval.pages import require_page_place, write_page
 
-    figures = inspect_dataset(Dataset.open(dataset, qrels, where))
+    if checkpoint is None and (max_tokens or query_max_tokens):
+        raise click.UsageError("--max-tokens and --query-max-tokens are limits of a tokenizer: give --checkpoint too.")
+    if html is not None:
+        require_page_place(html)
+    tokens = None
+    if checkpoint is not None:
+        from gnnretrieval.encoders.token_counts import EncoderTokens
+
+        tokens = EncoderTokens(
+            EncoderSettings(checkpoint=checkpoint, max_tokens=max_tokens, query_max_tokens=query_max_tokens)
+        )
+    refused: InputError | None = None
+    try:
+        figures = inspect_dataset(Dataset.open(dataset, qrels, where), tokens, most=most)
+    except InputError as error:
+        figures = inspect_files(dataset, qrels) if dataset.is_dir() else {"problems": []}
+        if not any(problem["severity"] == "error" for problem in figures["problems"]):
+            raise  # it is not the files that are wrong
+        refused = error
+    if html is not None:
+        write_page(page_of(figures), html)
+        say(f"{html}: the page, {html.stat().st_size / 2**20:.1f} MiB")
     if as_json:
         echo_json(figures)
     else:
         click.echo(format_inspection(figures))
+    if refused is not None:
+        raise refused

@@ -6,7 +6,8 @@
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.docstrings import make_docstring_corpus
-from gnnretrieval.data.inspect import format_inspection, inspect_dataset
+from gnnretrieval.data.inspect import inspect_dataset
+from gnnretrieval.data.inspection_text import format_inspection
 from gnnretrieval.data.records import Passage, Qrel, Query, ScoredPassage
 
 __all__ = [

@@ -7,21 +7,29 @@ fault is one :class:`~gnnretrieval.errors.InputError` with file and line.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.data.faults import (
+    Fault,
+    contradiction,
+    faults_of,
+    judgement_of,
+    no_judgements,
+    no_records,
+    object_of,
+    repeated_id,
+    unknown_id,
+)
+from gnnretrieval.data.lines import read_lines
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 
 Metadata = Mapping[str, Any]
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
-HEADER_SCORES = frozenset({"score", "relevance", "rel", "label"})  # third column of the headers seen in the wild
-_INTEGER = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
-_UNJUDGEABLE = re.compile(r"[\t\n\r]")
+JUDGEMENTS = "the judgements of a split, three columns separated by tabs"  # what is wanted, for errors
 
 
 def read_passages(
@@ -43,16 +51,9 @@ def read_passages(
 
 def numbered_passages(path: Path, unique: bool, allow_empty: bool) -> Iterator[tuple[int, Passage, Metadata]]:
     """As :func:`read_passages`, each with its line."""
-    for number, record in _records(path, "passage", unique):
-        title = record.get("title")
-        if title is not None and not isinstance(title, str):
-            raise InputError(f"found title {excerpt(title)}, wanted a string: quote it or leave it out.", path, number)
-        passage = Passage(record["_id"], (title or "").strip(), record["text"])
-        if not allow_empty and not passage.title and not passage.text.strip():
-            raise InputError(
-                f"passage {passage.id!r} has neither title nor text: give it a text or delete the line.", path, number
-            )
-        yield number, passage, record.get("metadata") or {}
+    for number, record in _records(path, "passage", unique, allow_empty):
+        title = (record.get("title") or "").strip()
+        yield number, Passage(record["_id"], title, record["text"]), record.get("metadata") or {}
 
 
 def read_queries(path: str | Path, unique: bool = True) -> Iterator[tuple[Query, Metadata]]:
@@ -71,86 +72,28 @@ def read_queries(path: str | Path, unique: bool = True) -> Iterator[tuple[Query,
 def numbered_queries(path: Path, unique: bool) -> Iterator[tuple[int, Query, Metadata]]:
     """As :func:`read_queries`, each with its line."""
     for number, record in _records(path, "query", unique):
-        query = Query(record["_id"], record["text"])
-        if not query.text.strip():
-            raise InputError(f"query {query.id!r} has an empty text: give it one or delete the line.", path, number)
-        yield number, query, record.get("metadata") or {}
+        yield number, Query(record["_id"], record["text"]), record.get("metadata") or {}
 
 
-def _records(path: Path, what: str, unique: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and object of each line, with ``_id`` and ``text`` checked to be strings."""
+def _records(path: Path, what: str, unique: bool, allow_empty: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and object of each line, checked."""
     seen: set[str] = set()
     number = 0
     for number, line in read_lines(path, f"one {what} a line, as JSON"):
-        record = _object(path, number, line, what)
-        for key in ("_id", "text"):
-            if key not in record:
-                raise InputError(
-                    f"this {what} has no {key!r}, only {excerpt(list(record))}: add the field.", path, number
-                )
-            if not isinstance(record[key], str):
-                raise InputError(f"found {key!r} {excerpt(record[key])}, wanted a string: quote it.", path, number)
-        _check_id(path, number, record["_id"], what)
-        if not isinstance(record.get("metadata"), dict | None):
-            raise InputError(
-                f"found metadata {excerpt(record['metadata'])}, wanted an object: correct it or leave it out.",
-                path,
-                number,
-            )
+        record = object_of(line, what)
+        if isinstance(record, Fault):
+            raise InputError(record.says, path, number)
+        for fault in faults_of(record, what, allow_empty):
+            raise InputError(fault.says, path, number)
         if unique:
             if record["_id"] in seen:
-                raise _duplicate(path, number, record["_id"], what)
+                # Lines are not remembered for every id: this pass runs once, when the file is wrong.
+                first = next(n for n, other in read_lines(path, what) if json.loads(other)["_id"] == record["_id"])
+                raise InputError(repeated_id(what, record["_id"], first).says, path, number)
             seen.add(record["_id"])
         yield number, record
     if not number:
-        raise InputError(f"this file is empty; wanted one {what} a line, as JSON with '_id' and 'text'.", path)
-
-
-def _object(path: Path, number: int, line: str, what: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-        if "\\u" in line:
-            json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            "this line has half of a surrogate pair (\\ud800 to \\udfff), which is no character: remove it.",
-            path,
-            number,
-        ) from None
-    except RecursionError:
-        raise InputError("this line is nested too deeply to be read: flatten its metadata.", path, number) from None
-    except ValueError as error:
-        column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise InputError(
-            f"not JSON: {reason}{column}, in {excerpt(line)}; wanted one object a line: correct this line.",
-            path,
-            number,
-        ) from None
-    if not isinstance(record, dict):
-        raise InputError(
-            f"found {excerpt(record)}, wanted a {what} as a JSON object with '_id' and 'text': correct this line.",
-            path,
-            number,
-        )
-    return record
-
-
-def _check_id(path: Path, number: int, id_: str, what: str) -> None:
-    if not id_.strip():
-        raise InputError(f"this {what} has an empty '_id': give it one.", path, number)
-    if _UNJUDGEABLE.search(id_):
-        raise InputError(
-            f"{what} id {excerpt(id_)} has a tab or line break in it, so no judgement could name it: rename it.",
-            path,
-            number,
-        )
-
-
-def _duplicate(path: Path, number: int, id_: str, what: str) -> InputError:
-    # Lines are not remembered for every id: this pass runs once, when the file is wrong.
-    first = next(n for n, line in read_lines(path, what) if json.loads(line)["_id"] == id_)
-    return InputError(f"{what} id {id_!r} is already on line {first}: rename or delete one of the two.", path, number)
+        raise InputError(no_records(what).says, path)
 
 
 def read_qrels(
@@ -174,49 +117,25 @@ def read_qrels(
     for number, qrel in judgements(path):
         for what, id_, known in (("query", qrel.query_id, query_ids), ("passage", qrel.passage_id, passage_ids)):
             if known is not None and id_ not in known:
-                raise InputError(
-                    f"there is no {what} {id_!r} in the dataset: delete this line or add the {what}.", path, number
-                )
+                raise InputError(unknown_id(what, id_).says, path, number)
         relevance = qrels.setdefault(qrel.query_id, {}).setdefault(qrel.passage_id, qrel.relevance)
         if relevance != qrel.relevance:
             first = next(n for n, other in judgements(path) if other[:2] == qrel[:2])
-            raise InputError(
-                f"query {qrel.query_id!r} and passage {qrel.passage_id!r} have score {qrel.relevance} here and"
-                f" {relevance} on line {first}: delete one of the two.",
-                path,
-                number,
-            )
+            raise InputError(contradiction(qrel, relevance, first).says, path, number)
     if not qrels:
-        raise InputError(
-            "this split has no judgements; wanted lines of query-id, corpus-id and score: add or delete it.", path
-        )
+        raise InputError(no_judgements().says, path)
     return qrels
 
 
 def judgements(path: Path) -> Iterator[tuple[int, Qrel]]:
     """Line number and judgement of each line; errors as :func:`read_qrels`."""
-    lines = read_lines(path, "the judgements of a split, three columns separated by tabs")
+    lines = read_lines(path, JUDGEMENTS)
     for position, (number, line) in enumerate(lines):
-        fields = line.split("\t")
-        if len(fields) != 3:
-            hint = "Are they separated by spaces?" if len(line.split()) == 3 else "Correct this line."
-            if len(line.split()) == 4:
-                hint = "Is it a TREC qrels file? Leave out its second column."
-            raise InputError(
-                f"found {len(fields)} columns, wanted three (query-id, corpus-id, score) separated by tabs. {hint}",
-                path,
-                number,
-            )
-        query_id, passage_id, score = fields
-        if position == 0 and score.strip().casefold() in HEADER_SCORES:
-            continue
-        if not _INTEGER.fullmatch(score.strip()):
-            raise InputError(
-                f"found score {excerpt(score)}, wanted an integer (1 is relevant, 0 is not): correct this line.",
-                path,
-                number,
-            )
-        yield number, Qrel(query_id, passage_id, int(score))
+        found = judgement_of(line, is_first=position == 0)
+        if isinstance(found, Fault):
+            raise InputError(found.says, path, number)
+        if found is not None:
+            yield number, found
 
 
 def write_passages(path: str | Path, passages: Iterable[tuple[Passage, Metadata]]) -> int:

@@ -81,7 +81,7 @@ class Dataset:
         for name in (CORPUS, QUERIES):
             if not (path / name).is_file():
                 next(read_lines(path / name, "a dataset directory, with corpus.jsonl, queries.jsonl and qrels/"))
-        files = _split_files(path, qrels)
+        files = split_files(path, qrels)
         passages = _keep(read_passages, path / CORPUS, "passage", where)
         queries = _keep(read_queries, path / QUERIES, "query", where)
         judgements = {
@@ -130,7 +130,7 @@ class Dataset:
     def file_hashes(self) -> dict[str, str]:
         """sha256 of each file that this dataset is read from, by its path in the directory."""
         files = {CORPUS: self.path / CORPUS, QUERIES: self.path / QUERIES}
-        files |= {f"{self.qrels}/{file.name}": file for file in _split_files(self.path, self.qrels).values()}
+        files |= {f"{self.qrels}/{file.name}": file for file in split_files(self.path, self.qrels).values()}
         return {name: sha256_of_file(file) for name, file in files.items()}
 
     @property
@@ -176,7 +176,7 @@ def _made_by_us(path: Path) -> dict[str, Any] | None:
     return open_artifact(path, "dataset").meta if ours else None
 
 
-def _split_files(path: Path, qrels: str) -> dict[str, Path]:
+def split_files(path: Path, qrels: str) -> dict[str, Path]:
     """File by name of split, in the folder of judgements ``qrels``."""
     folder = path / qrels
     files = {file.stem: file for file in sorted(folder.glob("*.tsv"))} if qrels else {}

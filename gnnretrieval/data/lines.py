@@ -13,7 +13,10 @@ from typing import IO, Any, cast
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.progress import progress
 
-LARGE_FILE = 256 * 2**20  # bytes; reading one takes seconds, so it shows its progress (law 9)
+LARGE_FILE = 64 * 2**20  # bytes; reading one takes seconds, so it shows its progress (law 9)
+
+MARK = b"\xef\xbb\xbf"  # byte order mark of UTF-8
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how a file in it begins
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -31,6 +34,20 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
     Raises:
         InputError: no such file, it cannot be read, it is not UTF-8, or its gzip data is broken.
     """
+    for number, raw in raw_lines(path, wanted):
+        line = decoded(path, number, raw)
+        if not keep_all:
+            line = line.rstrip("\r\n")
+        if keep_all or (line and not line.isspace()):
+            yield number, line
+
+
+def raw_lines(path: Path, wanted: str, keep_mark: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Number (from 1) and bytes of each line, with its ending and without byte order mark, unless ``keep_mark``.
+
+    Raises:
+        InputError: as :func:`read_lines`, but for what is not UTF-8.
+    """
     number = 0
     try:
         size = path.stat().st_size
@@ -39,11 +56,7 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
             progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else (nullcontext()) as meter,
         ):
             for number, raw in enumerate(unzipped(file), start=1):
-                line = _decoded(path, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
-                if not keep_all:
-                    line = line.rstrip("\r\n")
-                if keep_all or (line and not line.isspace()):
-                    yield number, line
+                yield number, raw.removeprefix(MARK) if number == 1 and not keep_mark else raw
                 if meter and number % 100_000 == 0:
                     meter.advance(file.tell() - meter.done)
             if meter:
@@ -71,11 +84,16 @@ def unzipped(file: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if begins == b"\x1f\x8b" else file
 
 
-def _decoded(path: Path, number: int, raw: bytes) -> str:
+def decoded(path: Path, number: int, raw: bytes) -> str:
+    """A line as text.
+
+    Raises:
+        InputError: it is not UTF-8.
+    """
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        hint = " (it looks like UTF-16)" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
+        hint = " (it looks like UTF-16)" if raw.startswith(UTF_16) else ""
         raise InputError(
             f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8{hint}: save the file as UTF-8.",
             path,

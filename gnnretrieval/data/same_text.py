@@ -20,8 +20,15 @@ def words_of(text: str) -> str:
     return f" {' '.join(_WORD.findall(unicodedata.normalize('NFC', text).casefold()))} "
 
 
+def text_key(text: str) -> int:
+    """A 64-bit hash of a text, equal for texts that are the same: among 10 million, a false match is a 1 in 300,000
+    chance.
+    """
+    return int.from_bytes(hashlib.blake2b(normalised(text).encode(), digest_size=8).digest(), "big")
+
+
 class SeenTexts:
-    """Remembers texts by a 64-bit hash, about 60 bytes each: among 10 million, a false match is a 1 in 300,000 chance.
+    """Remembers texts by their :func:`text_key`, in about 60 bytes each.
 
     Attributes:
         repeated: How many added texts were the same as one added before.
@@ -33,7 +40,7 @@ class SeenTexts:
 
     def add(self, text: str) -> int:
         """Count ``text`` in and return its hash, equal for texts that are the same."""
-        key = int.from_bytes(hashlib.blake2b(normalised(text).encode(), digest_size=8).digest(), "big")
+        key = text_key(text)
         if key in self._seen:
             self.repeated += 1
         self._seen.add(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +16,12 @@ from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dty
 from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
+from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_vectors import SentenceEncoder, SentenceVectors
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import GnnRetrievalError, InputError
-
-Side = Literal["query", "passage"]
 
 
 class DualEncoder:
@@ -99,7 +98,7 @@ class DualEncoder:
 
     def _prompt(self, model: Any, side: Side) -> str:
         given = self.settings.query_prompt if side == "query" else self.settings.passage_prompt
-        return own_prompt(model, side) if given is None else given
+        return own_prompt(model.prompts, side) if given is None else given
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
@@ -173,13 +172,6 @@ class DualEncoder:
             return self.similarity.prepare(features["sentence_embedding"])
 
         return by_equal_blocks(finish, torch.cat(pooled))
-
-
-def own_prompt(model: Any, side: Side) -> str:
-    """What a sentence-transformers model puts before texts of one side by itself."""
-    prompts: dict[str, str] = model.prompts or {}
-    names = ("query",) if side == "query" else ("passage", "document", "corpus")
-    return next((prompts[name] for name in names if prompts.get(name)), "")
 
 
 def _in_precision(model: Any, dtype: torch.dtype) -> PackedPass | None:

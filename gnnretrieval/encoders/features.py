@@ -15,9 +15,10 @@ from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.dual_encoder import DualEncoder, Side
+from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.precision import computes_in_bfloat16
+from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.reading import reading_of, windows
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.encoders.settings import EncoderSettings

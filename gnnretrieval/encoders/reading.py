@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.sentences import SentencePassages, is_of_sentences, passages_of_sentences
-from gnnretrieval.encoders.dual_encoder import DualEncoder, Side
+from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.sentence_files import SentenceFiles
 from gnnretrieval.encoders.sentence_nodes import encode_sentence_passages
 

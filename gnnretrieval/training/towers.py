@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.dual_encoder import Side, own_prompt
 from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
@@ -102,7 +102,9 @@ class TextTower:
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True, **attention},
             )
         self.similarity, self.sentences = similarity, sentences
-        self._own_prompts: dict[Side, str] = {name: own_prompt(self.module, name) for name in ("query", "passage")}
+        self._own_prompts: dict[Side, str] = {
+            name: own_prompt(self.module.prompts, name) for name in ("query", "passage")
+        }
         self.prompt = self._own_prompts[side] if prompt is None else prompt
         transformer = getattr(self.module[0], "auto_model", None)
         if transformer is None or not hasattr(self.module.tokenizer, "pad"):

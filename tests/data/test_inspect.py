@@ -1,10 +1,14 @@
 import json
+import re
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset, Passage, Qrel, Query, format_inspection, inspect_dataset
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+from gnnretrieval.data.inspect import inspect_files
 
 
 def dataset(root: Path, passages, queries, **splits) -> Dataset:
@@ -33,15 +37,21 @@ def flawed(tmp_path) -> Dataset:
 
 def test_figures_of_a_flawed_dataset(flawed):
     figures = inspect_dataset(flawed)
-    assert figures["words_per_passage"] == {"median": 3, "p95": 300, "max": 300}
-    assert figures["words_per_query"] == {"median": 1, "p95": 3, "max": 3}
-    assert figures["splits"]["test"] == {
-        "queries": 2,
-        "judgements": 4,
-        "judgements_per_query": 2.0,
-        "queries_without_relevant": 0,
-        "relevant_passages": 3,
-    }
+    words = {name: figures[f"words_per_{name}"] for name in ("passage", "query")}
+    assert {name: words["passage"][name] for name in ("median", "p95", "max")} == {"median": 3, "p95": 300, "max": 300}
+    assert {name: words["query"][name] for name in ("median", "p95", "max")} == {"median": 1, "p95": 3, "max": 3}
+    assert sum(bin_["count"] for bin_ in words["passage"]["histogram"]) == 4
+    assert figures["duplicates"] == {"passages": [["a b", "p2"]], "queries": [["q1", "q2"]]}
+    assert (
+        figures["splits"]["test"].items()
+        >= {
+            "queries": 2,
+            "judgements": 4,
+            "judgements_per_query": 2.0,
+            "queries_without_relevant": 0,
+            "relevant_passages": 3,
+        }.items()
+    )
     assert figures["splits"]["train"]["queries_without_relevant"] == 1
     names = ("passages", "queries", "unjudged_queries", "passages_without_title", "passages_without_text")
     assert [figures[name] for name in names] == [4, 5, 1, 1, 1]
@@ -64,6 +74,7 @@ def test_each_flaw_is_a_warning_that_says_what_to_do(flawed):
         "Some passages have no title (1 of 4)",
         "Of the passages, 25% have more than 200 words",
         "Ids contain white space (1)",
+        "Lines look wrong (1: no text)",
     ]
     assert [warning[: len(start)] for warning, start in zip(warnings, starts, strict=True)] == starts
     assert all(": " in warning and warning.endswith(".") for warning in warnings)
@@ -94,3 +105,80 @@ def test_figures_are_json_and_the_text_shows_counts_and_warnings(flawed):
     assert all(warning in text for warning in figures["warnings"])
     assert "1 of test" in text
     assert flawed.hash[:12] in text
+    assert "corpus.jsonl:4: passage 'p4' has only a title" in text
+    assert "a b = p2" in text
+
+
+class Words:
+    """A tokenizer whose tokens are words."""
+
+    name = "words"
+    limits = MappingProxyType({"passage": 100, "query": 2})
+
+    def count(self, texts, side):
+        return np.array([len(text.split()) for text in texts])
+
+
+def keys(value, named_by_the_data=("splits", "files", "grades", "shared_with_train")) -> set[str]:
+    """Every key of nested figures but those that are names from the dataset."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    inner = [keys(list(its.values())) if key in named_by_the_data else keys(its) for key, its in value.items()]
+    return set(value).union(*inner)
+
+
+def test_every_key_is_documented(flawed):
+    text = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    missing = {key for key in keys(inspect_dataset(flawed, Words())) if f"`{key}`" not in text}
+    assert missing == set()
+
+
+def test_with_a_tokenizer_the_share_that_is_cut_takes_the_place_of_a_guess_by_words(flawed):
+    figures = inspect_dataset(flawed, Words())
+    assert figures["tokens"]["encoder"] == "words"
+    assert figures["tokens"]["passages"]["share_cut"] == 0.25
+    warnings = "\n".join(figures["warnings"])
+    assert "Of the passages, 25% are cut at 100 tokens, and 65% of their tokens are never read: raise" in warnings
+    assert "Of the queries, 20% are cut at 2 tokens" in warnings
+    assert "more than 200 words" not in warnings
+    assert inspect_dataset(flawed)["tokens"] is None
+    text = format_inspection(figures)
+    assert "Tokens, as words reads them" in text
+    assert "25.0% are cut at 100, 64.8% of all tokens are lost" in text
+
+
+def test_near_duplicates_are_figures_with_examples_and_a_warning(tmp_path):
+    words = [f"word{number}" for number in range(40)]
+    passages = [Passage(f"p{n}", "", " ".join([*words, f"end{n}"])) for n in range(2)]
+    passages += [Passage(f"other{n}", "", f"another text, number {n}") for n in range(3)]
+    figures = inspect_dataset(dataset(tmp_path, passages, [Query("q", "x")], test=[Qrel("q", "p0", 1)]))
+    near = figures["near_duplicates"]["passages"]
+    assert (near["near"], near["pairs"], near["share"], near["is_whole"]) == (2, 1, 0.4, True)
+    assert [side["id"] for side in near["examples"][0]["pair"]] == ["p0", "p1"]
+    assert any(warning.startswith("Of the passages, 40% are near-duplicates") for warning in figures["warnings"])
+    text = format_inspection(figures)
+    assert "near-duplicate passages  2 of 5 (40.0%), in 1 pair\n" in text
+    assert re.search(r"^    0\.9\d  p0  word0 .*…$", text, re.MULTILINE)
+
+
+def test_a_control_character_of_a_text_or_an_id_never_reaches_the_terminal(tmp_path):
+    texts = [f"\x1b[31m{' '.join(map(str, range(30)))} end{n}" for n in range(2)]
+    passages = [Passage(f"\x1b{n}", "", text) for n, text in enumerate([*texts, texts[0]])]
+    figures = inspect_dataset(dataset(tmp_path, passages, [Query("q", "x")], test=[Qrel("q", "\x1b0", 1)]))
+    assert figures["near_duplicates"]["passages"]["pairs"] == figures["duplicate_passages"] == 1
+    text = format_inspection(figures)
+    assert "[31m0 1 2" in text
+    assert "\x1b" not in text
+
+
+def test_of_a_directory_that_cannot_be_opened_the_problems_are_text(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "p", "text": "x"}\n' + "{\n" * 7)
+    figures = inspect_files(tmp_path)
+    text = format_inspection(figures)
+    assert list(figures) == ["name", "files", "problems"]
+    assert "  error: not JSON in corpus.jsonl, 7 lines\n    corpus.jsonl:2: not JSON: " in text
+    assert "    … and 2 more" in text
+    assert "  error: no such file in queries.jsonl\n    queries.jsonl: no such file; wanted" in text
+    assert "  error: no judgements in qrels/\n    qrels/: no folder qrels/" in text

@@ -19,6 +19,23 @@ def _line(name: str, number: int, text: str) -> Callable[[Path], None]:
     return spoil
 
 
+@pytest.fixture
+def lists(gnnretrieval):
+    """``data inspect`` of a directory that cannot be opened: its problems, then an error, and exit code 1."""
+
+    def inspect(dataset: Path, *options: object, says: tuple[object, ...]) -> str:
+        outcome = gnnretrieval("data", "inspect", dataset, *options)
+        assert outcome.code == 1, outcome.err
+        assert "Traceback" not in outcome.err
+        error = outcome.err.splitlines()[-1]
+        assert error.startswith("Error: ")
+        for fragment in says:
+            assert str(fragment) in error
+        return outcome.out
+
+    return inspect
+
+
 def _content(name: str, content: bytes) -> Callable[[Path], None]:
     return lambda dataset: (dataset / name).write_bytes(content) and None
 
@@ -45,13 +62,15 @@ WRONG_LINES = {
 
 
 @pytest.mark.parametrize("fault", WRONG_LINES)
-def test_a_wrong_line_is_named(fault, dataset, tiny_checkpoint, refuses, tmp_path):
+def test_a_wrong_line_is_named(fault, dataset, tiny_checkpoint, refuses, lists, tmp_path):
     file, text, message = WRONG_LINES[fault]
     _line(file, 7, text)(dataset)
     where = f"{dataset / file}:7: "
     out = tmp_path / "features"
     refuses("encoder", "encode", dataset, "--checkpoint", tiny_checkpoint, "--out", out, says=(where, message), out=out)
-    refuses("data", "inspect", dataset, says=(where, message))
+    listed = lists(dataset, says=(where, message))
+    assert f"{file}:7: " in listed
+    assert message in listed
     assert {path.name for path in tmp_path.iterdir()} == {"dataset"}
 
 
@@ -64,26 +83,40 @@ WRONG_FILES = {
 
 
 @pytest.mark.parametrize("fault", WRONG_FILES)
-def test_a_wrong_file_is_named(fault, dataset, refuses):
+def test_a_wrong_file_is_named(fault, dataset, lists):
     file, content, message = WRONG_FILES[fault]
     _content(file, content)(dataset)
-    refuses("data", "inspect", dataset, says=(dataset / file, message))
+    assert message in lists(dataset, says=(dataset / file, message))
 
 
-def test_a_directory_that_is_no_dataset(dataset, made, refuses, tmp_path):
+def test_all_problems_of_a_dataset_are_listed_at_once(dataset, lists, tmp_path):
+    for file, text in (("corpus.jsonl", "{"), ("queries.jsonl", "[]"), ("qrels/test.tsv", "test-05 p01 1")):
+        _line(file, 7, text)(dataset)
+    page = tmp_path / "page.html"
+    listed = json.loads(lists(dataset, "--json", "--html", page, says=("corpus.jsonl:7",)))
+    assert listed["name"] == "dataset"
+    found = {(problem["kind"], problem["file"]): problem["lines"][0] for problem in listed["problems"]}
+    for key in (("not JSON", "corpus.jsonl"), ("not JSON", "queries.jsonl"), ("wrong columns", "qrels/test.tsv")):
+        assert found[key]["line"] == 7
+    assert found["wrong columns", "qrels/test.tsv"]["says"].endswith("Are they separated by spaces?")
+    assert "qrels/test.tsv:7" in page.read_text(encoding="utf-8")
+
+
+def test_a_directory_that_is_no_dataset(dataset, made, refuses, lists, tmp_path):
     refuses("data", "inspect", tmp_path / "nowhere", says=(tmp_path / "nowhere", "no such directory"))
     refuses("data", "inspect", dataset / "corpus.jsonl", says=("this is a file; wanted a dataset directory",))
     refuses("data", "inspect", made.graph, says=("this is a graph", "dataset is wanted"))
     (dataset / "qrels").rename(dataset / "qrel")
-    refuses("data", "inspect", dataset, says=("no folder qrels/", "Did you mean 'qrel'?"))
+    lists(dataset, says=("no folder qrels/", "Did you mean 'qrel'?"))
     (dataset / "corpus.jsonl").rename(dataset / "corpus.json")
-    refuses("data", "inspect", dataset, says=("no such file", "Did you mean 'corpus.json'?"))
+    listed = lists(dataset, says=("no such file", "Did you mean 'corpus.json'?"))
+    assert "no such file in corpus.jsonl" in listed
+    assert "no judgements in qrels/" in listed
 
 
-def test_a_missing_corpus_is_not_taken_for_a_misspelt_queries_file(dataset, refuses):
+def test_a_missing_corpus_is_not_taken_for_a_misspelt_queries_file(dataset, lists):
     (dataset / "corpus.jsonl").unlink()
-    error = refuses("data", "inspect", dataset, says=(dataset / "corpus.jsonl", "no such file")).err
-    assert "Did you mean" not in error
+    assert "Did you mean" not in lists(dataset, says=(dataset / "corpus.jsonl", "no such file"))
 
 
 def test_a_filter_that_leaves_nothing(made, refuses):

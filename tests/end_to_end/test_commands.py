@@ -117,6 +117,31 @@ def test_data_inspect_counts_and_warns(made, succeeds):
     figures = succeeds("data", "inspect", made.data, "--json").json
     assert (figures["passages"], figures["queries"]) == (40, 80)
     assert figures["splits"]["train"]["queries"] == 60
+    assert figures["problems"] == []
+    assert figures["tokens"] is None
+
+
+def test_data_inspect_counts_tokens_names_examples_and_writes_a_page(made, tiny_checkpoint, succeeds, tmp_path):
+    page = tmp_path / "page.html"
+    limits = ("--max-tokens", 12, "--query-max-tokens", 9)
+    outcome = succeeds(
+        "data", "inspect", made.data, "--checkpoint", tiny_checkpoint, *limits, "--most", 1, "--json", "--html", page
+    )
+    tokens = outcome.json["tokens"]
+    assert (tokens["passages"]["limit"], tokens["queries"]["limit"]) == (12, 9)
+    assert 0 < tokens["passages"]["share_cut"] <= 1
+    assert len(outcome.json["queries_per_passage"]["most_asked"]) == 1
+    assert f"{page}: the page" in outcome.err
+    assert "Tokens a passage" in page.read_text(encoding="utf-8")
+    text = succeeds("data", "inspect", made.data, "--checkpoint", tiny_checkpoint).out
+    assert f"Tokens, as {tiny_checkpoint} reads them" in text
+    assert "Leakage: what a split has of an earlier one" in text
+
+
+def test_data_inspect_refuses_what_it_cannot_use_before_any_work(made, tmp_path, refuses):
+    refuses("data", "inspect", made.data, "--max-tokens", 9, says=("give --checkpoint too",))
+    refuses("data", "inspect", made.data, "--html", tmp_path, says=("is a directory",))
+    refuses("data", "inspect", made.data, "--checkpoint", tmp_path / "none", says=("no such directory",))
 
 
 def test_each_stage_says_what_it_made(made):

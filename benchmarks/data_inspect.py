@@ -1,0 +1,125 @@
+"""``data inspect`` at a million passages: time, the most memory it takes, and which near-duplicates it finds.
+
+    .venv/bin/python benchmarks/data_inspect.py
+
+A dataset of made-up passages of 56 words, as long as MS MARCO's, is written in which one passage in a hundred repeats
+an earlier one and one in a hundred repeats one but for some words, and inspected by the command in its own process.
+Each such pair's similarity is known from its texts, so the share of the near-duplicates that are found is known too.
+Writes results/data_inspect.json and results/data_inspect.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+from gnnretrieval.data.near_texts import NEAR, similarity
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.progress import progress
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+
+RESULTS = Path(__file__).resolve().parent / "results"
+WORDS, LENGTH, QUERIES = 20_000, 56, 50_000
+_BLOCK = 10_000
+
+
+def write_dataset(directory: Path, passages: int) -> dict[str, int]:
+    """A dataset, and what is hidden in it: ``repeated`` and ``near``, passages that repeat an earlier one."""
+    rng = np.random.default_rng(0)
+    words = np.array(["".join(rng.choice(list("aeioubdgklmnprst"), rng.integers(2, 11))) for _ in range(WORDS)])
+    hidden = {"repeated": 0, "near": 0}
+    before: list[str] = []
+
+    def made() -> Any:
+        with progress("writing passages", passages, "passages") as meter:
+            for start in range(0, passages, _BLOCK):
+                drawn = words[rng.zipf(1.3, (min(_BLOCK, passages - start), LENGTH)) % WORDS].tolist()
+                for number, text in enumerate(map(" ".join, drawn)):
+                    if before and number % 100 == 0:
+                        text = before[number + 7]
+                        hidden["repeated"] += 1
+                    elif before and number % 100 == 50:
+                        changed = before[number + 9].split()
+                        for place in rng.integers(LENGTH, size=rng.integers(1, 5)):
+                            changed[place] = str(words[rng.integers(WORDS)])
+                        text = " ".join(changed)
+                        hidden["near"] += NEAR <= similarity(text, before[number + 9]) < 1
+                    drawn[number] = text
+                    yield Passage(f"{start + number}", "", text), {}
+                before[:] = drawn
+                meter.advance(len(drawn))
+
+    directory.mkdir()
+    write_passages(directory / "corpus.jsonl", made())
+    asked = words[rng.integers(WORDS, size=(QUERIES, 6))].tolist()
+    queries = [Query(f"q{row}", f"what is {' '.join(asked[row])}") for row in range(QUERIES)]
+    write_queries(directory / "queries.jsonl", ((query, {}) for query in queries))
+    for name, rows in (("train", range(QUERIES - 5000)), ("test", range(QUERIES - 5000, QUERIES))):
+        qrels = (Qrel(f"q{row}", f"{row * 17 % passages}", 1) for row in rows)
+        write_qrels(directory / "qrels" / f"{name}.tsv", qrels)
+    return hidden
+
+
+@click.command()
+@click.option("--passages", type=click.IntRange(10_000), default=1_000_000, show_default=True)
+@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
+def main(passages: int, work: Path | None) -> None:
+    """Write the dataset, inspect it, and write the result files."""
+    with tempfile.TemporaryDirectory(dir=work) as place:
+        dataset = Path(place) / "dataset"
+        hidden = write_dataset(dataset, passages)
+        size = (dataset / "corpus.jsonl").stat().st_size
+        command = [sys.executable, "-m", "gnnretrieval", "data", "inspect", str(dataset), "--json"]
+        begun = time.monotonic()
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        seconds = time.monotonic() - begun
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak, processor = used.ru_maxrss * 1024, used.ru_utime + used.ru_stime
+    figures = json.loads(done.stdout)
+    near = figures["near_duplicates"]["passages"]
+    results = {
+        "passages": passages,
+        "queries": QUERIES,
+        "bytes_in": size,
+        "seconds": seconds,
+        "processor_seconds": processor,
+        "peak_bytes": peak,
+        "hidden": hidden,
+        "found": {"repeated": figures["duplicate_passages"], "pairs": near["pairs"]},
+        "threshold": NEAR,
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+        "processors": os.cpu_count(),
+    }
+    write_json(RESULTS / "data_inspect.json", results)
+    option = f" --passages {passages}" if passages != 1_000_000 else ""
+    lines = [
+        "# Inspecting a dataset",
+        "",
+        f"Regenerate: `.venv/bin/python benchmarks/data_inspect.py{option}`",
+        "",
+        f"{passages:,} made-up passages of {LENGTH} words ({size / 1e9:.2f} GB), {QUERIES:,} queries,"
+        f" {os.cpu_count()} cores:",
+        "",
+        "| time | processor time | most memory | repeated texts found | near-duplicate pairs found |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+        f"| {seconds:.0f} s | {processor:.0f} s | {peak / 2**20:.0f} MiB |"
+        f" {figures['duplicate_passages']:,} of {hidden['repeated']:,} | {near['pairs']:,} of {hidden['near']:,} |",
+    ]
+    (RESULTS / "data_inspect.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    click.echo("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Traces that a text was spoilt on its way: wrong decoding, control characters, markup that was left in.
+
+Nothing here keeps a dataset from being used, so each check is careful: what real text may hold is not reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.entities import html5
+
+from gnnretrieval.data.faults import Fault
+
+# Latin-1's C1 controls as they are, and as windows-1252 shows them: the bytes 0x80 to 0x9f of UTF-8 that was read in
+# one of the two.
+_C1 = "\x80-\x9f€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+_NEXT = f"[{_C1}\xa0-\xbf]"  # any byte of a character but its first
+# Without quotation marks, dashes and dots, which may follow a real letter: « É », MANHÃ—, café…
+_NEVER_AFTER_A_LETTER = "[\x80-\x84\x86-\x90\x98-\x9a\x9c-\x9f€‚ƒ†‡ˆ‰Š‹ŒŽ˜™šœžŸ¡-ª¬-º¼-¾]"
+_MOJIBAKE = re.compile(
+    f"Ã{_NEVER_AFTER_A_LETTER}"  # Ã© for é
+    "|Â[\xa0¡-ª¬-º¼-¾]"  # Â° for °
+    f"|â(?:€|\x80){_NEXT}"  # â€™ for ’
+    f"|â(?:‚|\x82|„|\x84)[{_C1}¡-ª¬-º¼-¿]"  # â‚¬ for €
+    f"|ð(?:Ÿ|\x9f){_NEXT}{_NEXT}"  # ðŸ˜€ for an emoji
+    "|ï»¿|ï¿½"  # a byte order mark, U+FFFD
+    f"|(?:[Ã-ß]{_NEXT}){{3}}"  # Ð¿Ñ€Ð¸ for при
+    f"|(?:[à-ï]{_NEXT}{{2}}){{2}}"  # æ—¥æœ¬ for 日本
+)
+_REPLACEMENT = re.compile("\ufffd")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")  # not tab, line breaks and NEL
+_ENTITY = re.compile(r"&(?:#[0-9]{2,7}|#[xX][0-9a-fA-F]{2,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+_TAG = re.compile(
+    r"</?(?:p|br|hr|div|span|a|b|i|u|em|strong|sup|sub|small|big|font|center|ul|ol|li|dl|dt|dd|table|tbody|thead|tr|td|th"
+    r"|h[1-6]|img|pre|code|blockquote|cite|ref|nowiki|script|style|html|head|body|meta|link)"
+    r"(?:\s+[a-zA-Z-]+\s*=[^<>]*)?\s*/?>",
+    re.IGNORECASE,
+)
+_AROUND = 12  # characters shown on each side
+
+
+def spoilt(text: str) -> Iterator[Fault]:
+    """The traces in a text, one of a kind."""
+    if not text.isprintable() and (found := _CONTROL.search(text)):
+        yield Fault(
+            "control character",
+            f"U+{ord(found[0]):04X} in {_around(text, found)}: remove it, or decode the source as what it is.",
+        )
+    if not text.isascii():
+        if found := _REPLACEMENT.search(text):
+            yield Fault(
+                "replacement character",
+                f"U+FFFD in {_around(text, found)} stands for what could not be decoded: go back to the source.",
+            )
+        if found := _MOJIBAKE.search(text):
+            yield Fault(
+                "doubly encoded",
+                f"{_around(text, found)} looks like UTF-8 that was read as Latin-1: decode the source as UTF-8.",
+            )
+    if "&" in text and (found := _entity(text)):
+        yield Fault("HTML entity", f"{found[0]} in {_around(text, found)}: unescape it.")
+    if "<" in text and (found := _TAG.search(text)):
+        yield Fault("HTML tag", f"a tag in {_around(text, found)}: take the markup out.")
+
+
+def _entity(text: str) -> re.Match[str] | None:
+    """The first character reference that is one: &c; is none."""
+    references = _ENTITY.finditer(text)
+    return next((found for found in references if found[0][1] == "#" or found[0][1:] in html5), None)
+
+
+def _around(text: str, found: re.Match[str]) -> str:
+    """What was found with its neighbourhood, as it is written in Python: no control character reaches a terminal."""
+    first, last = max(0, found.start() - _AROUND), min(len(text), found.end() + _AROUND)
+    return repr(f"{'…' if first else ''}{text[first:last]}{'…' if last < len(text) else ''}")

@@ -1,0 +1,110 @@
+"""How many tokens an encoder's texts have, by its tokenizer alone: no weights are loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.prompts import Side, own_prompt
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.errors import InputError
+
+_NO_LIMIT = 10**9  # transformers says "none" by 10^30
+
+
+class EncoderTokens:
+    """Counts the tokens that a ``DualEncoder`` of the same settings would read.
+
+    Args:
+        settings: Checkpoint, prompts and limits.
+
+    Attributes:
+        name: The checkpoint.
+        limits: Tokens after which a text of a side is cut off; None where it has no limit.
+
+    Raises:
+        InputError: the checkpoint has no tokenizer that can be loaded, or fewer positions than the limit.
+    """
+
+    def __init__(self, settings: EncoderSettings) -> None:
+        self.name = settings.checkpoint
+        settings = trained_settings(settings)
+        passage = find_checkpoint(settings.checkpoint)
+        query = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage
+        self._tokenizers: dict[Side, Any] = {"passage": _tokenizer(passage)}
+        self._tokenizers["query"] = self._tokenizers["passage"] if query == passage else _tokenizer(query)
+        self._prompts: dict[Side, str] = {
+            "passage": own_prompt(_prompts(passage), "passage")
+            if settings.passage_prompt is None
+            else settings.passage_prompt,
+            "query": own_prompt(_prompts(query), "query") if settings.query_prompt is None else settings.query_prompt,
+        }
+        self.limits: dict[Side, int | None] = {}
+        sides: list[tuple[Side, Checkpoint, int | None]]
+        sides = [("passage", passage, None), ("query", query, settings.query_max_tokens)]
+        for side, checkpoint, own in sides:
+            limit = settings.max_tokens if own is None else own
+            check_max_tokens(limit, _positions(checkpoint), checkpoint)
+            given: int = self._tokenizers[side].model_max_length
+            self.limits[side] = limit if limit is not None else given if given < _NO_LIMIT else None
+
+    def count(self, texts: Sequence[str], side: Side) -> NDArray[np.int64]:
+        """``(len(texts),)`` tokens of each text before it is cut, with prompt and special tokens."""
+        tokens = self._tokenizers[side]([self._prompts[side] + text for text in texts], truncation=False)
+        return np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
+
+
+def _tokenizer(checkpoint: Checkpoint) -> Any:
+    """The tokenizer, with the limit that sentence-transformers gives it."""
+    folder = _first_module(checkpoint)
+    said = _json(folder / "sentence_bert_config.json")
+    with loading(checkpoint):
+        from transformers import AutoTokenizer
+
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    positions = _positions(checkpoint)
+    if (own := said.get("max_seq_length")) is not None:
+        tokenizer.model_max_length = own
+    elif positions is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    return tokenizer
+
+
+def _first_module(checkpoint: Checkpoint) -> Path:
+    """Where the transformer of a sentence-transformers checkpoint lies; any other is one itself."""
+    modules = _json(checkpoint.directory / "modules.json")
+    folder = checkpoint.directory / (modules[0]["path"] if modules else "")
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            "this checkpoint has no transformer, so its tokens cannot be counted: leave --checkpoint out.",
+            checkpoint.directory,
+        )
+    return folder
+
+
+def _positions(checkpoint: Checkpoint) -> int | None:
+    positions: int | None = _json(_first_module(checkpoint) / "config.json").get("max_position_embeddings")
+    return positions if positions != -1 else None
+
+
+def _prompts(checkpoint: Checkpoint) -> dict[str, str]:
+    found: dict[str, str] = _json(checkpoint.directory / "config_sentence_transformers.json").get("prompts") or {}
+    return found
+
+
+def _json(path: Path) -> Any:
+    """A configuration's JSON; an empty one where there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"this is no checkpoint's configuration: {error}.", path) from None

@@ -1,0 +1,99 @@
+import re
+from html import unescape
+from types import MappingProxyType
+
+import pytest
+
+from gnnretrieval.data import Dataset, inspect_dataset
+from gnnretrieval.data.inspect import inspect_files
+from gnnretrieval.data.inspection_page import page_of
+
+EVIL = "</script><script>alert(1)</script><img src=http://example.org/x>"
+
+
+class Tokens:
+    name = "an encoder"
+    limits = MappingProxyType({"passage": 11, "query": None})
+
+    def count(self, texts, side):
+        import numpy as np
+
+        return np.array([len(text.split()) for text in texts])
+
+
+@pytest.fixture(scope="module")
+def figures(tiny_dataset):
+    return inspect_dataset(Dataset.open(tiny_dataset), Tokens())
+
+
+def plots_on(text: str) -> dict[str, str]:
+    """The SVG of each plot by its title."""
+    return dict(re.findall(r"<figure><figcaption><h3>(.*?)</h3>.*?(<svg.*?</svg>)", text, re.DOTALL))
+
+
+def bars_of(svg: str) -> dict[str, int]:
+    """What each bar says on hover."""
+    said = re.findall(r"<title>(.*?): ([\d,]+)</title>", svg)
+    return {name: int(count.replace(",", "")) for name, count in said}
+
+
+def seen(text: str) -> str:
+    return unescape(re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL))
+
+
+def test_every_figure_has_its_plot(figures):
+    plots = plots_on(page_of(figures))
+    lengths = ["Words a passage", "Words a query", "Tokens a passage", "Tokens a query"]
+    judged = [f"Judgements a query, {split}" for split in ("train", "dev", "test")]
+    assert list(plots) == [*lengths, "Questions a passage", *judged]
+    assert sum(bars_of(plots["Words a passage"]).values()) == 40
+    assert sum(bars_of(plots["Questions a passage"]).values()) == 40
+    without = plots_on(page_of(figures | {"tokens": None}))
+    assert list(without) == [title for title in plots if not title.startswith("Tokens")]
+
+
+def test_bars_beyond_the_limit_stand_out_where_texts_are_cut(figures):
+    plots = plots_on(page_of(figures))
+    bins = figures["tokens"]["passages"]["histogram"]
+    beyond = sum(bin_["to"] > 11 and bin_["count"] > 0 for bin_ in bins)
+    assert 0 < beyond == plots["Tokens a passage"].count('class="s1 fill"')
+    assert 'class="s1 fill"' not in plots["Tokens a query"]
+
+
+def test_tables_tiles_warnings_and_problems_can_be_read(figures):
+    problem = {"kind": "HTML tag", "severity": "notice", "file": "corpus.jsonl", "count": 1234}
+    lines = [{"line": 7, "says": "a tag."}, {"line": None, "says": "of the file."}]
+    page = seen(page_of(figures | {"problems": [problem | {"lines": lines}], "warnings": ["Do & change."]}))
+    for text in ("Do & change.", "corpus.jsonl:7", "a tag.", "of the file.", "1,234", "HTML tag"):
+        assert text in page
+    for leak in figures["leakage"]:
+        assert f"{leak['split']} of {leak['of']}" in page
+    assert "No warnings." in seen(page_of(figures | {"warnings": []}))
+    assert f"{figures['tokens']['passages']['share_cut']:.1%}" in page
+
+
+def test_a_directory_that_cannot_be_opened_has_a_page_of_its_problems(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("{\n")
+    text = page_of(inspect_files(tmp_path))
+    assert not plots_on(text)
+    page = seen(text)
+    assert "cannot be opened" in page
+    assert "corpus.jsonl:1" in page
+    assert "not JSON" in page
+
+
+def test_it_loads_nothing_and_follows_the_reader_s_scheme(figures):
+    text = page_of(figures)
+    assert not re.search(r"(src|href|srcset)\s*=|@import|url\(|https?://", text)
+    assert "<script" not in text
+    assert "default-src 'none'" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_texts_are_shown_as_they_are_and_never_run(figures):
+    example = {"similarity": 0.9, "pair": [{"id": EVIL, "text": EVIL}, {"id": "b", "text": "b"}]}
+    near = figures["near_duplicates"] | {"queries": figures["near_duplicates"]["queries"] | {"examples": [example]}}
+    splits = {EVIL: figures["splits"]["train"]}
+    text = page_of(figures | {"name": EVIL, "near_duplicates": near, "splits": splits})
+    assert EVIL not in text
+    assert EVIL in seen(text)
