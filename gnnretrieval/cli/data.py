@@ -117,7 +117,7 @@ def inspect(
         refused = error
     if html is not None:
         write_page(page_of(figures), html)
-        say(f"{html}: the page, {html.stat().st_size / 2**20:.1f} MiB")
+        say(f"{html}: the page")
     if as_json:
         echo_json(figures)
     else:
