@@ -21,7 +21,7 @@ import faiss  # noqa: F401
 import sentence_transformers  # noqa: F401
 import torch
 
-import gnnretrieval.recipes.examples  # noqa: F401
+import gnnretrieval.recipes.report  # noqa: F401
 from gnnretrieval.cli import main
 
 torch.set_num_threads(1)

@@ -32,7 +32,7 @@ def _result(directory: Path) -> dict[str, object]:
 
 def _content(directory: Path) -> dict[str, bytes]:
     files = (path for path in directory.rglob("*") if path.is_file())
-    dated = ("meta.json", "comparison.json")  # the time that they were made, and the git revision then
+    dated = ("meta.json", "comparison.json", "report.html")  # the time that they were made, and the git revision then
     return {str(path.relative_to(directory)): path.read_bytes() for path in files if path.name not in dated}
 
 
