@@ -4,10 +4,17 @@ Every measure sees every run in the project's one order (:func:`gnnretrieval.dat
 queries; every test is paired by query.
 """
 
+from gnnretrieval.evaluation.answers import find_answers
 from gnnretrieval.evaluation.changed import most_changed
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.fuse import fuse
-from gnnretrieval.evaluation.measures import mean, parse_measures, per_query
+from gnnretrieval.evaluation.measures import mean, per_query
+from gnnretrieval.evaluation.names import parse_measures, split_names
+from gnnretrieval.evaluation.self_retrieval import (
+    queries_that_are_passages,
+    queries_with_own_id,
+    without_self,
+)
 from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.evaluation.tables import (
     csv_comparison,
@@ -16,6 +23,7 @@ from gnnretrieval.evaluation.tables import (
     latex_comparison,
     markdown_comparison,
 )
+from gnnretrieval.evaluation.values import format_values, write_values
 
 __all__ = [
     "Comparison",
@@ -25,7 +33,9 @@ __all__ = [
     "csv_comparison",
     "detailed_comparison",
     "effect_size",
+    "find_answers",
     "format_comparison",
+    "format_values",
     "fuse",
     "holm",
     "latex_comparison",
@@ -35,4 +45,9 @@ __all__ = [
     "paired_test",
     "parse_measures",
     "per_query",
+    "queries_that_are_passages",
+    "queries_with_own_id",
+    "split_names",
+    "without_self",
+    "write_values",
 ]
