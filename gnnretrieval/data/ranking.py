@@ -39,6 +39,10 @@ class Ranking(Sequence[ScoredPassage]):
         ordered, self.scores = _ordered(ids, scores)
         self._ids = "\n".join(ordered)
 
+    def has(self, passage_id: str) -> bool:
+        """Whether a passage is among them."""
+        return passage_id in self._ids and passage_id in self.ids  # the first is fast and rarely true
+
     @property
     def ids(self) -> list[str]:
         """Passage ids in order."""

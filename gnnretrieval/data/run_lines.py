@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from gnnretrieval.data.lines import unzipped
 from gnnretrieval.data.ranking import Ranking, Run
 from gnnretrieval.errors import InputError
+from gnnretrieval.progress import progress
 
+LARGE_FILE = 64 * 2**20  # bytes; smaller ones are read in about two seconds
 COLUMNS = "query id, Q0, passage id, rank, score, tag"
 _OF_MSMARCO = "query id, passage id, rank"
+_BLOCK = 4 * 2**20  # bytes
+_BOM = b"\xef\xbb\xbf"
 _HEADERS = frozenset({b"query-id", b"query_id", b"qid", b"query"})
+
+
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file that may be gzipped, some megabytes together, without a byte order mark."""
+    size = path.stat().st_size
+    with (
+        path.open("rb") as raw,
+        progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else nullcontext() as meter,
+    ):
+        file = unzipped(raw)
+        block = (file.read(_BLOCK) + file.readline()).removeprefix(_BOM)
+        while block:
+            yield block
+            if meter:
+                meter.advance(raw.tell() - meter.done)
+            block = file.read(_BLOCK) + file.readline()
 
 
 class _Layout(NamedTuple):
@@ -56,20 +80,22 @@ class RunLines:
         self._layout: _Layout | None = None
         self._parts: dict[bytes, list[_Part]] = {}
 
-    def take(self, block: list[bytes]) -> None:
-        """Note what the lines say.
+    def take(self, block: bytes) -> None:
+        """Note what some lines, of which only the file's last may lack its end, say.
 
         Raises:
             InputError: a line has other columns, or a score or a rank that is no number; with its number.
         """
+        block += b"" if block.endswith(b"\n") else b"\n"
         if self._layout is None:
-            number, first = next(((n, fields) for n, line in enumerate(block, 1) if (fields := line.split())), (0, []))
-            self._layout = self._layout_of(first, self._taken + number) if first else None
+            lines = enumerate(block.split(b"\n"), self._taken + 1)
+            number, first = next(((number, fields) for number, line in lines if (fields := line.split())), (0, []))
+            self._layout = self._layout_of(first, number) if first else None
         if self._layout is not None:
             columns = self._columns(block, self._layout) or self._columns(_filled(block), self._layout)
             if columns is None or not self._note(columns, self._layout):
                 self._refuse(block, self._layout)
-        self._taken += len(block)
+        self._taken += block.count(b"\n")
 
     def _layout_of(self, first: list[bytes], number: int) -> _Layout:
         if len(first) in (3, 4) and first[0].lower() in _HEADERS:
@@ -79,14 +105,13 @@ class RunLines:
         without_tag = len(first) == 5 and first[1].upper() in (b"Q0", b"0") and _numbers(first[4:]) is not None
         return _WITHOUT_TAG if without_tag else _TREC
 
-    def _columns(self, block: list[bytes], layout: _Layout) -> list[list[bytes]] | None:
+    def _columns(self, block: bytes, layout: _Layout) -> list[list[bytes]] | None:
         """The columns, or None where a line is blank or has not so many; a lone NUL stands for the end of each line."""
-        text = b"".join(block)
-        if b"\0" in text or not _is_utf8(text):
+        if b"\0" in block or not _is_utf8(block):
             return None
-        fields = (text.replace(b"\n", b" \0 ") + b" \0" * (not text.endswith(b"\n"))).split()
-        step = layout.width + 1
-        if len(fields) != step * len(block) or fields[layout.width :: step].count(b"\0") != len(block):
+        fields = block.replace(b"\n", b" \0 ").split()
+        count, step = block.count(b"\n"), layout.width + 1
+        if len(fields) != step * count or fields[layout.width :: step].count(b"\0") != count:
             return None
         return [fields[column::step] for column in range(layout.width)]
 
@@ -100,21 +125,22 @@ class RunLines:
         if scores is None:
             return False
         queries, ids = columns[0], columns[layout.passage]
-        named = np.array(queries)
-        if (named[1:] != named[:-1]).sum() > len(set(queries)):  # queries take turns
-            order = np.argsort(named, kind="stable")
-            queries, ids = ([column[place] for place in order.tolist()] for column in (queries, ids))
-            named, scores, ranks = named[order], scores[order], None if ranks is None else ranks[order]
-        start = 0
-        for end in [*(np.flatnonzero(named[1:] != named[:-1]) + 1).tolist(), len(queries)]:
-            part = _Part(b"\n".join(ids[start:end]), scores[start:end], None if ranks is None else ranks[start:end])
-            self._parts.setdefault(queries[start], []).append(part)
-            start = end
+        counts = Counter(queries)
+        ends = dict(zip(counts, accumulate(counts.values()), strict=True))
+        if any(queries[end - counts[query] : end].count(query) < counts[query] for query, end in ends.items()):
+            place = {query: number for number, query in enumerate(counts)}  # queries take turns
+            order = sorted(range(len(queries)), key=lambda line: place[queries[line]])
+            ids = [ids[line] for line in order]
+            scores, ranks = scores[order], None if ranks is None else ranks[order]
+        for query, end in ends.items():
+            lines = slice(end - counts[query], end)
+            part = _Part(b"\n".join(ids[lines]), scores[lines], None if ranks is None else ranks[lines])
+            self._parts.setdefault(query, []).append(part)
         return True
 
-    def _refuse(self, block: list[bytes], layout: _Layout) -> NoReturn:
+    def _refuse(self, block: bytes, layout: _Layout) -> NoReturn:
         """Name the first line of ``block`` that is not sound."""
-        for number, line in enumerate(block, self._taken + 1):
+        for number, line in enumerate(block.split(b"\n"), self._taken + 1):
             fault = _fault(line, layout)
             if fault:
                 raise InputError(fault, self.path, number)
@@ -156,14 +182,12 @@ class RunLines:
 
     def _twice(self, query: bytes, column: int, what: str) -> InputError:
         """What is there twice for a query, found by reading the file again: lines are not remembered."""
-        from gnnretrieval.data.run_reader import blocks_of
-
         seen: set[bytes] = set()
         number = 0
         for block in blocks_of(self.path):
-            for line in block:
+            for line in block.removesuffix(b"\n").split(b"\n"):
                 number += 1
-                fields = line.removeprefix(b"\xef\xbb\xbf").split()
+                fields = line.split()
                 if fields and fields[0] == query:
                     if fields[column] in seen:
                         hint = "keep one line." if what == "passage" else "number them anew. Are these judgements?"
@@ -176,8 +200,9 @@ class RunLines:
         raise AssertionError("nothing is there twice")
 
 
-def _filled(block: list[bytes]) -> list[bytes]:
-    return [line for line in block if not line.isspace()]
+def _filled(block: bytes) -> bytes:
+    """The lines that are not blank."""
+    return b"".join(line + b"\n" for line in block.split(b"\n") if line.strip())
 
 
 def _says_otherwise(

@@ -5,21 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.data.lines import excerpt, unzipped
+from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.ranking import Ranking, Run
-from gnnretrieval.data.run_lines import RunLines
+from gnnretrieval.data.run_lines import RunLines, blocks_of
 from gnnretrieval.errors import InputError
-from gnnretrieval.progress import progress, say
-
-LARGE_FILE = 64 * 2**20  # bytes; smaller ones are read in about two seconds
-_BLOCK = 4 * 2**20  # bytes
-_BOM = b"\xef\xbb\xbf"
+from gnnretrieval.progress import say
 
 
 def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
@@ -37,9 +32,9 @@ def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
     path = Path(path)
     try:
         blocks = blocks_of(path)
-        first = next(blocks, [])
-        if next((line for line in first if not line.isspace()), b"").lstrip().startswith(b"{"):
-            return _of_json(path, b"".join(chain(first, chain.from_iterable(blocks))))
+        first = next(blocks, b"")
+        if first.lstrip().startswith(b"{"):
+            return _of_json(path, b"".join([first, *blocks]))
         lines = RunLines(path)
         for block in chain([first], blocks):
             lines.take(block)
@@ -53,24 +48,6 @@ def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
         raise InputError("this is a directory; a TREC run file was expected there.", path) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror}); a TREC run was expected there.", path) from None
-
-
-def blocks_of(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file that may be gzipped, some megabytes together, without a byte order mark."""
-    size = path.stat().st_size
-    with (
-        path.open("rb") as raw,
-        progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else nullcontext() as meter,
-    ):
-        file = unzipped(raw)
-        block = file.readlines(_BLOCK)
-        if block:
-            block[0] = block[0].removeprefix(_BOM)
-        while block:
-            yield block
-            if meter:
-                meter.advance(raw.tell() - meter.done)
-            block = file.readlines(_BLOCK)
 
 
 def _of_json(path: Path, content: bytes) -> Run:

@@ -59,7 +59,7 @@ def per_query(
             for query, ids in rankings.items():
                 values[str(measure)][query] = float(not hits[query].isdisjoint(ids[: measure["cutoff"]]))
         if of_labels:
-            _add(values, of_labels, {query: judged[query] for query in rankings}, rankings)
+            _add(values, of_labels, {query: _with_room(judged[query]) for query in rankings}, rankings)
     return values
 
 
@@ -79,6 +79,11 @@ def _ranked_ids(query_id: str, scored: Iterable[ScoredPassage]) -> list[str]:
         return ranked_ids(scored)
     except InputError as error:
         raise InputError(f"query {query_id!r}: {error}") from None
+
+
+def _with_room(judgements: Mapping[str, int]) -> Mapping[str, int]:
+    """Judgements, but zeros where all are below zero: to all measures the same, and trec_eval has no room for those."""
+    return judgements if max(judgements.values()) >= 0 else dict.fromkeys(judgements, 0)
 
 
 def _add(

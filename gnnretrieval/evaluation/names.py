@@ -19,7 +19,7 @@ PROVIDERS = (ir_measures.pytrec_eval, ir_measures.judged, ir_measures.compat)
 _chain: Any = ir_measures.providers.FallbackProvider  # ir-measures is typed in part
 PIPELINE = _chain(PROVIDERS)
 EXAMPLES = "RR@10, nDCG@10 or AP(rel=2)@100"
-_FORM = re.compile(r"(?P<name>\w+)(?:\((?P<params>.*)\))?(?:@(?P<at>\d+|0?\.\d+))?", re.ASCII)
+_FORM = re.compile(r"(?P<name>\w+)(?:\((?P<params>.*)\))?(?:@(?P<at>\d+|[01]?\.\d+))?", re.ASCII)
 _TREC_FORM = re.compile(r"(?P<name>[a-z_]+?)[_.](?P<at>\d+|[01]?\.\d+)", re.ASCII | re.IGNORECASE)
 _BETWEEN = re.compile(r",(?![^({]*[)}])")
 # NumQ, NumRel and NumRet are left out: their value over queries is a sum, not a mean.
@@ -88,7 +88,7 @@ def _parse(text: str) -> Measure:
     except (SyntaxError, ValueError):
         raise InputError(f"the parameters of measure {text!r} cannot be read: write it like {EXAMPLES}.") from None
     if at is not None:
-        values[family.AT_PARAM] = int(at) if at.isdigit() else float(at)
+        values[family.AT_PARAM] = int(at) if at.isdigit() and family.AT_PARAM == "cutoff" else float(at)
     for key, value in values.items():
         if key not in family.SUPPORTED_PARAMS:
             known = ", ".join(family.SUPPORTED_PARAMS)
@@ -99,8 +99,8 @@ def _parse(text: str) -> Measure:
             raise InputError(f"measure {text!r}: {key} must be a whole number, 1 or more (found {value!r}).")
         if key == "gains" and not (isinstance(value, dict) and all(type(n) is int for n in [*value, *value.values()])):
             raise InputError(f"measure {text!r}: gains must map whole numbers to such, as {{1: 1, 2: 3}} does.")
-        if key == "recall" and round(value, 2) != value:
-            raise InputError(f"measure {text!r}: trec_eval knows recall to two decimals (found {value!r}).")
+        if key == "recall" and not (0 <= value <= 1 and round(value, 2) == value):
+            raise InputError(f"measure {text!r}: recall must be from 0 to 1, with two decimals (found {value!r}).")
     for key, param in family.SUPPORTED_PARAMS.items():
         if param.required and key not in values:
             raise InputError(

@@ -49,7 +49,7 @@ def without_self(run: Run, queries: Iterable[str]) -> Run:
 
 def _has(run: Run, query: str) -> bool:
     ranking = run[query]
-    return query in ranking.ids if isinstance(ranking, Ranking) else any(query == one.passage_id for one in ranking)
+    return ranking.has(query) if isinstance(ranking, Ranking) else any(query == one.passage_id for one in ranking)
 
 
 def _without(run: Run, query: str) -> Ranking:
