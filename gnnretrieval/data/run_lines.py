@@ -159,7 +159,8 @@ class RunLines:
         for name in list(self._parts):
             parts = self._parts.pop(name)
             ids = b"\n".join(part.ids for part in parts).decode().split("\n")
-            scores = np.concatenate([part.scores for part in parts])
+            with np.errstate(over="ignore"):  # beyond float32 is infinite
+                scores = np.concatenate([part.scores for part in parts]).astype(np.float32)
             given = [part.ranks for part in parts if part.ranks is not None]
             ranks = np.concatenate(given) if len(given) == len(parts) else None
             try:
@@ -170,7 +171,7 @@ class RunLines:
                 raise self._twice(name, self._layout.rank, "rank")
             query_id = name.decode()
             run[query_id] = ranking
-            if ranks is not None and _says_otherwise(ranks, scores.astype(np.float32), ids, ranking):
+            if ranks is not None and _says_otherwise(ranks, scores, ids, ranking):
                 otherwise.append(query_id)
         if otherwise:
             warn(
