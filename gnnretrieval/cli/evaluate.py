@@ -83,8 +83,9 @@ def evaluate(
         )
         return
     click.echo(f"{run}: {queries:,} queries of {split}, measures × 100")
+    width = max(10, *map(len, means))
     for name, value in means.items():
-        click.echo(f"  {name:<10} {100 * value:5.1f}")
+        click.echo(f"  {name:<{width}} {100 * value:5.1f}")
     if per_query:
         click.echo("\n" + evaluation.format_values(values))
 
@@ -196,8 +197,19 @@ def compare(
     provenance["self_excluded"] = _leave_out_self(found, exclude_self, data, judged)
     answers = evaluation.find_answers(dataset, found.values(), asked, list(judged))
     table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation, answers)
+    lists = {}
+    last = next((name for name in reversed(names) if name != first), first)
+    if changed is not None:
+        pair = (evaluation.per_query(judged, found[name], asked[:1], answers) for name in (last, first))
+        after, before = (next(iter(values.values())) for values in pair)
+        lists = dict(zip(("helped", "hurt"), evaluation.most_changed(after, before, changed), strict=True))
+    texts = {query.id: query.text for query in dataset.queries_of(split)} if lists else {}
     if as_json:
-        echo_json(table.as_json())
+        of_last = {
+            what: [{**one._asdict(), "text": texts[one.query]} for one in changes] for what, changes in lists.items()
+        }
+        extra = {"changed": {"system": last, "measure": table.measure_names[0], **of_last}} if lists else {}
+        echo_json(table.as_json() | extra)
         return
     forms = {
         "text": evaluation.format_comparison,
@@ -208,20 +220,12 @@ def compare(
     click.echo(forms[form](table), nl=form != "csv")
     if details:
         click.echo("\n" + evaluation.detailed_comparison(table))
-    if changed is not None:
-        last = next((name for name in reversed(names) if name != first), first)
-        after, before = (
-            next(iter(evaluation.per_query(judged, found[name], asked[:1], answers).values())) for name in (last, first)
-        )
-        texts = {query.id: query.text for query in dataset.queries_of(split)}
-        measure = table.measure_names[0]
-        helped, hurt = evaluation.most_changed(after, before, changed)
-        for what, changes in (("most helped", helped), ("most hurt", hurt)):
-            click.echo(f"\n{what} by {last}, {measure} × 100 (with {first} → with it):")
-            for one in changes:
-                click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
-            if not changes:
-                click.echo("  none")
+    for what, changes in lists.items():
+        click.echo(f"\nmost {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it):")
+        for one in changes:
+            click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
+        if not changes:
+            click.echo("  none")
 
 
 def _weights(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:

@@ -86,7 +86,7 @@ def mine_negatives(
 ) -> Examples:
     """Mine the negatives of a split's queries into the examples ``out``; their positives are the labels.
 
-    A candidate that is relevant, or that has the text of a relevant passage, is no negative.
+    A candidate that is relevant, or has the text of a relevant passage or of the query itself, is no negative.
 
     Args:
         dataset: Passages, queries and judgements.
@@ -174,16 +174,23 @@ class _Miner:
                 {row: normalised(text) for row, text in full.items()},
                 {row: answer_words(text) for row, text in full.items()} if answered else {},
             )
-            for query, (ranked, scores) in zip(some, results, strict=True):
+            asking = self.texts.texts_of_queries([query.row for query in some])
+            for query, text, (ranked, scores) in zip(some, asking, results, strict=True):
                 labels = {relevant[id_] for id_ in query.positives}
-                negatives = self._negatives(query, ranked.tolist(), scores, labels, texts)
+                negatives = self._negatives(query, normalised(text), ranked.tolist(), scores, labels, texts)
                 example = Example(query.id, tuple(Candidate(id_, "label") for id_ in query.positives), negatives)
                 self._note(len(ranked), len(negatives))
                 self.tally.keep(example)
                 yield example
 
     def _negatives(
-        self, query: _Asked, ranked: list[int], scores: NDArray[np.float32], labels: set[int], texts: _Texts
+        self,
+        query: _Asked,
+        text: str,
+        ranked: list[int],
+        scores: NDArray[np.float32],
+        labels: set[int],
+        texts: _Texts,
     ) -> tuple[Candidate, ...]:
         settings, dropped = self.settings, self.tally.dropped
         same = {texts.forms[row] for row in labels}
@@ -196,6 +203,8 @@ class _Miner:
                 dropped["relevant"] += 1
             elif texts.forms[row] in same:
                 dropped["with the text of a relevant passage"] += 1
+            elif text == texts.forms[row] or (query.id == self.passage_ids[row] and text in texts.forms[row]):
+                dropped["the query itself"] += 1
             elif wanted and wanted.in_words(texts.words[row]):
                 dropped["with an answer in it"] += 1
             else:
