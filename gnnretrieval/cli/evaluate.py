@@ -69,7 +69,7 @@ def evaluate(
     found = {"": read_run(run)}
     if not judged.keys() & found[""].keys():
         raise InputError(f"no query of this run is in split {split!r} of {data}. Is it a run of another split?", run)
-    left_out = _leave_out_self(found, exclude_self, data, judged)
+    found, left_out = _leave_out_self(found, exclude_self, data, judged)
     answers = evaluation.find_answers(dataset, found.values(), asked, list(judged)) if dataset else None
     values = evaluation.per_query(judged, found[""], asked, answers)
     means = evaluation.mean(values)
@@ -115,22 +115,18 @@ def _judgements(dataset: Dataset, split: str, measures: Sequence[Measure]) -> di
 
 def _leave_out_self(
     runs: dict[str, Run], exclude_self: bool | None, data: Path, judged: dict[str, dict[str, int]]
-) -> int:
-    """Leave the query itself out of its ranking where that is wanted; how many queries it was found for."""
-    from gnnretrieval.evaluation import queries_that_are_passages, queries_with_own_id, without_self
+) -> tuple[dict[str, Run], int]:
+    """The runs without what queries find of themselves, where that is wanted, and for how many queries."""
+    from gnnretrieval.evaluation import leave_out_self
 
     if exclude_self is False:
-        return 0
-    found = queries_with_own_id(runs.values(), judged)
-    if exclude_self is None:
-        found = queries_that_are_passages(data, found, len(judged))
-    if found:
-        for name in runs:
-            runs[name] = without_self(runs[name], found)
+        return runs, 0
+    left, count = leave_out_self(runs, data, judged, bool(exclude_self))
+    if count:
         what = "the passage with the query's id" if exclude_self else "the passage that is the query (its id and text)"
         undo = "" if exclude_self else "; --keep-self keeps it"
-        say(f"left out: {what}, for {len(found):,} of {len(judged):,} queries{undo}")
-    return len(found)
+        say(f"left out: {what}, for {count:,} of {len(judged):,} queries{undo}")
+    return left, count
 
 
 @click.command()
@@ -194,7 +190,7 @@ def compare(
         "versions": library_versions(),
     }
     first = baseline or names[0]
-    provenance["self_excluded"] = _leave_out_self(found, exclude_self, data, judged)
+    found, provenance["self_excluded"] = _leave_out_self(found, exclude_self, data, judged)
     answers = evaluation.find_answers(dataset, found.values(), asked, list(judged))
     table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation, answers)
     lists = {}

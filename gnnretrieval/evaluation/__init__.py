@@ -4,17 +4,13 @@ Every measure sees every run in the project's one order (:func:`gnnretrieval.dat
 queries; every test is paired by query.
 """
 
-from gnnretrieval.evaluation.answers import find_answers
+from gnnretrieval.evaluation.answers import AnswerHits, find_answers, require_answers
 from gnnretrieval.evaluation.changed import most_changed
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.fuse import fuse
 from gnnretrieval.evaluation.measures import mean, per_query
 from gnnretrieval.evaluation.names import parse_measures, split_names
-from gnnretrieval.evaluation.self_retrieval import (
-    queries_that_are_passages,
-    queries_with_own_id,
-    without_self,
-)
+from gnnretrieval.evaluation.self_retrieval import leave_out_self
 from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.evaluation.tables import (
     csv_comparison,
@@ -26,6 +22,7 @@ from gnnretrieval.evaluation.tables import (
 from gnnretrieval.evaluation.values import format_values, write_values
 
 __all__ = [
+    "AnswerHits",
     "Comparison",
     "TestResult",
     "bootstrap_interval",
@@ -39,15 +36,14 @@ __all__ = [
     "fuse",
     "holm",
     "latex_comparison",
+    "leave_out_self",
     "markdown_comparison",
     "mean",
     "most_changed",
     "paired_test",
     "parse_measures",
     "per_query",
-    "queries_that_are_passages",
-    "queries_with_own_id",
+    "require_answers",
     "split_names",
-    "without_self",
     "write_values",
 ]

@@ -6,7 +6,7 @@ second a share of passages; here it is ``Answer@k``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 import ir_measures
@@ -43,7 +43,7 @@ Answer: ir_measures.Measure = _family()
 
 
 def find_answers(
-    dataset: Dataset, runs: Iterable[Run], measures: Iterable[ir_measures.Measure], queries: Sequence[str]
+    dataset: Dataset, runs: Iterable[Run], measures: Iterable[ir_measures.Measure], queries: Collection[str]
 ) -> AnswerHits:
     """Which of the passages that ``measures`` look at have an answer in their text; titles do not count, as in DPR.
 
@@ -64,12 +64,7 @@ def find_answers(
             cutoffs[measure["match"]] = max(measure["cutoff"], cutoffs.get(measure["match"], 0))
     if not cutoffs:
         return {}
-    known = read_answers(dataset.path / QUERIES)
-    if not any(query in known for query in queries):
-        raise InputError(
-            "none of these queries has answers (metadata.answers of queries.jsonl), which Answer@k wants: add them.",
-            dataset.path / QUERIES,
-        )
+    known = _answers(dataset, queries)
     asking: dict[str, set[str]] = {}  # queries by the passage that was found for them
     for run in runs:
         for query in queries:
@@ -85,6 +80,26 @@ def find_answers(
                     for query in _with_an_answer(passage.text, asking[passage.id], of_query, match):
                         hits[match][query].add(passage.id)
     return {match: {query: frozenset(ids) for query, ids in found.items()} for match, found in hits.items()}
+
+
+def require_answers(dataset: Dataset, measures: Iterable[ir_measures.Measure], queries: Collection[str]) -> None:
+    """Refuse measures that want answers where none of ``queries`` has one, before any work is done for them.
+
+    Raises:
+        InputError: so it is.
+    """
+    if any(isinstance(measure, AnswerMeasure) for measure in measures):
+        _answers(dataset, queries)
+
+
+def _answers(dataset: Dataset, queries: Collection[str]) -> dict[str, list[str]]:
+    known = read_answers(dataset.path / QUERIES)
+    if not any(query in known for query in queries):
+        raise InputError(
+            "none of these queries has answers (metadata.answers of queries.jsonl), which Answer@k wants: add them.",
+            dataset.path / QUERIES,
+        )
+    return known
 
 
 def _with_an_answer(text: str, queries: set[str], answers: Mapping[str, Answers], match: Match) -> list[str]:

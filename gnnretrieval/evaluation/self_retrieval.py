@@ -5,7 +5,7 @@ The id alone does not tell: where queries and passages are numbered, query 17 an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from gnnretrieval.data.beir import read_passages, read_queries
@@ -40,6 +40,23 @@ def queries_that_are_passages(path: Path, found: set[str], queries: int) -> set[
         if text and text in normalised(f"{passage.title} {passage.text}") and len(passage.text) <= 2 * len(text):
             same.add(passage.id)
     return same
+
+
+def leave_out_self(
+    runs: Mapping[str, Run], path: Path, queries: Collection[str], by_id: bool = False
+) -> tuple[dict[str, Run], int]:
+    """The runs without what queries find of themselves, and for how many queries this is so.
+
+    Args:
+        runs: Runs of one dataset, by system.
+        path: The dataset's directory.
+        queries: The queries that will be measured.
+        by_id: Leave out the passage with the query's id; else only where it has the query's text too.
+    """
+    found = queries_with_own_id(runs.values(), queries)
+    if not by_id:
+        found = queries_that_are_passages(path, found, len(queries))
+    return {name: without_self(run, found) if found else run for name, run in runs.items()}, len(found)
 
 
 def without_self(run: Run, queries: Iterable[str]) -> Run:

@@ -33,7 +33,7 @@ def most_helped(run: RecipeRun, most: int = 3) -> list[Example]:
     judgements = run.dataset.split(split)
     gains: dict[str, float] = {}
     for name, sign in ((GNN_ENCODER, 1), (DUAL_ENCODER, -1)):
-        (values,) = per_query(judgements, run.runs[name], measure).values()
+        (values,) = per_query(judgements, run.runs[name], measure, run.answers).values()
         for query, value in values.items():
             gains[query] = gains.get(query, 0.0) + sign * value
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}

@@ -17,7 +17,16 @@ from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
+from gnnretrieval.evaluation import (
+    AnswerHits,
+    Comparison,
+    compare,
+    find_answers,
+    leave_out_self,
+    markdown_comparison,
+    parse_measures,
+    require_answers,
+)
 from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index.faiss_index import PassageIndex, build_index
@@ -47,6 +56,7 @@ class RecipeRun:
     its_features: Features | None
     index: PassageIndex
     runs: dict[str, Run]
+    answers: AnswerHits
     comparison: Comparison
 
 
@@ -110,11 +120,14 @@ def run_recipe(
         rankings = _rank(recipe, dataset, systems, directory, common)
     with stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
+        runs, itself = leave_out_self(runs, dataset.path, reported)
+        measures = parse_measures(recipe.compare.measures)
+        answers = find_answers(dataset, runs.values(), measures, reported)
         comparison = compare(
             reported,
             runs,
             DUAL_ENCODER,
-            recipe.compare.measures,
+            measures,
             recipe.compare.split,
             {
                 "recipe": recipe.model_dump(mode="json"),
@@ -122,6 +135,7 @@ def run_recipe(
                 "encoder_source": features.meta["source"],
                 "chosen_on_dev": model.meta["dev"],
                 "seed": (recipe.joint or recipe.train).seed,
+                "self_excluded": itself,
                 "artifacts": {
                     made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
                     for made in (features, graph, model, embeddings, rankings)
@@ -129,10 +143,11 @@ def run_recipe(
                 "versions": library_versions(),
                 "git_revision": git_revision(),
             },
+            answers=answers,
         )
         write_json(directory / "comparison.json", comparison.as_json())
         (directory / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
-    return RecipeRun(directory, recipe, dataset, features, graph, model, its_features, index, runs, comparison)
+    return RecipeRun(directory, recipe, dataset, features, graph, model, its_features, index, runs, answers, comparison)
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:
@@ -158,6 +173,7 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
             dataset.path,
         )
     require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
+    require_answers(dataset, parse_measures(recipe.compare.measures), reported)
     require_k(recipe.graph.k, dataset)
     for name in {recipe.encoder.checkpoint, recipe.encoder.query_checkpoint} - {None}:
         if recipe.vectors is None:

@@ -12,7 +12,14 @@ from gnnretrieval.data.trec import read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
+from gnnretrieval.evaluation import (
+    Comparison,
+    compare,
+    find_answers,
+    leave_out_self,
+    markdown_comparison,
+    parse_measures,
+)
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.index.sentence_search import features_run
 from gnnretrieval.making import make_artifact
@@ -218,16 +225,20 @@ class _Run:
                 say=self.stages.say,
             )
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BY_BM25, *names)}
+        runs, itself = leave_out_self(runs, self.dataset.path, judged)
+        measures = parse_measures(self.recipe.compare.measures)
+        answers = find_answers(self.dataset, runs.values(), measures, judged)
         provenance = {
             "recipe": self.recipe.model_dump(mode="json"),
             "small": self.small,
+            "self_excluded": itself,
             "dataset": self.dataset.provenance(),
             "artifacts": {name: {"hash": made.hash} for name, made in self.made.items()},
             "dev": {name: made.meta["dev"] for name, made in self.made.items() if "dev" in made.meta},
             "versions": library_versions(),
             "git_revision": git_revision(),
         }
-        comparison = compare(judged, runs, START, self.recipe.compare.measures, split, provenance)
+        comparison = compare(judged, runs, START, measures, split, provenance, answers=answers)
         write_json(self.out / "comparison.json", comparison.as_json())
         (self.out / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
         return EncoderRun(self.out, self.made, comparison)

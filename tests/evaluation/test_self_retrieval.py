@@ -3,7 +3,8 @@ import json
 import pytest
 
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.evaluation import queries_that_are_passages, queries_with_own_id, without_self
+from gnnretrieval.evaluation import leave_out_self
+from gnnretrieval.evaluation.self_retrieval import queries_that_are_passages, queries_with_own_id, without_self
 
 ARGUMENT = "Vegetarianism helps the environment, for farming it needs less land."
 RUN = {
@@ -32,6 +33,17 @@ def test_a_query_is_a_passage_where_id_and_text_are_the_same(directory):
 def test_a_passage_that_only_mentions_the_query_is_another(directory):
     (directory / "corpus.jsonl").write_text(json.dumps({"_id": "17", "text": "what is it " * 9}) + "\n")
     assert queries_that_are_passages(directory, {"17"}, 1) == set()
+
+
+def test_of_all_runs_the_same_queries_are_left_out(directory):
+    runs = {"one": RUN, "other": {"arg-1": RUN["arg-1"][::-1]}, "third": {"17": RUN["17"]}}
+    left, count = leave_out_self(runs, directory, list(RUN))
+    assert count == 1
+    assert left["one"]["arg-1"] == left["other"]["arg-1"] == [("arg-2", 1.0)]
+    assert left["one"]["17"] == left["third"]["17"] == RUN["17"]
+    left, count = leave_out_self(runs, directory, list(RUN), by_id=True)
+    assert count == 2
+    assert left["third"]["17"] == [("170", 2.0)]
 
 
 def test_few_coincidences_are_not_looked_at(directory):
