@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,12 @@ def write_dataset(directory: Path, passages: int, queries: int) -> None:
     (directory / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines), encoding="utf-8")
 
 
+def write_files(directory: Path, queries: int) -> dict[str, Path]:
+    """The dataset and the runs, by kind."""
+    write_dataset(directory, PASSAGES, queries)
+    return write_runs(directory, PASSAGES, queries, DEPTH)
+
+
 def write_runs(directory: Path, passages: int, queries: int, depth: int) -> dict[str, Path]:
     """Two TREC runs, and the first as other tools write it."""
     names = {"TREC": "a.run", "other": "b.run", "gzipped": "a.run.gz", "MS MARCO's columns": "a.tsv", "JSON": "a.json"}
@@ -67,11 +75,10 @@ def write_runs(directory: Path, passages: int, queries: int, depth: int) -> dict
         for row in range(queries):
             query = 10**6 + 7 * row
             for file in (trec, other):
-                found = rng.choice(passages, depth, replace=False)
-                found[rng.integers(depth)] = row * 17 % passages
-                found = np.array(list(dict.fromkeys(found.tolist())))
-                scores = np.sort(rng.random(len(found), dtype=np.float32))[::-1]
-                pairs = list(zip(found.tolist(), scores.tolist(), strict=True))
+                drawn = rng.integers(passages, size=2 * depth)
+                drawn[rng.integers(depth)] = row * 17 % passages
+                scores = np.sort(rng.random(depth, dtype=np.float32))[::-1]
+                pairs = list(zip(list(dict.fromkeys(drawn.tolist()))[:depth], scores.tolist(), strict=True))
                 lines = [f"{query} Q0 {id_} {n} {score:.9g} made-up\n" for n, (id_, score) in enumerate(pairs, 1)]
                 file.writelines(lines)
                 if file is trec:
@@ -107,15 +114,14 @@ def main(queries: int, work: Path | None) -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=work) as place:
         data = Path(place)
-        write_dataset(data, PASSAGES, queries)
-        runs = write_runs(data, PASSAGES, queries, DEPTH)
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # a command's peak is never below its parent's
+            runs = pool.submit(write_files, data, queries).result()
         load = os.getloadavg()[0]
         first, usual = ("evaluate", runs["TREC"], "--data", data), ("--data", data, "--measures", SHALLOW)
         commands: dict[str, tuple[object, ...]] = {
             f"evaluate: {SHALLOW}": ("evaluate", runs["TREC"], *usual),
             f"evaluate: {WHOLE}": (*first, "--measures", WHOLE),
             "evaluate: Answer@20, Answer@100": (*first, "--measures", "Answer@20,Answer@100"),
-            "evaluate --per-query --json --out": (*first, "--per-query", "--json", "--out", data / "values.tsv"),
             **{
                 f"evaluate, {kind}": ("evaluate", runs[kind], *usual)
                 for kind in ("gzipped", "MS MARCO's columns", "JSON")
@@ -135,14 +141,14 @@ def main(queries: int, work: Path | None) -> None:
         "processors": os.cpu_count(),
     }
     write_json(RESULTS / "evaluate.json", found)
-    busy = f" Other work kept {load:.0f} processes busy then, so the second column says more." if load > 1 else ""
+    busy = f" The processor was shared with about {load:.0f} other processes: its seconds say more than the time."
     lines = [
         "# Measuring and comparing runs",
         "",
         f"Regenerate: `.venv/bin/python benchmarks/evaluate.py{f' --queries {queries}' if queries != QUERIES else ''}`",
         "",
         f"Made-up runs of {queries:,} queries × {DEPTH:,} passages, of {PASSAGES:,} passages, {os.cpu_count()} cores; "
-        f"from the command's start to its end.{busy}",
+        f"from the command's start to its end.{busy if load > 1 else ''}",
         "",
         "| command | time | of processor | most memory |",
         "| --- | ---: | ---: | ---: |",
