@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,11 +13,19 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.data.trec import Run
     from gnnretrieval.evaluation.fuse import Method
+    from gnnretrieval.evaluation.names import Measure
 
 MEASURES = "RR@10,nDCG@10,R@1,R@5,R@20,R@100"
 measures_option = click.option(
-    "--measures", default=MEASURES, show_default=True, help="ir-measures names, separated by commas."
+    "--measures", default=MEASURES, show_default=True, help="ir-measures' or trec_eval's names, separated by commas."
+)
+self_option = click.option(
+    "--exclude-self/--keep-self",
+    default=None,
+    help="Leave out the passage that has the query's id, or keep it (default: out where it has the query's text too).",
 )
 data_option = click.option("--data", type=PATH, required=True, help="Dataset directory with the judgements.")
 split_option = click.option("--split", default="test", show_default=True, help="Split of the judgements.")
@@ -28,32 +37,96 @@ split_option = click.option("--split", default="test", show_default=True, help="
 @split_option
 @dataset_options
 @measures_option
+@self_option
+@click.option("--per-query", is_flag=True, help="Every query's values too.")
+@click.option(
+    "--out", type=PATH, help="File for every query's values, as trec_eval -q gives them: measure, query, value."
+)
 @json_option
 def evaluate(
-    run: Path, data: Path, split: str, qrels: str, where: dict[str, str], measures: str, as_json: bool
+    run: Path,
+    data: Path,
+    split: str,
+    qrels: str,
+    where: dict[str, str],
+    measures: str,
+    exclude_self: bool | None,
+    per_query: bool,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
-    """Measures of a TREC RUN; a query without results counts zero.
+    """Measures of a RUN of any tool; a query without results counts zero.
 
     \b
     Example: gnnretrieval evaluate work/gnn-encoder.run --data my-data --split test
+    Example: gnnretrieval evaluate dpr.run --data nq --measures Answer@20,Answer@100 --out work/per-query.tsv
     """
-    from gnnretrieval.data import Dataset
+    from gnnretrieval import evaluation
     from gnnretrieval.data.trec import read_run
-    from gnnretrieval.evaluation import mean, per_query
 
-    judgements = Dataset.open(data, qrels, where).split(split)
-    found = read_run(run)
-    if not judgements.keys() & found.keys():
+    asked = evaluation.parse_measures(evaluation.split_names(measures))
+    judged, dataset = _judged(data, split, qrels, where, asked)
+    found = {"": read_run(run)}
+    if not judged.keys() & found[""].keys():
         raise InputError(f"no query of this run is in split {split!r} of {data}. Is it a run of another split?", run)
-    values = per_query(judgements, found, measures.split(","))
-    means = mean(values)
+    found, left_out = _leave_out_self(found, exclude_self, data, judged)
+    answers = evaluation.find_answers(dataset, found.values(), asked, list(judged)) if dataset else None
+    values = evaluation.per_query(judged, found[""], asked, answers)
+    means = evaluation.mean(values)
+    if out is not None:
+        evaluation.write_values(out, values)
     queries = len(next(iter(values.values())))
     if as_json:
-        echo_json({"run": str(run), "split": split, "queries": queries, "measures": means})
+        each = {"per_query": values} if per_query else {}
+        echo_json(
+            {"run": str(run), "split": split, "queries": queries, "self_excluded": left_out, "measures": means, **each}
+        )
         return
     click.echo(f"{run}: {queries:,} queries of {split}, measures × 100")
+    width = max(10, *map(len, means))
     for name, value in means.items():
-        click.echo(f"  {name:<10} {100 * value:5.1f}")
+        click.echo(f"  {name:<{width}} {100 * value:5.1f}")
+    if per_query:
+        click.echo("\n" + evaluation.format_values(values))
+
+
+def _judged(
+    data: Path, split: str, qrels: str, where: dict[str, str], measures: Sequence[Measure]
+) -> tuple[dict[str, dict[str, int]], Dataset | None]:
+    """The judgements of a split, and the dataset where its texts are needed: opening it may take a minute."""
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.data.dataset import read_split
+    from gnnretrieval.evaluation.answers import AnswerMeasure
+
+    if not where and not any(isinstance(measure, AnswerMeasure) for measure in measures):
+        return read_split(data, split, qrels), None
+    dataset = Dataset.open(data, qrels, where)
+    return _judgements(dataset, split, measures), dataset
+
+
+def _judgements(dataset: Dataset, split: str, measures: Sequence[Measure]) -> dict[str, dict[str, int]]:
+    """The judgements of a split; of its queries without any, where all measures look at answers."""
+    from gnnretrieval.evaluation.answers import AnswerMeasure
+
+    if split not in dataset.splits and all(isinstance(measure, AnswerMeasure) for measure in measures):
+        return {query: {} for query in dataset.query_ids_of(split)}
+    return dataset.split(split)
+
+
+def _leave_out_self(
+    runs: dict[str, Run], exclude_self: bool | None, data: Path, judged: dict[str, dict[str, int]]
+) -> tuple[dict[str, Run], int]:
+    """The runs without what queries find of themselves, where that is wanted, and for how many queries."""
+    from gnnretrieval.evaluation import leave_out_self
+
+    if exclude_self is False:
+        return runs, 0
+    left, count = leave_out_self(runs, data, judged, bool(exclude_self))
+    if count:
+        what = "the passage with the query's id" if exclude_self else "the passage that is the query (its id and text)"
+        undo = "" if exclude_self else "; --keep-self keeps it"
+        say(f"left out: {what}, for {count:,} of {len(judged):,} queries{undo}")
+    return left, count
 
 
 @click.command()
@@ -63,6 +136,7 @@ def evaluate(
 @dataset_options
 @click.option("--baseline", help="Name of the system to test against (default: the first run's).")
 @measures_option
+@self_option
 @click.option(
     "--format",
     "form",
@@ -86,6 +160,7 @@ def compare(
     where: dict[str, str],
     baseline: str | None,
     measures: str,
+    exclude_self: bool | None,
     form: str,
     details: bool,
     randomisation: bool,
@@ -93,7 +168,7 @@ def compare(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """TREC RUNS side by side, each tested against the baseline. A system's name is its file's, without the ending.
+    """RUNS of any tool side by side, tested against the baseline. A system is called by its file, without the ending.
 
     \b
     Example: gnnretrieval compare work/dual-encoder.run work/gnn-encoder.run --data my-data
@@ -112,25 +187,38 @@ def compare(
         raise click.UsageError(f"two runs are both called {max(names, key=names.count)!r}: rename a file.")
     if html is not None:
         require_page_place(html)
+    asked = evaluation.parse_measures(evaluation.split_names(measures))
     dataset = Dataset.open(data, qrels, where)
+    judged = _judgements(dataset, split, asked)
     found = {name: read_run(run) for name, run in zip(names, runs, strict=True)}
-    provenance = {
+    provenance: dict[str, Any] = {
         "dataset": dataset.provenance(),
         "runs": {name: sha256_of_file(run) for name, run in zip(names, runs, strict=True)},
         "versions": library_versions(),
     }
-    judged, first = dataset.split(split), baseline or names[0]
-    asked = measures.split(",")
-    table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation)
+    first = baseline or names[0]
+    found, provenance["self_excluded"] = _leave_out_self(found, exclude_self, data, judged)
+    answers = evaluation.find_answers(dataset, found.values(), asked, list(judged))
+    table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation, answers)
+    lists = {}
+    last = next((name for name in reversed(names) if name != first), first)
+    if changed is not None:
+        pair = (evaluation.per_query(judged, found[name], asked[:1], answers) for name in (last, first))
+        after, before = (next(iter(values.values())) for values in pair)
+        lists = dict(zip(("helped", "hurt"), evaluation.most_changed(after, before, changed), strict=True))
+    texts = {query.id: query.text for query in dataset.queries_of(split)} if lists or html is not None else {}
     if html is not None:
-        questions = {query.id: query.text for query in dataset.queries_of(split)}
         files = {name: run.name for name, run in zip(names, runs, strict=True)}
         judgements = f"{dataset.name}/{qrels}/{split}.tsv"
-        evidence = Evidence(table, judged, found, questions, texts_of(dataset), files, judgements)
+        evidence = Evidence(table, judged, found, texts, texts_of(dataset), files, judgements)
         write_page(comparison_page(evidence, changed or 10), html)
         say(f"{html}: the page")
     if as_json:
-        echo_json(table.as_json())
+        of_last = {
+            what: [{**one._asdict(), "text": texts[one.query]} for one in changes] for what, changes in lists.items()
+        }
+        extra = {"changed": {"system": last, "measure": table.measure_names[0], **of_last}} if lists else {}
+        echo_json(table.as_json() | extra)
         return
     forms = {
         "text": evaluation.format_comparison,
@@ -141,20 +229,12 @@ def compare(
     click.echo(forms[form](table), nl=form != "csv")
     if details:
         click.echo("\n" + evaluation.detailed_comparison(table))
-    if changed is not None:
-        last = next((name for name in reversed(names) if name != first), first)
-        after, before = (
-            next(iter(evaluation.per_query(judged, found[name], asked[:1]).values())) for name in (last, first)
-        )
-        texts = {query.id: query.text for query in dataset.queries_of(split)}
-        measure = table.measure_names[0]
-        helped, hurt = evaluation.most_changed(after, before, changed)
-        for what, changes in (("most helped", helped), ("most hurt", hurt)):
-            click.echo(f"\n{what} by {last}, {measure} × 100 (with {first} → with it):")
-            for one in changes:
-                click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
-            if not changes:
-                click.echo("  none")
+    for what, changes in lists.items():
+        click.echo(f"\nmost {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it):")
+        for one in changes:
+            click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
+        if not changes:
+            click.echo("  none")
 
 
 def _weights(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,21 @@ from gnnretrieval.provenance import sha256_of_file, sha256_of_json
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 _USUAL_SPLITS = ("train", "dev", "validation", "test")
 _SHOWN = 20  # names listed in an error
+
+
+def read_split(path: str | Path, split: str, qrels: str = "qrels") -> dict[str, dict[str, int]]:
+    """As :meth:`Dataset.split` of the directory at ``path``, whose texts are not read: millions take a minute.
+
+    Raises:
+        InputError: there is no such folder of judgements or no such split, or a line of it is wrong.
+        ArtifactError: as :meth:`Dataset.open`.
+    """
+    path = Path(path)
+    _made_by_us(path)
+    files = split_files(path, qrels)
+    if split not in files:
+        raise _no_split(path, split, qrels, sorted(files, key=_split_order))
+    return read_qrels(files[split])
 
 
 class _Reader(Protocol):
@@ -109,22 +125,28 @@ class Dataset:
         if name not in self.splits:
             if name in self._judgements:
                 raise InputError(f"where {_in_words(self.where)} leaves no judgement of split {name!r}.", self.path)
-            present = ", ".join(self.splits) or "none"
-            raise InputError(
-                f"there is no split {name!r} in {self.qrels}/.{nearest(name, self.splits)} Present: {present}.",
-                self.path,
-            )
+            raise _no_split(self.path, name, self.qrels, self.splits)
         return {query: dict(judged) for query, judged in self._judgements[name].items()}
 
     def queries_of(self, split: str) -> list[Query]:
-        """The queries of a split, in the order of :meth:`split`, with their texts in memory.
+        """The queries of a split, in the order of :meth:`query_ids_of`, with their texts in memory.
 
         Raises:
             InputError: there is no such split, or ``where`` leaves none of its judgements.
         """
-        wanted = self.split(split)
+        wanted = dict.fromkeys(self.query_ids_of(split))
         found = {query.id: query for query in self.queries() if query.id in wanted}
         return [found[id_] for id_ in wanted]
+
+    def query_ids_of(self, split: str) -> list[str]:
+        """Ids of a split's queries: those it judges or, where it judges none, those imported for it, ``SPLIT-NUMBER``.
+
+        Raises:
+            InputError: there is no such split, or ``where`` leaves none of its judgements.
+        """
+        numbered = re.compile(rf"{re.escape(split)}-[0-9]+")
+        unjudged = [] if split in self._judgements else [id_ for id_ in self.query_ids if numbered.fullmatch(id_)]
+        return unjudged or list(self.split(split))
 
     @cached_property
     def file_hashes(self) -> dict[str, str]:
@@ -186,6 +208,11 @@ def split_files(path: Path, qrels: str) -> dict[str, Path]:
         found = f"no file <split>.tsv in {qrels}/" if folder.is_dir() else f"no folder {qrels}/"
         raise InputError(f"{found}; wanted judgements there, such as {qrels}/test.tsv.{present}", path)
     return files
+
+
+def _no_split(path: Path, name: str, qrels: str, splits: list[str]) -> InputError:
+    present = ", ".join(splits) or "none"
+    return InputError(f"there is no split {name!r} in {qrels}/.{nearest(name, splits)} Present: {present}.", path)
 
 
 def _split_order(name: str) -> tuple[int, str]:

@@ -1,23 +1,15 @@
-"""When two texts count as the same, or one stands in another: for duplicates, leaks and answers."""
+"""When two texts count as the same: for duplicates and leaks."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
 
 _TRAILING = " .,;:!?"
-_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def normalised(text: str) -> str:
     """``text`` casefolded, without surplus white space and trailing punctuation."""
     return " ".join(text.casefold().split()).rstrip(_TRAILING)
-
-
-def words_of(text: str) -> str:
-    """A text's words and signs, casefolded, each between spaces: one stands in another only as whole words."""
-    return f" {' '.join(_WORD.findall(unicodedata.normalize('NFC', text).casefold()))} "
 
 
 def text_key(text: str) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data.answers import Answers
 from gnnretrieval.data.beir import Metadata, read_passages, read_queries, write_passages, write_qrels, write_queries
 from gnnretrieval.data.dataset import CORPUS, QUERIES, Dataset
 from gnnretrieval.data.lines import excerpt
@@ -41,8 +42,8 @@ def make_sentence_dataset(
 
     Sentence ``i`` of passage ``p`` is ``p#i``, with the passage's title and the metadata ``{"passage": p,
     "sentence": i}``. A passage without a text is one sentence. What is judged relevant to a query becomes those of its
-    sentences that hold one of the query's ``answers`` (metadata of ``queries.jsonl``), whatever the case; where none
-    does, and where a judgement is 0, it becomes all of them.
+    sentences that hold one of the query's ``answers`` (metadata of ``queries.jsonl``), by DPR's rule; where none does,
+    and where a judgement is 0, it becomes all of them.
 
     Raises:
         InputError: a query's answers are not a list of strings, or two sentences get one id.
@@ -51,7 +52,7 @@ def make_sentence_dataset(
 
     def write(directory: Path) -> dict[str, Any]:
         sentences = _write_passages(dataset, directory / CORPUS)
-        answers: dict[str, list[str]] = {}
+        answers: dict[str, Answers] = {}
         write_queries(directory / QUERIES, _with_answers(dataset, answers))
         counts = {"passages": sum(map(len, sentences.values())), "queries": len(dataset.query_ids)}
         without = 0
@@ -77,14 +78,14 @@ def make_sentence_dataset(
 
 
 def _write_passages(dataset: Dataset, path: Path) -> dict[str, list[str]]:
-    """Write the sentences; return them, in lower case, by passage id."""
+    """Write the sentences; return them by passage id."""
     known, sentences = set(dataset.passage_ids), dict[str, list[str]]()
 
     def records() -> Iterator[tuple[Passage, Metadata]]:
         for passage in dataset.passages():
             spans = split_sentences(passage.text) or [(0, 0)]
             texts = [passage.text[start:end] for start, end in spans]
-            sentences[passage.id] = [text.casefold() for text in texts]
+            sentences[passage.id] = texts
             for number, text in enumerate(texts):
                 id_ = f"{passage.id}#{number}"
                 if id_ in known:
@@ -100,8 +101,8 @@ def _write_passages(dataset: Dataset, path: Path) -> dict[str, list[str]]:
     return sentences
 
 
-def _with_answers(dataset: Dataset, answers: dict[str, list[str]]) -> Iterator[tuple[Any, Metadata]]:
-    """Queries with their metadata; their answers, in lower case, are noted on the way."""
+def _with_answers(dataset: Dataset, answers: dict[str, Answers]) -> Iterator[tuple[Any, Metadata]]:
+    """Queries with their metadata; their answers are noted on the way."""
     kept = set(dataset.query_ids)
     for query, metadata in read_queries(dataset.path / QUERIES, unique=False):
         if query.id not in kept:
@@ -112,21 +113,19 @@ def _with_answers(dataset: Dataset, answers: dict[str, list[str]]) -> Iterator[t
                 f"query {query.id!r} has answers {excerpt(found)}, wanted a list of strings: correct it.",
                 dataset.path / QUERIES,
             )
-        answers[query.id] = [answer.casefold().strip() for answer in found if answer.strip()]
+        answers[query.id] = Answers(found)
         yield query, metadata
 
 
 def _judgements(
-    judged: Mapping[str, Mapping[str, int]], sentences: Mapping[str, Sequence[str]], answers: Mapping[str, list[str]]
+    judged: Mapping[str, Mapping[str, int]], sentences: Mapping[str, Sequence[str]], answers: Mapping[str, Answers]
 ) -> tuple[list[Qrel], int]:
     """Judgements of sentences, and how many relevant passages hold no answer in one of theirs."""
     qrels, without = [], 0
     for query_id, passages in judged.items():
         for passage_id, relevance in passages.items():
             texts = sentences[passage_id]
-            numbers = [
-                number for number, text in enumerate(texts) if any(answer in text for answer in answers[query_id])
-            ]
+            numbers = [number for number, text in enumerate(texts) if answers[query_id].in_text(text)]
             if not numbers or relevance <= 0:
                 without += relevance > 0
                 numbers = [*range(len(texts))]

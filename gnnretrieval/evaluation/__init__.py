@@ -4,10 +4,13 @@ Every measure sees every run in the project's one order (:func:`gnnretrieval.dat
 queries; every test is paired by query.
 """
 
+from gnnretrieval.evaluation.answers import AnswerHits, find_answers, require_answers
 from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.fuse import fuse
-from gnnretrieval.evaluation.measures import mean, parse_measures, per_query
+from gnnretrieval.evaluation.measures import mean, per_query
+from gnnretrieval.evaluation.names import parse_measures, split_names
+from gnnretrieval.evaluation.self_retrieval import leave_out_self
 from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.evaluation.tables import (
     csv_comparison,
@@ -16,8 +19,10 @@ from gnnretrieval.evaluation.tables import (
     latex_comparison,
     markdown_comparison,
 )
+from gnnretrieval.evaluation.values import format_values, write_values
 
 __all__ = [
+    "AnswerHits",
     "Comparison",
     "TestResult",
     "bootstrap_interval",
@@ -25,10 +30,13 @@ __all__ = [
     "csv_comparison",
     "detailed_comparison",
     "effect_size",
+    "find_answers",
     "format_comparison",
+    "format_values",
     "fuse",
     "holm",
     "latex_comparison",
+    "leave_out_self",
     "markdown_comparison",
     "mean",
     "most_changed",
@@ -36,4 +44,7 @@ __all__ = [
     "parse_measures",
     "per_query",
     "relevant_ranks",
+    "require_answers",
+    "split_names",
+    "write_values",
 ]

@@ -11,7 +11,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from gnnretrieval.data.trec import Run
 from gnnretrieval.errors import InputError, nearest
-from gnnretrieval.evaluation.measures import Measure, mean, parse_measures, per_query
+from gnnretrieval.evaluation.answers import AnswerHits
+from gnnretrieval.evaluation.measures import mean, per_query
+from gnnretrieval.evaluation.names import Measure, parse_measures
 from gnnretrieval.evaluation.significance import bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.settings import Settings
 
@@ -112,6 +114,7 @@ def compare(
     split: str,
     provenance: Mapping[str, Any],
     randomisation: bool = False,
+    answers: AnswerHits | None = None,
 ) -> Comparison:
     """Measure every run on every judged query, and test every (system, measure) against the baseline's.
 
@@ -126,6 +129,7 @@ def compare(
         split: Name of the split that ``qrels`` judge.
         provenance: Where the runs come from, as JSON values: dataset hash, seed, versions … (law 10).
         randomisation: Run Fisher's randomisation test of each pair too, corrected as a family of its own.
+        answers: What :func:`gnnretrieval.evaluation.answers.find_answers` found for these runs.
 
     Raises:
         InputError: the baseline is not among the runs, a measure is unknown, or a run has no query in common with
@@ -138,7 +142,7 @@ def compare(
     values = {}
     for name, run in runs.items():
         try:
-            values[name] = per_query(qrels, run, parsed)
+            values[name] = per_query(qrels, run, parsed, answers)
         except InputError as error:
             raise InputError(f"system {name!r}: {error}") from None
     names = [str(measure) for measure in parsed]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.trec import Run
 from gnnretrieval.evaluation import comparison_plots as plots
+from gnnretrieval.evaluation.answers import AnswerHits
 from gnnretrieval.evaluation.changed import Change, most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison
 from gnnretrieval.evaluation.measures import per_query
@@ -46,6 +47,7 @@ class Evidence(NamedTuple):
         judgements: The file of the judgements, as the page names it.
         table: The file that holds the comparison; None: none does, it was computed for the page.
         linked: Whether the page lies where these files are found from.
+        answers: Passages of the runs that hold an answer, where the main measure is of answers.
     """
 
     comparison: Comparison
@@ -57,6 +59,7 @@ class Evidence(NamedTuple):
     judgements: str
     table: str | None = None
     linked: bool = False
+    answers: AnswerHits | None = None
 
     @property
     def others(self) -> list[str]:
@@ -106,7 +109,8 @@ def comparison_sections(evidence: Evidence, most: int) -> Iterator[Card]:
     tested = figures([*plots.differences(found, evidence.source()), plots.wins(found, evidence.source())])
     yield section("Every test", html_tests(found), evidence.source(), tested)
     values = {
-        system: next(iter(per_query(evidence.judged, run, [measure]).values())) for system, run in evidence.runs.items()
+        system: next(iter(per_query(evidence.judged, run, [measure], evidence.answers).values()))
+        for system, run in evidence.runs.items()
     }
     shown = [
         plots.by_question(measure, system, found.baseline, values, evidence.source(system, found.baseline))

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from gnnretrieval.errors import InputError
 
@@ -81,6 +80,8 @@ def _t_test(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
         return 1.0
     if np.ptp(a - b) == 0:  # scipy gives the same with a warning
         return 0.0
+    from scipy import stats  # loads for a second
+
     return float(stats.ttest_rel(a, b).pvalue)
 
 
@@ -112,6 +113,8 @@ def bootstrap_interval(values: Sequence[float], seed: int = 0) -> tuple[float, f
     if not values or np.ptp(values) == 0:
         mean = float(np.mean(values)) if values else 0.0
         return mean, mean
+    from scipy import stats
+
     found = stats.bootstrap(
         (np.asarray(values, dtype=np.float64),),
         np.mean,

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from gnnretrieval.arrays import blocks
-from gnnretrieval.data.beir import read_queries
+from gnnretrieval.data.answers import Answers, answer_words, read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
-from gnnretrieval.data.same_text import normalised, words_of
+from gnnretrieval.data.same_text import normalised
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import InputError
 from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
@@ -86,7 +86,7 @@ def mine_negatives(
 ) -> Examples:
     """Mine the negatives of a split's queries into the examples ``out``; their positives are the labels.
 
-    A candidate that is relevant, or that has the text of a relevant passage, is no negative.
+    A candidate that is relevant, or has the text of a relevant passage or of the query itself, is no negative.
 
     Args:
         dataset: Passages, queries and judgements.
@@ -104,7 +104,7 @@ def mine_negatives(
     if features is not None:
         require_features_of(dataset, features)
     judged = dataset.split(settings.split)
-    answers = _answers(dataset) if settings.answers == "drop" else {}
+    answers = read_answers(dataset.path / QUERIES) if settings.answers == "drop" else {}
     rows = {id_: row for row, id_ in enumerate(dataset.query_ids)}
     labels = {query: [passage for passage, relevance in of.items() if relevance > 0] for query, of in judged.items()}
     asked = [_Asked(rows[id_], id_, found, answers.get(id_, ())) for id_, found in labels.items() if found]
@@ -145,7 +145,7 @@ class _Texts(NamedTuple):
 
     Attributes:
         forms: Normalised: equal for texts that are the same.
-        words: As :func:`gnnretrieval.data.same_text.words_of`; empty where no query has answers.
+        words: As :func:`gnnretrieval.data.answers.answer_words`; empty where no query has answers.
     """
 
     forms: Mapping[int, str]
@@ -172,22 +172,29 @@ class _Miner:
             answered = any(query.answers for query in some)
             texts = _Texts(
                 {row: normalised(text) for row, text in full.items()},
-                {row: words_of(text) for row, text in full.items()} if answered else {},
+                {row: answer_words(text) for row, text in full.items()} if answered else {},
             )
-            for query, (ranked, scores) in zip(some, results, strict=True):
+            asking = self.texts.texts_of_queries([query.row for query in some])
+            for query, text, (ranked, scores) in zip(some, asking, results, strict=True):
                 labels = {relevant[id_] for id_ in query.positives}
-                negatives = self._negatives(query, ranked.tolist(), scores, labels, texts)
+                negatives = self._negatives(query, normalised(text), ranked.tolist(), scores, labels, texts)
                 example = Example(query.id, tuple(Candidate(id_, "label") for id_ in query.positives), negatives)
                 self._note(len(ranked), len(negatives))
                 self.tally.keep(example)
                 yield example
 
     def _negatives(
-        self, query: _Asked, ranked: list[int], scores: NDArray[np.float32], labels: set[int], texts: _Texts
+        self,
+        query: _Asked,
+        text: str,
+        ranked: list[int],
+        scores: NDArray[np.float32],
+        labels: set[int],
+        texts: _Texts,
     ) -> tuple[Candidate, ...]:
         settings, dropped = self.settings, self.tally.dropped
         same = {texts.forms[row] for row in labels}
-        wanted = [words for answer in query.answers if (words := words_of(answer)).strip()]
+        wanted = Answers(query.answers)
         self.tally.candidates += len(ranked)
         dropped["of the ranks passed over"] += len(ranked[: settings.skip])
         kept = []
@@ -196,7 +203,9 @@ class _Miner:
                 dropped["relevant"] += 1
             elif texts.forms[row] in same:
                 dropped["with the text of a relevant passage"] += 1
-            elif any(words in texts.words[row] for words in wanted):
+            elif text == texts.forms[row] or (query.id == self.passage_ids[row] and text in texts.forms[row]):
+                dropped["the query itself"] += 1
+            elif wanted and wanted.in_words(texts.words[row]):
                 dropped["with an answer in it"] += 1
             else:
                 kept.append(Candidate(self.passage_ids[row], self.source, rank, as_written(scores[rank - 1])))
@@ -212,13 +221,3 @@ class _Miner:
         if most is not None:
             noted[f"queries with fewer than {most} negatives"] += negatives < most
         noted["queries without a negative"] += not negatives
-
-
-def _answers(dataset: Dataset) -> dict[str, list[str]]:
-    """Answer strings by query, from its metadata."""
-    found = {}
-    for query, metadata in read_queries(dataset.path / QUERIES, unique=False):
-        answers = metadata.get("answers")
-        if isinstance(answers, list):
-            found[query.id] = [text for text in answers if isinstance(text, str)]
-    return found

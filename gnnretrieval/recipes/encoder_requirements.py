@@ -8,7 +8,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.trec import require_writable_ids
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import parse_measures
+from gnnretrieval.evaluation import parse_measures, require_answers
 from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
 from gnnretrieval.training.held_out import dev_split
 
@@ -24,7 +24,7 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> Non
             a measure or a checkpoint is not known, or an id cannot stand in a run.
     """
     reported, chosen_by = recipe.compare.split, dev_split(dataset)
-    parse_measures(recipe.compare.measures)
+    measures = parse_measures(recipe.compare.measures)
     if reported in (recipe.split, chosen_by):
         use = "learned from" if reported == recipe.split else "chosen by"
         raise InputError(f"split {reported!r} is {use}, and cannot be reported on: give another compare.split.", path)
@@ -36,6 +36,7 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> Non
             dataset.path,
         )
     require_writable_ids([*dataset.passage_ids, *judged], dataset.path)
+    require_answers(dataset, measures, judged)
     names = {stage.name for stage in recipe.stages}
     for stage in recipe.stages:
         split = {**recipe.negatives, **stage.settings}.get("split", recipe.split)

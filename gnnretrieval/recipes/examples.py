@@ -43,7 +43,8 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
     split, measure = run.recipe.compare.split, run.recipe.compare.measures[:1]
     judgements = run.dataset.split(split)
     after, before = (
-        next(iter(per_query(judgements, run.runs[name], measure).values())) for name in (GNN_ENCODER, DUAL_ENCODER)
+        next(iter(per_query(judgements, run.runs[name], measure, run.answers).values()))
+        for name in (GNN_ENCODER, DUAL_ENCODER)
     )
     helped, hurt = most_changed(after, before, len(after))
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}

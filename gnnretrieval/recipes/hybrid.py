@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnretrieval.data.trec import Run
-from gnnretrieval.evaluation import Comparison, compare, fuse
+from gnnretrieval.evaluation import AnswerHits, Comparison, compare, fuse
 from gnnretrieval.recipes.recipe import CompareSettings
 
 
@@ -17,6 +17,7 @@ def compare_hybrids(
     bm25: str,
     dense: tuple[str, str],
     provenance: dict[str, Any],
+    answers: AnswerHits,
 ) -> Comparison | None:
     """BM25 alone and joined with each of two dense systems, tested against it with the first; None: not asked for.
 
@@ -27,6 +28,7 @@ def compare_hybrids(
         bm25: Its name among ``runs``.
         dense: The dual-encoder and the GNN-encoder.
         provenance: Of the comparison.
+        answers: In the passages of ``runs``, for measures of answers.
     """
     if settings.fuse == "none":
         return None
@@ -34,4 +36,4 @@ def compare_hybrids(
     for name in dense:
         systems[f"{bm25}+{name}"] = fuse([runs[bm25], runs[name]], settings.fuse, depth=settings.depth)
     joined_by = {**provenance, "fusion": settings.fuse}
-    return compare(qrels, systems, f"{bm25}+{dense[0]}", settings.measures, settings.split, joined_by)
+    return compare(qrels, systems, f"{bm25}+{dense[0]}", settings.measures, settings.split, joined_by, answers=answers)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gnnretrieval.artifacts import open_artifact
-from gnnretrieval.data.trec import read_run
+from gnnretrieval.evaluation import Comparison
 from gnnretrieval.evaluation.comparison_page import comparison_sections
+from gnnretrieval.evaluation.tables import html_comparison
 from gnnretrieval.graph.inspect import inspect_graph
 from gnnretrieval.graph.inspection_page import summary_of, tiles_of
 from gnnretrieval.graph.inspection_plots import plots_of
@@ -96,16 +97,15 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
             del kinds["model-joint"]
         if run.its_features is None:
             del kinds["features-joint"]
-        runs, texts = run.runs, "features"
+        texts = "features"
     else:
         kinds = {name: artifact.meta["kind"] for name, artifact in run.made.items()}
         kinds |= {f"{name}{FEATURES}": "features" for name in names if name != BM25} | {"rankings": "rankings"}
-        runs = {name: read_run(run.directory / "rankings" / f"{name}.run") for name in names}
         texts = f"{START}{FEATURES}"
     artifacts = {name: open_artifact(run.directory / name, kind) for name, kind in kinds.items()}
     if run.dataset.path.resolve() == (run.directory / "dataset").resolve():
         artifacts = {"dataset": open_artifact(run.dataset.path, "dataset"), **artifacts}
-    return Reported(run.directory, run.dataset, artifacts, run.comparison, runs, texts)
+    return Reported(run.directory, run.dataset, artifacts, run.comparison, run.runs, texts, run.answers)
 
 
 def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, str]]:
@@ -138,6 +138,8 @@ def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
         if name in of.artifacts:
             yield training(of, name)
     yield from comparison_sections(of.evidence(), most=0)
+    if run.hybrids is not None:
+        yield _with_bm25(run.hybrids)
     yield examples(of, run, run.model.path.name)
     yield costs(of)
     yield where_it_is_from(of)
@@ -153,6 +155,12 @@ def _graph(of: Reported, run: RecipeRun) -> Card:
         source(*(f"graph/{name}" for name in run.graph.meta["files"] if "/" not in name)),
         figures(plots_of(found, "graph")),
     )
+
+
+def _with_bm25(hybrids: Comparison) -> Card:
+    """What is mostly deployed: BM25 joined with each dense ranking."""
+    said = f"BM25's ranking joined with each dense one ({hybrids.provenance['fusion']}), as is mostly deployed."
+    return section("With BM25", paragraph(said), html_comparison(hybrids), source("comparison-with-bm25.json"))
 
 
 def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:

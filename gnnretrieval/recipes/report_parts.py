@@ -12,7 +12,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run
 from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import Comparison
+from gnnretrieval.evaluation import AnswerHits, Comparison
 from gnnretrieval.evaluation.comparison_page import Evidence, Texts
 from gnnretrieval.graph.inspection_text import in_bytes
 from gnnretrieval.pages import (
@@ -48,6 +48,7 @@ class Reported(NamedTuple):
         comparison: The outcome.
         runs: Run by system.
         texts: A directory of it that holds the passages' texts.
+        answers: Passages of the runs that hold an answer, where a measure is of answers.
     """
 
     directory: Path
@@ -56,6 +57,7 @@ class Reported(NamedTuple):
     comparison: Comparison
     runs: Mapping[str, Run]
     texts: str
+    answers: AnswerHits
 
     def of_dataset(self, file: str) -> str:
         """A file of the dataset as it is found from the report; by the dataset's name, where it lies elsewhere."""
@@ -84,6 +86,7 @@ class Reported(NamedTuple):
             judgements=self.of_dataset(f"{self.dataset.qrels}/{split}.tsv"),
             table=COMPARISON,
             linked=True,
+            answers=self.answers,
         )
 
 

@@ -17,7 +17,16 @@ from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
+from gnnretrieval.evaluation import (
+    AnswerHits,
+    Comparison,
+    compare,
+    find_answers,
+    leave_out_self,
+    markdown_comparison,
+    parse_measures,
+    require_answers,
+)
 from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index.faiss_index import PassageIndex, build_index
@@ -52,6 +61,7 @@ class RecipeRun:
     its_features: Features | None
     index: PassageIndex
     runs: dict[str, Run]
+    answers: AnswerHits
     comparison: Comparison
     hybrids: Comparison | None
 
@@ -116,12 +126,16 @@ def run_recipe(
         rankings = _rank(recipe, dataset, systems, directory, common)
     with stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
+        runs, itself = leave_out_self(runs, dataset.path, reported)
+        measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
+        answers = find_answers(dataset, runs.values(), measures, reported)
         provenance = {
             "recipe": recipe.model_dump(mode="json"),
             "dataset": dataset.provenance(),
             "encoder_source": features.meta["source"],
             "chosen_on_dev": model.meta["dev"],
             "seed": (recipe.joint or recipe.train).seed,
+            "self_excluded": itself,
             "artifacts": {
                 made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
                 for made in (features, graph, model, embeddings, rankings)
@@ -129,14 +143,15 @@ def run_recipe(
             "versions": library_versions(),
             "git_revision": git_revision(),
         }
-        measures, split = recipe.compare.measures, recipe.compare.split
-        comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance)
+        comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance, answers=answers)
         _write_comparison(comparison, directory / "comparison")
         dense = (DUAL_ENCODER, GNN_ENCODER)
-        hybrids = compare_hybrids(reported, runs, recipe.compare, BM25_SYSTEM, dense, provenance)
+        hybrids = compare_hybrids(reported, runs, recipe.compare, BM25_SYSTEM, dense, provenance, answers)
         if hybrids is not None:
             _write_comparison(hybrids, directory / "comparison-with-bm25")
-    return RecipeRun(directory, recipe, dataset, features, graph, model, its_features, index, runs, comparison, hybrids)
+    return RecipeRun(
+        directory, recipe, dataset, features, graph, model, its_features, index, runs, answers, comparison, hybrids
+    )
 
 
 def _write_comparison(comparison: Comparison, path: Path) -> None:
@@ -167,6 +182,7 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
             dataset.path,
         )
     require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
+    require_answers(dataset, parse_measures(recipe.compare.measures), reported)
     require_k(recipe.graph.k, dataset)
     for name in {recipe.encoder.checkpoint, recipe.encoder.query_checkpoint} - {None}:
         if recipe.vectors is None:

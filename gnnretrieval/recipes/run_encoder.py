@@ -8,11 +8,19 @@ from typing import Any, NamedTuple
 
 from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import read_run, write_run
+from gnnretrieval.data.trec import Run, read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.evaluation import Comparison, compare, markdown_comparison
+from gnnretrieval.evaluation import (
+    AnswerHits,
+    Comparison,
+    compare,
+    find_answers,
+    leave_out_self,
+    markdown_comparison,
+    parse_measures,
+)
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.index.sentence_search import features_run
 from gnnretrieval.making import make_artifact
@@ -45,12 +53,16 @@ class EncoderRun(NamedTuple):
         made: Each stage's artifact, by name.
         comparison: Its encoders beside BM25 and the checkpoint as it comes.
         dataset: What it was made from.
+        runs: Run by system.
+        answers: Passages of the runs that hold an answer, where a measure is of answers.
     """
 
     directory: Path
     made: dict[str, Artifact]
     comparison: Comparison
     dataset: Dataset
+    runs: dict[str, Run]
+    answers: AnswerHits
 
 
 def run_encoder_recipe(
@@ -220,16 +232,20 @@ class _Run:
                 say=self.stages.say,
             )
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BY_BM25, *names)}
+        runs, itself = leave_out_self(runs, self.dataset.path, judged)
+        measures = parse_measures(self.recipe.compare.measures)
+        answers = find_answers(self.dataset, runs.values(), measures, judged)
         provenance = {
             "recipe": self.recipe.model_dump(mode="json"),
             "small": self.small,
+            "self_excluded": itself,
             "dataset": self.dataset.provenance(),
             "artifacts": {name: {"hash": made.hash} for name, made in self.made.items()},
             "dev": {name: made.meta["dev"] for name, made in self.made.items() if "dev" in made.meta},
             "versions": library_versions(),
             "git_revision": git_revision(),
         }
-        comparison = compare(judged, runs, START, self.recipe.compare.measures, split, provenance)
+        comparison = compare(judged, runs, START, measures, split, provenance, answers=answers)
         write_json(self.out / "comparison.json", comparison.as_json())
         (self.out / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
-        return EncoderRun(self.out, self.made, comparison, self.dataset)
+        return EncoderRun(self.out, self.made, comparison, self.dataset, runs, answers)

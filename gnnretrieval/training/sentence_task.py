@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnretrieval.data.same_text import words_of
+from gnnretrieval.data.answers import Answers
 from gnnretrieval.encoders.sentence_tokens import SentenceTokenizer, SentenceTokens
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
@@ -86,11 +86,9 @@ def answer_sentences(
 
 
 def holding(sentences: Sequence[str], answers: Sequence[str]) -> frozenset[int]:
-    """Numbers of the sentences that hold one of the answers as whole words, whatever the case."""
-    wanted = [words for answer in answers if (words := words_of(answer)).strip()]
-    return frozenset(
-        number for number, sentence in enumerate(sentences) if any(words in words_of(sentence) for words in wanted)
-    )
+    """Numbers of the sentences that hold one of the answers, by DPR's rule."""
+    wanted = Answers(answers)
+    return frozenset(number for number, sentence in enumerate(sentences) if wanted.in_text(sentence))
 
 
 def most_overlap(query: str, sentences: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gnnretrieval.artifacts import Artifact, relative_to
-from gnnretrieval.data.beir import read_queries
+from gnnretrieval.data.answers import read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -192,7 +192,9 @@ def _task(
         settings.seed,
     )
     if by_sentences:
-        return SentenceTask(examples, texts, answers_of(dataset), towers, similarity, settings, measure)
+        return SentenceTask(
+            examples, texts, read_answers(dataset.path / QUERIES), towers, similarity, settings, measure
+        )
     refresher = None
     if settings.refresh_every is not None:
         refresher = Refresher(
@@ -205,13 +207,3 @@ def _task(
             settings.token_budget,
         )
     return DualEncoderTask(examples, texts, towers, similarity, settings, measure, refresher)
-
-
-def answers_of(dataset: Dataset) -> dict[str, list[str]]:
-    """Answer strings by query, from ``metadata.answers`` in ``queries.jsonl``."""
-    records = read_queries(dataset.path / QUERIES, unique=False)
-    return {query.id: answers for query, metadata in records if (answers := _strings(metadata.get("answers")))}
-
-
-def _strings(value: Any) -> list[str]:
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -40,7 +40,7 @@ def test_a_run_of_another_split(made, runs, refuses):
     ("measures", "says"),
     [
         ("NDGC@10", ("unknown measure 'NDGC@10'", "Did you mean", "nDCG")),
-        ("mrr@10", ("unknown measure 'mrr@10'", "Did you mean")),
+        ("mmr@10", ("unknown measure 'mmr@10'", "Did you mean")),
         ("RR@0", ("'RR@0'", "cutoff")),
         ("R", ("'R' lacks its cutoff", "R@10")),
         ("", ("measure",)),

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -75,6 +75,55 @@ def test_randomisation_of_many_queries_agrees_with_the_t_test_and_is_repeatable(
     assert first.p != paired_test(a, b, "randomisation", seed=2).p
     assert first.p == pytest.approx(paired_test(a, b).p, abs=0.03)
     assert first.p == pytest.approx(paired_test(b, a, "randomisation", seed=1).p, abs=0.03)
+
+
+measured = st.lists(st.tuples(*[st.sampled_from([0.0, 0.1, 0.2, 1 / 3, 0.5, 1.0])] * 2), min_size=2, max_size=60)
+
+
+@given(measured)
+def test_the_t_test_is_scipys(pairs):
+    a, b = zip(*pairs, strict=True)
+    assume(np.ptp(np.subtract(a, b)) > 0)
+    assert paired_test(by_query(a), by_query(b)).p == stats.ttest_rel(a, b).pvalue
+
+
+@settings(max_examples=30)
+@given(measured.map(lambda pairs: pairs[:10]))
+def test_the_randomisation_of_few_queries_is_scipys(pairs):
+    a, b = map(np.array, zip(*pairs, strict=True))
+    expected = stats.permutation_test(
+        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf
+    ).pvalue
+    assert paired_test(by_query(a), by_query(b), "randomisation").p == pytest.approx(min(expected, 1.0), abs=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.03, 0.06])
+def test_the_randomisation_of_many_queries_is_scipys_within_what_is_left_to_chance(shift):
+    random = np.random.default_rng(5)
+    a = random.choice([0.0, 0.5, 1.0], 200)
+    b = np.where(random.random(200) < 0.6, a, random.choice([0.0, 0.5, 1.0], 200)) - shift
+    expected = stats.permutation_test(
+        (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", n_resamples=10_000, rng=random
+    ).pvalue
+    spread = (expected * (1 - expected) / 10_000) ** 0.5
+    assert paired_test(by_query(a), by_query(b), "randomisation").p == pytest.approx(expected, abs=6 * spread + 2e-4)
+
+
+@given(measured)
+def test_the_effect_size_is_what_the_t_statistic_is_made_of(pairs):
+    a, b = map(np.array, zip(*pairs, strict=True))
+    assume(np.ptp(a - b) > 0)
+    assert effect_size((a - b).tolist()) == pytest.approx(stats.ttest_rel(a, b).statistic / len(a) ** 0.5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_rejects_what_his_procedure_rejects(ps):
+    # Holm 1979: smallest first, reject while p ≤ level / (m - i + 1), and stop at the first that is not.
+    for level in (0.01, 0.05, 0.3):
+        ordered = sorted(range(len(ps)), key=ps.__getitem__)
+        small = [ps[index] * (len(ps) - place) <= level for place, index in enumerate(ordered)]
+        rejected = ordered[: [*small, False].index(False)]
+        assert set(rejected) == {index for index, p in enumerate(holm(ps)) if p <= level}
 
 
 def test_a_resampled_p_is_never_zero():

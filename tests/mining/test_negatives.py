@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.same_text import words_of
+from gnnretrieval.data.answers import answer_words
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.errors import ArtifactError, InputError
@@ -54,8 +54,18 @@ def test_a_passage_with_an_answer_as_whole_words_is_dropped_where_that_is_wanted
     (example,) = made.examples()
     assert sorted(ids(example.negatives)) == ["c", "f"]  # d has a pie
     assert made.report["candidates"]["dropped"]["with an answer in it"] == 1
-    assert words_of("Pie") not in words_of("a piece, magpie")
-    assert words_of("New York") in words_of("In new  york, 1999")
+    assert answer_words("Pie") not in answer_words("a piece, magpie")
+    assert answer_words("New York") in answer_words("In new  york, 1999")
+
+
+def test_a_query_that_is_a_passage_is_no_negative_of_its_own(dataset, tmp_path):
+    with (dataset.path / "corpus.jsonl").open("a") as file:
+        for id_, title, text in (("q1", "Fruit", "Red apple!"), ("x", "", "red apple"), ("q2", "", "red apple cake")):
+            file.write(json.dumps({"_id": id_, "title": title, "text": text}) + "\n")
+    made = mine_negatives(Dataset.open(dataset.path), NegativeSettings(), tmp_path / "negatives")
+    (example,) = made.examples()
+    assert sorted(ids(example.negatives)) == ["c", "d", "f", "q2"]
+    assert made.report["candidates"]["dropped"]["the query itself"] == 2
 
 
 def test_queries_without_answers_are_counted_and_keep_their_candidates(dataset, tmp_path):

@@ -60,12 +60,6 @@ def one_line(text: str, lost: Lost) -> str:
     return _BREAKS.sub(" ", text)
 
 
-def answers_of(metadata: Metadata) -> list[str]:
-    """A query's answers."""
-    found = metadata.get("answers", [])
-    return [answer for answer in found if isinstance(answer, str)] if isinstance(found, list) else []
-
-
 def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tuple[Any, Metadata]]:
     return ((record, metadata) for record, metadata in records if record.id in ids)
 

@@ -6,8 +6,9 @@ import csv
 import json
 from pathlib import Path
 
+from gnnretrieval.data.answers import answers_of
 from gnnretrieval.data.records import Passage
-from gnnretrieval.data.writers.contents import Contents, Lost, answers_of
+from gnnretrieval.data.writers.contents import Contents, Lost
 
 
 def write_dpr(data: Contents, directory: Path, lost: Lost) -> None:

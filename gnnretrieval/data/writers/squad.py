@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gnnretrieval.data.answers import answers_of
 from gnnretrieval.data.beir import Metadata
 from gnnretrieval.data.records import Query
-from gnnretrieval.data.writers.contents import Contents, Lost, answers_of
+from gnnretrieval.data.writers.contents import Contents, Lost
 from gnnretrieval.errors import GnnRetrievalError
 
 

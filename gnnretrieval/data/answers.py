@@ -1,0 +1,76 @@
+"""Whether an answer stands in a text, by DPR's rule: for its recall, its negatives, and sentences with answers.
+
+Karpukhin et al. 2020, after DrQA (Chen et al. 2017): text and answer are cut into words and signs
+(``[\\p{L}\\p{N}\\p{M}]+`` or any other character that is neither a separator nor a control character) in Unicode's
+NFD form and lower case, and the answer's words must follow each other in the text. Where answers are patterns
+(CuratedTREC's), the pattern must be found in the text, whatever the case.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import regex
+
+from gnnretrieval.data.beir import read_queries
+
+Match = Literal["string", "regex"]
+_WORD = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+
+
+def answer_words(text: str) -> str:
+    """A text's words and signs, in NFD and lower case, each between spaces, which no word has."""
+    return f" {' '.join(_WORD.findall(unicodedata.normalize('NFD', text)))} ".lower()
+
+
+class Answers:
+    """A question's answers.
+
+    An answer without a word, such as an empty one, is in no text; DPR's script finds it in every one. A pattern that
+    is none is in no text either.
+
+    Args:
+        answers: The answers.
+        match: Whether they are strings or patterns.
+    """
+
+    def __init__(self, answers: Iterable[str], match: Match = "string") -> None:
+        self._words = [words for one in answers if (words := answer_words(one)).strip()] if match == "string" else []
+        self._patterns = list(_patterns(answers)) if match == "regex" else []
+
+    def __bool__(self) -> bool:
+        return bool(self._words or self._patterns)
+
+    def in_words(self, words: str) -> bool:
+        """Whether one of the strings stands in what :func:`answer_words` gives of a text."""
+        return any(one in words for one in self._words)
+
+    def in_text(self, text: str) -> bool:
+        """Whether one of the answers stands in a text."""
+        if self._patterns:
+            normal = unicodedata.normalize("NFD", text)
+            return any(pattern.search(normal) for pattern in self._patterns)
+        return bool(self._words) and self.in_words(answer_words(text))
+
+
+def _patterns(answers: Iterable[str]) -> Iterator[Any]:
+    for one in filter(str.strip, answers):
+        try:
+            yield regex.compile(unicodedata.normalize("NFD", one), regex.IGNORECASE | regex.MULTILINE)
+        except regex.error:
+            continue
+
+
+def answers_of(metadata: Mapping[str, Any]) -> list[str]:
+    """The answer strings in a query's metadata."""
+    found = metadata.get("answers")
+    return [answer for answer in found if isinstance(answer, str)] if isinstance(found, list) else []
+
+
+def read_answers(queries: Path) -> dict[str, list[str]]:
+    """Answer strings by query, from ``metadata.answers`` in a ``queries.jsonl``; queries without any are left out."""
+    records = read_queries(queries, unique=False)
+    return {query.id: answers for query, metadata in records if (answers := answers_of(metadata))}
