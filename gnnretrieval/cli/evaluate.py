@@ -11,7 +11,7 @@ from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_opti
 from gnnretrieval.errors import InputError
 
 if TYPE_CHECKING:
-    from gnnretrieval.evaluation.fuse import Method
+    from gnnretrieval.index.fuse import Method
 
 MEASURES = "RR@10,nDCG@10,R@1,R@5,R@20,R@100"
 measures_option = click.option(
@@ -171,7 +171,7 @@ def fuse(
     Example: gnnretrieval fuse work/bm25.run work/gnn-encoder.run --out work/hybrid.run
     """
     from gnnretrieval.data.trec import read_run, write_run
-    from gnnretrieval.evaluation import fuse as fuse_runs
+    from gnnretrieval.index.fuse import fuse as fuse_runs
 
     fused = fuse_runs([read_run(run) for run in runs], method, weights=weights, k=rrf_k, depth=depth)
     write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])

@@ -6,7 +6,6 @@ queries; every test is paired by query.
 
 from gnnretrieval.evaluation.changed import most_changed
 from gnnretrieval.evaluation.compare import Comparison, compare
-from gnnretrieval.evaluation.fuse import fuse
 from gnnretrieval.evaluation.measures import mean, parse_measures, per_query
 from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.evaluation.tables import (
@@ -16,6 +15,7 @@ from gnnretrieval.evaluation.tables import (
     latex_comparison,
     markdown_comparison,
 )
+from gnnretrieval.index.fuse import fuse
 
 __all__ = [
     "Comparison",

@@ -13,7 +13,7 @@ from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.graph.add import add_to_graph
 from gnnretrieval.graph.additions import read_additions
 from gnnretrieval.index import build_index
-from gnnretrieval.index.faiss_index import update_index
+from gnnretrieval.index.updating import update_index
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn, update_embeddings
 
 
