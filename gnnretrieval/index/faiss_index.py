@@ -1,4 +1,4 @@
-"""An index over passage vectors by FAISS, exact or approximate, with ids and texts beside it and its recall measured."""
+"""An index over passage vectors by FAISS, exact or approximate, its recall measured, with ids and texts beside it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PassageIndex(Artifact):
 
     @cached_property
     def faiss(self) -> Any:
-        """The FAISS index, memory-mapped, all its shards in one; it numbers vectors by row, or as :attr:`rows_by_number` says."""
+        """The FAISS index, memory-mapped, shards in one; its numbers are rows, or mean :attr:`rows_by_number`."""
         return joined(open_shards([self.path / name for name in self.files]))
 
     @property
