@@ -33,9 +33,15 @@ GOES_WITH = {
     "query_ids": (VECTORS,),
     "run_file": (QUESTIONS, DATA, VECTORS),
     "depth": (QUESTIONS, DATA, VECTORS),
-    **dict.fromkeys(("hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth"), TEXTS),
+    **dict.fromkeys(("hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens"), TEXTS),
 }
-WITHOUT = {"fuse": "hybrid", "weights": "hybrid", "candidates": "hybrid", "rerank_depth": "rerank"}
+WITHOUT = {
+    "fuse": "hybrid",
+    "weights": "hybrid",
+    "candidates": "hybrid",
+    "rerank_depth": "rerank",
+    "pair_tokens": "rerank",
+}
 
 
 @click.command()
@@ -72,6 +78,9 @@ WITHOUT = {"fuse": "hybrid", "weights": "hybrid", "candidates": "hybrid", "reran
 @click.option("--rerank", help="Name or path of a cross-encoder that reads the best passages again.")
 @click.option(
     "--rerank-depth", type=click.IntRange(1), default=50, show_default=True, help="Passages that --rerank reads."
+)
+@click.option(
+    "--pair-tokens", type=click.IntRange(8), default=192, show_default=True, help="Longest pair in --rerank, in tokens."
 )
 @click.option(
     "--engine",

@@ -12,7 +12,7 @@ from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.index.kinds import inverted_lists, set_search
+from gnnretrieval.index.kinds import inverted_lists, set_search, vectors_of_graph
 
 EngineName = Literal["faiss", "torch"]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -49,40 +49,45 @@ class FaissEngine:
         self._dead = 0 if rows is None else int((rows < 0).sum())
         self._live = int(index.ntotal) - self._dead
         self._lists = inverted_lists(index) if device == "cpu" else None
+        self._graphed = vectors_of_graph(index)
         self._search, self._lock = search, Lock()
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
-        """As :meth:`Engine.search`; where the lists looked into hold too few, all are looked into."""
+        """As :meth:`Engine.search`; where lists or links lead to too few, every vector is looked at."""
         found = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
         most = min(k, self._live)
         if not most or not len(queries):
             return found, scores
-        found[:, :most], scores[:, :most] = self._live_ones(queries, most)
+        found[:, :most], scores[:, :most] = self._live_ones(self.index, queries, most)
         short = found[:, most - 1] < 0
-        if self._lists is not None and short.any() and self._lists.nprobe < self._lists.nlist:
+        if not short.any():
+            return found, scores
+        if self._graphed is not None:
+            found[short, :most], scores[short, :most] = self._live_ones(self._graphed, queries[short], most)
+        elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
             with self._lock:  # the setting is the index's: another thread's search would only be more thorough
                 set_search(self.index, f"nprobe={self._lists.nlist}")
                 try:
-                    found[short, :most], scores[short, :most] = self._live_ones(queries[short], most)
+                    found[short, :most], scores[short, :most] = self._live_ones(self.index, queries[short], most)
                 finally:
                     set_search(self.index, self._search or "nprobe=1")
         return found, scores
 
-    def _live_ones(self, queries: NDArray[np.float32], k: int) -> Found:
+    def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
         """The best vectors that are not replaced or removed: more are fetched until there are ``k``."""
         if not self._dead:
-            scores, numbers = self.index.search(queries, k)
+            scores, numbers = index.search(queries, k)
             return numbers if self._rows is None else self._rows_of(numbers), scores
         width = k + min(self._dead, k)
-        rows, scores = self._first_live(queries, width, k)
+        rows, scores = self._first_live(index, queries, width, k)
         while (short := rows[:, -1] < 0).any() and width < k + self._dead:
             width = min(k + self._dead, 4 * width)
-            rows[short], scores[short] = self._first_live(queries[short], width, k)
+            rows[short], scores[short] = self._first_live(index, queries[short], width, k)
         return rows, scores
 
-    def _first_live(self, queries: NDArray[np.float32], width: int, k: int) -> Found:
-        scores, numbers = self.index.search(queries, width)
+    def _first_live(self, index: Any, queries: NDArray[np.float32], width: int, k: int) -> Found:
+        scores, numbers = index.search(queries, width)
         rows = self._rows_of(numbers)
         scores = np.where(rows < 0, _NOTHING, scores)
         order = np.argsort(rows < 0, axis=1, kind="stable")[:, :k]

@@ -236,8 +236,7 @@ def _config(settings: IndexSettings, plan: Plan, of_sentences: bool) -> dict[str
     if len(plan.files) > 1:
         config["shards"] = len(plan.files)
     if plan.factory != EXACT:
-        config |= settings.model_dump(include={"search", "target_recall"})
-        config |= {"training": plan.training, "seed": plan.seed}
+        config |= settings.model_dump(include={"search", "target_recall", "training", "seed"})
     return config
 
 

@@ -43,6 +43,15 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
         if part is not None and hasattr(part, "pq"):
             part.pq.cp.seed += seed
             part.pq.cp.min_points_per_centroid = 1
+            part.do_polysemous_training = False  # minutes of annealing for a filter that no search here uses
+    outer = faiss.downcast_index(index)
+    for number in range(outer.chain.size() if isinstance(outer, faiss.IndexPreTransform) else 0):
+        transform = faiss.downcast_VectorTransform(outer.chain.at(number))
+        if isinstance(transform, faiss.OPQMatrix):
+            quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, 8)
+            quantizer.cp.min_points_per_centroid = 1
+            quantizer.this.disown()  # FAISS never frees it: some kilobytes
+            transform.pq = quantizer
     return index
 
 
@@ -71,6 +80,19 @@ def inverted_lists(index: Any) -> Any | None:
     """The IVF index within ``index``, if there is one."""
     inner = core(index)
     return inner if isinstance(inner, import_faiss().IndexIVF) else None
+
+
+def vectors_of_graph(index: Any) -> Any | None:
+    """The vectors that an HNSW index links, as an index that looks at all of them; None for another kind."""
+    faiss, whole = import_faiss(), import_faiss().downcast_index(index)
+    if isinstance(whole, faiss.IndexHNSW):
+        return faiss.downcast_index(whole.storage)
+    if not (isinstance(whole, faiss.IndexShards) and isinstance(core(whole), faiss.IndexHNSW)):
+        return None
+    vectors = faiss.IndexShards(int(whole.d), False, True)
+    for number in range(whole.count()):
+        vectors.add_shard(faiss.downcast_index(faiss.downcast_index(whole.at(number)).storage))
+    return vectors
 
 
 def bytes_a_vector(index: Any) -> int:
