@@ -39,7 +39,8 @@ def update_artifact(
         write: Called with a directory that holds the artifact's files as links; replaces those that change (by
             :func:`rewrite`), and returns entries that change in ``meta.json``. What it keeps to go on from, should it
             be interrupted, belongs into :func:`gnnretrieval.making.scratch`.
-        inputs: Entries of ``inputs`` that change; not given: they stay, and the change is recorded as an update.
+        inputs: Entries of ``inputs`` that change; not given: they stay, and the artifact is from then on not what is
+            made from its inputs.
         say: Receives one line when there is nothing to do, or an interrupted update goes on.
 
     Raises:
@@ -63,7 +64,8 @@ def update_artifact(
             raise
         updates = [*updates, {"before": artifact.hash, "change": dict(change)}]
         new_inputs = {**artifact.meta["inputs"], **(inputs or {})}
-        identity = fingerprint(kind, new_inputs, artifact.config if inputs else {"updates": updates})
+        as_made = artifact.meta["fingerprint"] == fingerprint(kind, artifact.meta["inputs"], artifact.config)
+        identity = fingerprint(kind, new_inputs, artifact.config if inputs and as_made else {"updates": updates})
         figures = {**artifact.meta, **entries, "updates": updates}
         known = _shared(artifact, partial)
         finish(partial, kind, new_inputs, artifact.config, identity, artifact.meta["seed"], figures, known)

@@ -15,8 +15,8 @@ from gnnretrieval.progress import say
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import Run
-    from gnnretrieval.evaluation.fuse import Method
     from gnnretrieval.evaluation.names import Measure
+    from gnnretrieval.index.fuse import Method
 
 MEASURES = "RR@10,nDCG@10,R@1,R@5,R@20,R@100"
 measures_option = click.option(
@@ -266,7 +266,7 @@ def fuse(
     Example: gnnretrieval fuse work/bm25.run work/gnn-encoder.run --out work/hybrid.run
     """
     from gnnretrieval.data.trec import read_run, write_run
-    from gnnretrieval.evaluation import fuse as fuse_runs
+    from gnnretrieval.index.fuse import fuse as fuse_runs
 
     fused = fuse_runs([read_run(run) for run in runs], method, weights=weights, k=rrf_k, depth=depth)
     write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])

@@ -1,13 +1,19 @@
-"""``gnnretrieval index``: FAISS indexes."""
+"""``gnnretrieval index``: FAISS indexes, exact and approximate."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import say
+
+if TYPE_CHECKING:
+    from gnnretrieval.index.faiss_index import PassageIndex
 
 
 @click.group()
@@ -18,34 +24,151 @@ def index() -> None:
 @index.command()
 @click.argument("vectors", type=PATH)
 @out_option
+@settings_options(IndexSettings)
 @click.option("--changed", is_flag=True, help="Bring the index at --out up to embeddings that were updated.")
 @click.option("--sentences", is_flag=True, help="Index the sentences of features; passages are ranked by them (DCSR).")
 @overwrite_option
-def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: bool) -> None:
-    """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline). Search is exact.
+def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: bool, **settings: Any) -> None:
+    """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline).
+
+    Search is exact unless --factory says otherwise or the corpus is large; recall against exact search and times are
+    measured on a sample of queries, printed and kept.
 
     \b
     Example: gnnretrieval index build work/embeddings --out work/index
+    Example: gnnretrieval index build work/embeddings --factory IVF4096,SQ8 --target-recall 0.98 --out work/index
     Example: gnnretrieval index build work/embeddings --out work/index --changed
     Example: gnnretrieval index build work/features --sentences --out work/sentence-index
     """
     from gnnretrieval.encoders.features import KIND as FEATURES
     from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.index.faiss_index import build_index, update_index
+    from gnnretrieval.index.faiss_index import build_index
+    from gnnretrieval.index.updating import update_index
     from gnnretrieval.training.embeddings import open_embeddings
 
-    if changed and sentences:
-        raise click.UsageError("--changed goes with a GNN-encoder's embeddings, and --sentences with features.")
-    is_features = _kind(vectors) == FEATURES
+    given = settings_from(IndexSettings, settings)
+    if changed and (sentences or given):
+        raise click.UsageError(
+            "--changed goes with a GNN-encoder's embeddings alone: the index stays of its kind, and --sentences and "
+            "settings are of a new one."
+        )
     if changed:
         made = update_index(open_embeddings(vectors), out, say=say)
     else:
-        source = open_features(vectors) if is_features else open_embeddings(vectors)
-        made = build_index(source, out, sentences=sentences, overwrite=overwrite, say=say)
-    unit = f" by {made.meta['num_sentences']:,} sentences" if made.is_of_sentences else ""
-    click.echo(
-        f"{out}: {made.meta['num_passages']:,} passages{unit}, {made.meta['bytes'] / 2**20:.1f} MiB, exact search"
-    )
+        source = open_features(vectors) if _kind(vectors) == FEATURES else open_embeddings(vectors)
+        parsed = IndexSettings.parse(given)
+        made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite, say=say)
+    click.echo("\n".join(_lines(made, out)))
+
+
+@index.command()
+@click.argument("place", metavar="INDEX", type=PATH)
+@json_option
+def inspect(place: Path, as_json: bool) -> None:
+    """What INDEX is: its kind, size and search setting, and the recall and times that were measured.
+
+    \b
+    Example: gnnretrieval index inspect work/index
+    """
+    from gnnretrieval.index.faiss_index import open_index
+
+    opened = open_index(place)
+    if as_json:
+        echo_json(_figures(opened))
+        return
+    click.echo("\n".join(_lines(opened, place)))
+    source, where = next(iter(opened.meta["made_from"].items()))
+    click.echo(f"  made from: {source} {where}, of {opened.encoder_settings.checkpoint}")
+    if len(opened.removed):
+        click.echo(f"  removed: {len(opened.removed):,} passages")
+
+
+@index.command()
+@click.argument("place", metavar="INDEX", type=PATH)
+@click.argument("ids", nargs=-1)
+@click.option("--ids-file", type=PATH, help="Ids of more passages, one a line.")
+def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None) -> None:
+    """Take the passages called IDS out of INDEX, in place. They come back when it is built anew.
+
+    \b
+    Example: gnnretrieval index remove work/index p17 p23
+    """
+    from gnnretrieval.data.lines import read_lines
+    from gnnretrieval.index.updating import remove_passages
+    from gnnretrieval.updates import recover
+
+    recover(place)
+    more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]
+    made = remove_passages(place, [*ids, *more], say=say)
+    click.echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
+
+
+@index.command()
+@click.argument("place", metavar="INDEX", type=PATH)
+@click.option("--out", type=PATH, help="File to write: .npy (and .ids.txt beside it) or .parquet.")
+@click.option("--dsn", help="PostgreSQL with pgvector to copy into, such as postgresql://user@host/name.")
+@click.option("--table", default="passages", show_default=True, help="Table to make, with --dsn.")
+@click.option("--hnsw", is_flag=True, help="Make an approximate (HNSW) index on the table.")
+@click.option("--overwrite", is_flag=True, help="Replace a table of that name.")
+def export(place: Path, out: Path | None, dsn: str | None, table: str, hnsw: bool, overwrite: bool) -> None:
+    """Write the vectors of INDEX with their ids for another engine, as they are compared (of length 1 under cosine).
+
+    \b
+    Example: gnnretrieval index export work/index --out work/vectors.parquet
+    Example: gnnretrieval index export work/index --dsn postgresql://me@localhost/search --table passages
+    """
+    from gnnretrieval.index.export import write_pgvector, write_vectors
+    from gnnretrieval.index.faiss_index import open_index
+
+    if (out is None) == (dsn is None):
+        raise click.UsageError("give --out FILE, or --dsn DATABASE: one of them.")
+    opened = open_index(place)
+    if out is not None:
+        if hnsw or overwrite:
+            raise click.UsageError("--hnsw and --overwrite go with --dsn.")
+        files = write_vectors(opened, out)
+        click.echo(f"{', '.join(map(str, files))}: {opened.meta['num_passages']:,} vectors")
+        return
+    assert dsn is not None
+    asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
+    click.echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
+
+
+def _lines(made: PassageIndex, place: Path) -> list[str]:
+    """What an index is and what was measured, in words."""
+    meta, figures = made.meta, _figures(made)
+    unit = f" by {meta['num_sentences']:,} sentences" if made.is_of_sentences else ""
+    shards = f", {figures['shards']} shards" if figures["shards"] > 1 else ""
+    kind = "exact search" if made.is_exact else f"{figures['factory']}{shards}"
+    setting = f" searched with {figures['search']}" if figures["search"] else ""
+    lines = [f"{place}: {meta['num_passages']:,} passages{unit}, {meta['bytes'] / 2**20:.1f} MiB, {kind}{setting}"]
+    if measured := figures["measured"]:
+        cores = f"{measured['threads']} core{'s' if measured['threads'] > 1 else ''}"
+        lines.append(
+            f"  recall of exact search @10 {100 * measured['recall@10']:.1f} %, "
+            f"@100 {100 * measured['recall@100']:.1f} %; {measured['milliseconds']:.2f} ms a question, "
+            f"{measured['queries_per_second']:,.0f} questions/s together ({measured['sample']}, {cores})"
+        )
+        if since := measured.get("updates_since"):
+            lines.append(f"  measured before the last {f'{since} updates' if since > 1 else 'update'}")
+    return lines
+
+
+def _figures(made: PassageIndex) -> dict[str, Any]:
+    meta = made.meta
+    return {
+        "passages": meta["num_passages"],
+        "removed": len(made.removed),
+        **({"sentences": meta["num_sentences"]} if made.is_of_sentences else {}),
+        "dimension": meta["dimension"],
+        "bytes": meta["bytes"],
+        "factory": made.config["factory"],
+        "exact": made.is_exact,
+        "similarity": "cosine" if made.similarity.normalize else "dot",
+        "search": meta.get("search", ""),
+        "shards": meta.get("shards", 1),
+        "measured": meta.get("measured", {}),
+    }
 
 
 def _kind(path: Path) -> str:

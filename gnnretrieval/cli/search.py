@@ -14,22 +14,33 @@ from gnnretrieval.cli.show import explanation_json, explanation_lines, hit_lines
 from gnnretrieval.errors import GnnRetrievalError
 
 if TYPE_CHECKING:
-    from gnnretrieval.data.trec import Run
+    from gnnretrieval.index.engines import EngineName
+    from gnnretrieval.index.hybrid import Ranker
     from gnnretrieval.index.search import Hit, Searcher
 
 
 DEFAULT_INDEX = Path("graphs/docstrings/index")
-QUESTION, DATA, VECTORS = "a QUESTION", "--data", "--vectors"
+QUESTION, PROMPT, QUESTIONS = "a QUESTION", "--prompt", "--questions"
+DATA, VECTORS = "--data", "--vectors"
+TEXTS = (QUESTION, PROMPT, QUESTIONS, DATA)
 GOES_WITH = {
-    "k": (QUESTION,),
-    "explain": (QUESTION,),
+    "k": (QUESTION, PROMPT),
+    "explain": (QUESTION, PROMPT),
     "as_json": (QUESTION,),
     "split": (DATA,),
     "use_bm25": (DATA,),
     "features": (DATA,),
     "query_ids": (VECTORS,),
-    "run_file": (DATA, VECTORS),
-    "depth": (DATA, VECTORS),
+    "run_file": (QUESTIONS, DATA, VECTORS),
+    "depth": (QUESTIONS, DATA, VECTORS),
+    **dict.fromkeys(("hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens"), TEXTS),
+}
+WITHOUT = {
+    "fuse": "hybrid",
+    "weights": "hybrid",
+    "candidates": "hybrid",
+    "rerank_depth": "rerank",
+    "pair_tokens": "rerank",
 }
 
 
@@ -38,14 +49,46 @@ GOES_WITH = {
 @click.option("--index", type=PATH, default=DEFAULT_INDEX, show_default=True, help="The index to search.")
 @click.option("--k", type=click.IntRange(1), default=5, show_default=True, help="Passages to show.")
 @click.option("--explain", is_flag=True, help="Show which training questions moved each passage, and its rank before.")
+@click.option("--prompt", is_flag=True, help="Stay open and answer questions, one a line, until Ctrl-D.")
+@click.option("--questions", type=PATH, help="Rank a file of questions: id, tab, text a line; or a text a line.")
 @click.option("--data", type=PATH, help="Dataset directory: rank the queries of --split instead of a QUESTION.")
 @click.option("--split", default="test", show_default=True, help="Split of --data.")
 @click.option("--features", type=PATH, help="Take the vectors of --data's queries from here instead of encoding.")
 @click.option("--vectors", type=PATH, help="Questions as vectors, .npy or .parquet, by the encoder of the index.")
 @click.option("--query-ids", type=PATH, help="Ids of the questions of an .npy of --vectors, one a line.")
-@click.option("--run", "run_file", type=PATH, help="TREC run to write, with --data or --vectors.")
+@click.option("--run", "run_file", type=PATH, help="TREC run to write, with --questions, --data or --vectors.")
 @click.option("--bm25", "use_bm25", is_flag=True, help="Rank by BM25 over --data, without an index.")
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query in --run.")
+@click.option("--hybrid", is_flag=True, help="Join the index's ranking with BM25's over the same passages.")
+@click.option(
+    "--fuse",
+    type=click.Choice(["rrf", "weighted"]),
+    default="rrf",
+    show_default=True,
+    help="How --hybrid joins them: by reciprocal ranks, or by scores brought to 0 … 1.",
+)
+@click.option("--weights", help="Of the index and of BM25 in --hybrid, such as 0.7,0.3.  [default: 1,1]")
+@click.option(
+    "--candidates",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Passages of each that --hybrid joins, and at least those asked for.",
+)
+@click.option("--rerank", help="Name or path of a cross-encoder that reads the best passages again.")
+@click.option(
+    "--rerank-depth", type=click.IntRange(1), default=50, show_default=True, help="Passages that --rerank reads."
+)
+@click.option(
+    "--pair-tokens", type=click.IntRange(8), default=192, show_default=True, help="Longest pair in --rerank, in tokens."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["faiss", "torch"]),
+    default="faiss",
+    show_default=True,
+    help="torch: an exact pass over the vectors that the index was made of, on --device.",
+)
 @dataset_options
 @device_option
 @json_option
@@ -54,6 +97,8 @@ def search(
     index: Path,
     k: int,
     explain: bool,
+    prompt: bool,
+    questions: Path | None,
     data: Path | None,
     split: str,
     features: Path | None,
@@ -62,47 +107,114 @@ def search(
     run_file: Path | None,
     use_bm25: bool,
     depth: int,
+    engine: EngineName,
     qrels: str,
     where: dict[str, str],
     device: str,
     as_json: bool,
+    **joining: Any,
 ) -> None:
-    """Ranked passages for a QUESTION, or a TREC run for a split of a dataset or for questions given as vectors.
+    """Ranked passages for a QUESTION, or a TREC run for many: a file of them, a dataset's split, or vectors.
 
     \b
     Example: gnnretrieval search "solve a banded system of equations" --explain
+    Example: gnnretrieval search --prompt --index work/index --hybrid
+    Example: gnnretrieval search --index work/index --questions questions.tsv --run work/questions.run
     Example: gnnretrieval search --index work/index --data my-data --split test --run work/gnn-encoder.run
     Example: gnnretrieval search --index work/index --vectors questions.parquet --run work/questions.run
     """
-    _refuse_mixed_use({QUESTION: question is not None, DATA: data is not None, VECTORS: vectors is not None})
-    if question is None:
-        if run_file is None:
-            raise click.UsageError(
-                f"{VECTORS if data is None else DATA} ranks many questions: give --run FILE with it."
-            )
-        _require_file_place(run_file)
-        if vectors is not None:
-            found, name = _run_of_vectors(index, vectors, query_ids, depth)
-        else:
-            assert data is not None
-            found, name = _run_of_split(index, data, qrels, where, split, features, use_bm25, depth, device)
-        _write(run_file, found, name)
+    modes = {QUESTION: question is not None, PROMPT: prompt, QUESTIONS: questions, DATA: data, VECTORS: vectors}
+    mode = _mode({name: bool(given) for name, given in modes.items()})
+    if not use_bm25:
+        _require_index(index)
+    if mode in (QUESTION, PROMPT):
+        _answer(index, engine, device, joining, question, k, explain, as_json)
         return
+    from gnnretrieval.cli import search_runs as runs
+
+    if run_file is None:
+        raise click.UsageError(f"{mode} ranks many questions: give --run FILE with it.")
+    runs.require_file_place(run_file)
+    ranking = runs.Ranking(index, engine, device, joining, depth)
+    if vectors is not None:
+        found, name = ranking.of_vectors(vectors, query_ids)
+    elif questions is not None:
+        found, name = ranking.of_questions(questions)
+    else:
+        assert data is not None
+        found, name = ranking.of_split(data, qrels, where, split, features, use_bm25)
+    runs.write(run_file, found, name)
+
+
+def _mode(given: dict[str, bool]) -> str:
+    """Where the questions come from; an option that would be ignored there is an error."""
+    modes = [name for name, is_given in given.items() if is_given]
+    if len(modes) != 1:
+        raise click.UsageError(
+            "give a QUESTION, or --prompt, or --questions, --data or --vectors with --run FILE and no QUESTION: "
+            "one of them."
+        )
+    context = click.get_current_context()
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    for name, wanted in GOES_WITH.items():
+        if is_given(name) and modes[0] not in wanted:
+            raise click.UsageError(f"{options[name]} goes with {' or '.join(wanted)}.")
+    for name, needed in WITHOUT.items():
+        if is_given(name) and not is_given(needed):
+            raise click.UsageError(f"{options[name]} goes with {options[needed]}.")
+    if context.params["use_bm25"]:
+        for name, instead in (("index", "an index"), ("engine", "an index"), ("features", "vectors")):
+            if is_given(name):
+                raise click.UsageError(f"--bm25 ranks without {instead}: leave out {options[name]}.")
+        for name in ("hybrid", "rerank"):
+            if is_given(name):
+                raise click.UsageError(f"{options[name]} is on top of an index: leave out --bm25.")
+    return modes[0]
+
+
+def _require_index(index: Path) -> None:
+    if index == DEFAULT_INDEX and not index.exists():
+        raise GnnRetrievalError(
+            f"{index}: there is no index yet. Run gnnretrieval quickstart, or name one with --index."
+        )
+
+
+def _answer(
+    index: Path,
+    engine: EngineName,
+    device: str,
+    joining: dict[str, Any],
+    question: str | None,
+    k: int,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Answer one question, or those of a prompt."""
+    from gnnretrieval.cli.search_runs import ranking_settings
     from gnnretrieval.index.faiss_index import open_index
+    from gnnretrieval.index.hybrid import Ranker
     from gnnretrieval.index.search import Searcher
 
-    _require_index(index)
-    searcher = Searcher(open_index(index), device)
-    searcher.search("warm up", k)
+    settings = ranking_settings(joining)
+    searcher = Searcher(open_index(index, engine=engine, device=device), device)
+    ranker = None if settings.is_plain else Ranker(searcher.index, settings, device)
+    _hits(searcher, ranker, "warm up", k)
+    if question is None:
+        _stay_open(searcher, ranker, k, explain)
+        return
     start = time.perf_counter()
-    hits = searcher.search(question, k)
+    hits = _hits(searcher, ranker, question, k)
     milliseconds = 1000 * (time.perf_counter() - start)
     explained = _explain(searcher, question, hits) if explain else {}
     if as_json:
         echo_json(
             {
                 "question": question,
-                "system": searcher.index.meta["system"],
+                "system": searcher.index.meta["system"] + settings.suffix,
                 "milliseconds": round(milliseconds, 1),
                 "hits": [
                     {**hit._asdict(), **({"why": explanation_json(*explained[hit.row])} if explain else {})}
@@ -111,37 +223,47 @@ def search(
             }
         )
         return
+    _print(searcher, hits, explained, milliseconds)
+
+
+def _hits(searcher: Searcher, ranker: Ranker | None, question: str, k: int) -> list[Hit]:
+    return searcher.search(question, k) if ranker is None else ranker.hits(question, searcher.encode(question), k)
+
+
+def _print(searcher: Searcher, hits: list[Hit], explained: dict[int, tuple[Any, int]], milliseconds: float) -> None:
     for hit in hits:
         click.echo("\n".join(hit_lines(hit)))
-        if explain:
+        if hit.row in explained:
             explanation, before = explained[hit.row]
             click.echo("\n".join(explanation_lines(explanation, before, hit.rank)))
-    legend = "; * the passage is labelled relevant to that question" if explain else ""
+    legend = "; * the passage is labelled relevant to that question" if explained else ""
     click.echo(f"{len(hits)} of {searcher.index.meta['num_passages']:,} passages in {milliseconds:.0f} ms{legend}")
 
 
-def _refuse_mixed_use(given: dict[str, bool]) -> None:
-    """A question, a dataset and vectors have options of their own; one that would be ignored is an error."""
-    modes = [name for name, is_given in given.items() if is_given]
-    if len(modes) != 1:
-        raise click.UsageError("give a QUESTION, or --data or --vectors with --run FILE and no QUESTION: one of them.")
-    context = click.get_current_context()
-    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    for name, wanted in GOES_WITH.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and modes[0] not in wanted:
-            raise click.UsageError(f"{options[name]} goes with {' or '.join(wanted)}.")
-    if context.params["use_bm25"]:
-        if context.get_parameter_source("index") is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--bm25 ranks without an index: leave out --index.")
-        if context.params["features"] is not None:
-            raise click.UsageError("--bm25 ranks without vectors: leave out --features.")
-
-
-def _require_index(index: Path) -> None:
-    if index == DEFAULT_INDEX and not index.exists():
-        raise GnnRetrievalError(
-            f"{index}: there is no index yet. Run gnnretrieval quickstart, or name one with --index."
-        )
+def _stay_open(searcher: Searcher, ranker: Ranker | None, k: int, explain: bool) -> None:
+    """Answer a question a line until the input ends; what cannot be answered is said, and the prompt stays."""
+    source = click.get_text_stream("stdin")
+    sign = "question> " if source.isatty() else ""
+    try:
+        while True:
+            click.echo(sign, nl=False, err=True)
+            line = source.readline()
+            if not line:
+                break
+            if not line.strip():
+                continue
+            try:
+                start = time.perf_counter()
+                hits = _hits(searcher, ranker, line.strip(), k)
+                milliseconds = 1000 * (time.perf_counter() - start)
+                explained = _explain(searcher, line.strip(), hits) if explain else {}
+                _print(searcher, hits, explained, milliseconds)
+            except GnnRetrievalError as error:
+                click.echo(f"Error: {error}", err=True)
+    except KeyboardInterrupt:
+        pass  # as Ctrl-D: nothing is left undone
+    if sign:
+        click.echo(err=True)
 
 
 def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tuple[Any, int]]:
@@ -163,66 +285,3 @@ def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tu
     vector = before.encode([question], "query")[0]
     ranks = ranks_of([hit.row for hit in hits], vector, store.passage_features, store.similarity)
     return {hit.row: (explainer.explain(hit.row), rank) for hit, rank in zip(hits, ranks, strict=True)}
-
-
-def _run_of_split(
-    index: Path,
-    data: Path,
-    qrels: str,
-    where: dict[str, str],
-    split: str,
-    features: Path | None,
-    use_bm25: bool,
-    depth: int,
-    device: str,
-) -> tuple[Run, str]:
-    """The run of a dataset's split, and the system's name."""
-    from gnnretrieval.data import Dataset
-    from gnnretrieval.encoders.bm25 import BM25
-    from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.index.faiss_index import open_index
-    from gnnretrieval.index.search import Searcher, bm25_run, features_vectors, index_run
-
-    dataset = Dataset.open(data, qrels, where)
-    queries = {query.id: query.text for query in dataset.queries_of(split)}
-    if use_bm25:
-        bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-        return bm25_run(bm25, queries, dataset.passage_ids, depth), "bm25"
-    _require_index(index)
-    opened = open_index(index)
-    if opened.texts.passage_ids() != dataset.passage_ids:
-        raise GnnRetrievalError(f"{index}: it indexes other passages than {data} has. Index this dataset's.")
-    if features is not None:
-        vectors = features_vectors(opened, open_features(features), dataset.texts_hash, list(queries))
-    else:
-        vectors = Searcher(opened, device).encode_all(list(queries.values()))
-    return index_run(opened, list(queries), vectors, depth), opened.meta["system"]
-
-
-def _run_of_vectors(index: Path, vectors: Path, query_ids: Path | None, depth: int) -> tuple[Run, str]:
-    """The run of questions given as vectors, and the system's name."""
-    from gnnretrieval.encoders.vector_file import open_vectors
-    from gnnretrieval.index.faiss_index import open_index
-    from gnnretrieval.index.search import vectors_run
-
-    _require_index(index)
-    opened, questions = open_index(index), open_vectors(vectors, query_ids)
-    if questions.ids is None:
-        raise click.UsageError(f"{vectors} has no ids, which a run needs: give them with --query-ids FILE.")
-    return vectors_run(opened, questions, depth), opened.meta["system"]
-
-
-def _write(run_file: Path, found: Run, system: str) -> None:
-    from gnnretrieval.data.trec import write_run
-
-    write_run(run_file, found, system)
-    click.echo(f"{run_file}: {len(found):,} queries by {system}")
-
-
-def _require_file_place(path: Path) -> None:
-    """Refuse a place where no file can be written, before any work."""
-    if path.is_dir():
-        raise GnnRetrievalError(f"{path}: this is a directory. Name a file for the run.")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    if not parent.is_dir():
-        raise GnnRetrievalError(f"{path}: {parent} is a file, not a directory. Name another place.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -21,6 +22,7 @@ _TRAINING = 64  # vectors a list that the lists are learned from
 _CHECKED = 256  # queries whose recall is measured
 
 
+@cache
 def import_faiss() -> Any:
     """The module ``faiss``.
 

@@ -7,7 +7,6 @@ queries; every test is paired by query.
 from gnnretrieval.evaluation.answers import AnswerHits, find_answers, require_answers
 from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
-from gnnretrieval.evaluation.fuse import fuse
 from gnnretrieval.evaluation.measures import mean, per_query
 from gnnretrieval.evaluation.names import parse_measures, split_names
 from gnnretrieval.evaluation.self_retrieval import leave_out_self
@@ -20,6 +19,7 @@ from gnnretrieval.evaluation.tables import (
     markdown_comparison,
 )
 from gnnretrieval.evaluation.values import format_values, write_values
+from gnnretrieval.index.fuse import fuse
 
 __all__ = [
     "AnswerHits",

@@ -1,4 +1,4 @@
-"""A FAISS index over passage vectors, exact inner product, with ids and texts beside it."""
+"""An index over passage vectors by FAISS, exact or approximate, its recall measured, with ids and texts beside it."""
 
 from __future__ import annotations
 
@@ -10,41 +10,55 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, load_array
+from gnnretrieval.arrays import load_array
 from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
-from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.features import KIND as FEATURES
+from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.index.building import Plan, joined, open_shards, plan_of, shard_files, write_shards
+from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
+from gnnretrieval.index.kinds import EXACT, set_search
+from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
+from gnnretrieval.index.settings import TARGET, IndexSettings
 from gnnretrieval.making import make_artifact
-from gnnretrieval.progress import progress
-from gnnretrieval.training.embeddings import Embeddings
-from gnnretrieval.updates import changed_since, rewrite, update_artifact
+from gnnretrieval.training.embeddings import Embeddings, open_embeddings
 
 KIND = "index"
-FILE, TEXTS = "index.faiss", "texts.sqlite"
-_BLOCK = 65536  # passages added at a time
+TEXTS = "texts.sqlite"
+ROWS, REMOVED = "rows.npy", "removed.npy"
 
 
 class PassageIndex(Artifact):
-    """An index on disk."""
+    """An index on disk. Its rows are those of the vectors it was made of: a removed passage's stays empty."""
+
+    engine_name: EngineName = "faiss"
+    device: str = "cpu"
 
     @cached_property
     def faiss(self) -> Any:
-        """The FAISS index; its ids are rows of :attr:`texts`, or of sentences (:attr:`sentence_starts`)."""
-        try:
-            return import_faiss().read_index(str(self.path / FILE))
-        except RuntimeError as error:
-            raise InputError(
-                "this is no FAISS index, or a damaged one. Build the index again.", self.path / FILE
-            ) from error
+        """The FAISS index, memory-mapped, shards in one; its numbers are rows, or mean :attr:`rows_by_number`."""
+        return joined(open_shards([self.path / name for name in self.files]))
+
+    @property
+    def files(self) -> list[str]:
+        """The FAISS files, one a shard."""
+        return shard_files(self.meta.get("shards", 1))
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What finds its nearest vectors."""
+        if self.engine_name == "torch":
+            return TorchEngine(self.vectors, self.similarity, self._removed_vectors, self.device)
+        return FaissEngine(self.faiss, self.meta.get("search", ""), self.rows_by_number, self.device)
 
     @cached_property
     def texts(self) -> TextStore:
-        """Ids and texts by row."""
+        """Ids and texts by row, removed passages' too."""
         return TextStore(self.path / TEXTS)
 
     @property
@@ -62,6 +76,19 @@ class PassageIndex(Artifact):
         """Whether its vectors are sentences', by which passages are ranked."""
         return "num_sentences" in self.meta
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it compares a question with every vector as it is."""
+        return bool(self.config["factory"] == EXACT)
+
+    @cached_property
+    def removed(self) -> NDArray[np.int64]:
+        """Rows of the passages that were taken out, sorted."""
+        if REMOVED not in self.meta["files"]:
+            return np.empty(0, dtype=np.int64)
+        rows: NDArray[np.int64] = np.array(load_array(self.path / REMOVED, (None,), np.int64))
+        return rows
+
     @cached_property
     def sentence_starts(self) -> NDArray[np.int64]:
         """As :attr:`gnnretrieval.encoders.features.Features.sentence_starts`.
@@ -71,26 +98,70 @@ class PassageIndex(Artifact):
         """
         if not self.is_of_sentences:
             raise ArtifactError(f"{self.path}: an index of whole passages. Build one with --sentences.")
-        shape = (self.meta["num_passages"] + 1,)
+        shape = (self.meta["num_passages"] + len(self.removed) + 1,)
         starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, shape, np.int64)
         return starts
 
+    @cached_property
+    def vectors(self) -> NDArray[np.floating]:
+        """The vectors it was made of ``(m, d)``, memory-mapped: its passages' or sentences', by row.
+
+        Raises:
+            ArtifactError: what it was made of is not where it lay, or has changed since.
+        """
+        kind = next(iter(self.meta["made_from"]))
+        place = self.made_from(kind)
+        source = open_features(place) if kind == FEATURES else open_embeddings(place)
+        if source.hash != self.meta["inputs"][kind]:
+            raise ArtifactError(
+                f"{self.path}: {place} has changed since it was indexed. Bring the index up to it "
+                "(index build --changed), or build it anew."
+            )
+        return source.sentences if self.is_of_sentences and isinstance(source, Features) else source.passages
+
     def search(self, queries: NDArray[np.floating], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows ``(q, k)`` and scores ``(q, k)`` of the nearest vectors; row -1 where there are fewer than ``k``."""
-        prepared = np.ascontiguousarray(self.similarity.prepare_array(queries))
-        scores, rows = self.faiss.search(prepared, k)
-        return rows, scores
+        return self.engine.search(np.ascontiguousarray(self.similarity.prepare_array(queries)), k)
+
+    def vector_rows(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of the vectors of some passages: their own, or their sentences'."""
+        if not self.is_of_sentences:
+            return passages
+        starts = self.sentence_starts
+        parts = [np.arange(starts[row], starts[row + 1]) for row in passages.tolist()]
+        return np.concatenate(parts) if parts else passages
+
+    @property
+    def _removed_vectors(self) -> NDArray[np.int64]:
+        return self.vector_rows(self.removed)
+
+    @property
+    def rows_by_number(self) -> NDArray[np.int64] | None:
+        """Row by FAISS's number, -1: replaced or removed; None where the number is the row."""
+        if ROWS not in self.meta["files"]:
+            return None
+        rows: NDArray[np.int64] = np.array(load_array(self.path / ROWS, (None,), np.int64))
+        return rows
 
 
-def open_index(path: str | Path) -> PassageIndex:
-    """Open the index at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = "cpu") -> PassageIndex:
+    """Open the index at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`.
+
+    Args:
+        path: Its directory.
+        engine: ``faiss``: as it was built; ``torch``: an exact pass over the vectors that it was made of.
+        device: Where is searched.
+    """
     artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "system", "made_from"))
-    return PassageIndex(artifact.path, artifact.meta)
+    index = PassageIndex(artifact.path, artifact.meta)
+    index.engine_name, index.device = engine, device
+    return index
 
 
 def build_index(
     source: Embeddings | Features,
     out: str | Path,
+    settings: IndexSettings | None = None,
     *,
     sentences: bool = False,
     overwrite: bool = False,
@@ -98,36 +169,38 @@ def build_index(
 ) -> PassageIndex:
     """Index the passages of ``source``: a GNN-encoder's embeddings, or a dual-encoder's own features.
 
+    Recall against exact search and times are measured on a sample of queries and kept in ``meta.json``
+    (``measured``); the setting that an approximate index is searched with is chosen by other queries than these.
+
     Args:
         source: What is indexed.
         out: Where the index goes.
+        settings: Which kind, and how it is searched; None: the defaults.
         sentences: Index features' sentences instead; passages are then found by them
             (:mod:`gnnretrieval.index.sentence_search`).
         overwrite: Replace an index that was made from other vectors.
         say: Receives lines for the user.
 
     Raises:
+        InputError: FAISS makes no such kind of these vectors, no setting reaches the recall wanted, or the memory is
+            too small.
         GnnRetrievalError: FAISS is not installed, or there are no vectors of sentences.
     """
-    faiss = import_faiss()
+    import_faiss()
+    settings = settings or IndexSettings()
     if sentences and not isinstance(source, Features):
         raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")
     of_sentences = source if sentences and isinstance(source, Features) else None
-    config = {"factory": "Flat", "metric": "inner product"} | ({"vectors": "sentences"} if of_sentences else {})
     vectors = of_sentences.sentences if of_sentences else source.passages
+    plan = plan_of(settings, len(vectors), int(vectors.shape[1]))
     system = "gnn-encoder" if isinstance(source, Embeddings) else "sentences" if of_sentences else "dual-encoder"
 
     def write(directory: Path) -> dict[str, Any]:
-        index = faiss.IndexFlatIP(int(vectors.shape[1]))
-        with progress("indexing", len(vectors), "sentences" if of_sentences else "passages") as meter:
-            for start in range(0, len(vectors), _BLOCK):
-                block = source.similarity.prepare_array(vectors[start : start + _BLOCK])
-                index.add(np.ascontiguousarray(block))
-                meter.advance(len(block))
-        faiss.write_index(index, str(directory / FILE))
+        write_shards(vectors, source.similarity, plan, directory, "sentences" if of_sentences else "passages", say)
         share_file(source.path / TEXTS, directory / TEXTS)
         if of_sentences:
             share_file(source.path / SENTENCE_STARTS, directory / SENTENCE_STARTS)
+        opened = joined(open_shards([directory / name for name in plan.files]))
         return {
             "encoder": source.meta["encoder"],
             "similarity": source.similarity.model_dump(),
@@ -135,8 +208,10 @@ def build_index(
             "system": system,
             "num_passages": source.meta["num_passages"],
             **({"num_sentences": len(vectors)} if of_sentences else {}),
+            **({"shards": len(plan.files)} if len(plan.files) > 1 else {}),
             "dimension": int(vectors.shape[1]),
-            "bytes": (directory / FILE).stat().st_size,
+            "bytes": sum((directory / name).stat().st_size for name in plan.files),
+            **_measured(opened, source, vectors, settings, plan, say),
             "made_from": {source.meta["kind"]: relative_to(out, source.path)},
         }
 
@@ -144,47 +219,48 @@ def build_index(
         out,
         KIND,
         inputs={source.meta["kind"]: source.hash},
-        config=config,
+        config=_config(settings, plan, bool(of_sentences)),
         write=write,
+        seed=settings.seed,
         overwrite=overwrite,
         say=say,
     )
     return PassageIndex(artifact.path, artifact.meta)
 
 
-def update_index(
-    source: Embeddings | Features, out: str | Path, *, say: Callable[[str], None] = lambda line: None
-) -> PassageIndex:
-    """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced in place.
+def _config(settings: IndexSettings, plan: Plan, of_sentences: bool) -> dict[str, Any]:
+    """What decides the index's content. Of an exact one in one piece, what it was before there were other kinds."""
+    config: dict[str, Any] = {"factory": plan.factory, "metric": "inner product"}
+    if of_sentences:
+        config["vectors"] = "sentences"
+    if len(plan.files) > 1:
+        config["shards"] = len(plan.files)
+    if plan.factory != EXACT:
+        config |= settings.model_dump(include={"search", "target_recall", "training", "seed"})
+    return config
 
-    Raises:
-        ArtifactError: the index was made from no earlier state of these embeddings.
-    """
-    current = open_index(out)
-    before = current.meta["inputs"].get(source.meta["kind"], "")
-    if before == source.hash:
-        say(f"{out}: already up to date with {source.path}")
-        return current
-    changed = changed_since(source, before)
-    if changed is None:
-        raise ArtifactError(
-            f"{out}: made from other vectors than any earlier state of {source.path}. Build it anew, without --changed."
-        )
 
-    def write(directory: Path) -> dict[str, Any]:
-        faiss, index, vectors = import_faiss(), current.faiss, source.passages
-        known = index.ntotal
-        stored = faiss.rev_swig_ptr(index.get_xb(), known * index.d).reshape(known, index.d)
-        replaced = changed[changed < known]
-        stored[replaced] = source.similarity.prepare_array(vectors[replaced])
-        for part in blocks(len(vectors) - known, _BLOCK):
-            rows = slice(known + part.start, known + part.stop)
-            index.add(np.ascontiguousarray(source.similarity.prepare_array(vectors[rows])))
-        faiss.write_index(index, str(rewrite(directory, FILE)))
-        share_file(source.path / TEXTS, directory / TEXTS)
-        say(f"{len(replaced):,} vectors replaced, {len(vectors) - known:,} added")
-        return {"num_passages": len(vectors), "bytes": (directory / FILE).stat().st_size}
-
-    inputs = {source.meta["kind"]: source.hash}
-    artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write, say=say)
-    return PassageIndex(artifact.path, artifact.meta)
+def _measured(
+    index: Any,
+    source: Embeddings | Features,
+    vectors: NDArray[np.floating],
+    settings: IndexSettings,
+    plan: Plan,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """The search setting of a FAISS index, and what was measured with it."""
+    queries, what = queries_of(source, settings.seed)
+    chosen_by, reported = sample_of(queries, vectors, source.similarity)
+    search, figures = settings.search or "", dict[str, Any]()
+    if settings.search is not None:
+        set_search(index, search)
+    elif plan.factory != EXACT and len(chosen_by.queries):
+        target = settings.target_recall or TARGET
+        strict = settings.target_recall is not None
+        search = cheapest(index, chosen_by, vectors, source.similarity, target, strict=strict, say=say).search
+        figures["target_recall"] = target
+    if not len(reported.queries):
+        return {"search": search}
+    figures |= measure(FaissEngine(index, search), reported, vectors, source.similarity)
+    figures |= {"sample": f"{len(reported.queries)} {what}", "threads": import_faiss().omp_get_max_threads()}
+    return {"search": search, "measured": figures}

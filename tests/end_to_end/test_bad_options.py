@@ -60,7 +60,7 @@ def test_an_empty_question(question, made, refuses):
 
 
 def test_search_wants_a_question_or_a_dataset(made, refuses, tmp_path):
-    refuses("search", "--index", made.index, says=("give a QUESTION, or --data or --vectors with --run FILE",))
+    refuses("search", "--index", made.index, says=("give a QUESTION, or --prompt", "with --run FILE"))
     refuses("search", "--index", made.index, "--data", made.data, says=("--run FILE",))
     refuses("search", "q", "--index", made.index, "--data", made.data, "--run", tmp_path / "r", says=("no QUESTION",))
     refuses("search", "q", "--index", made.index, "--k", 0, says=("'--k'", "0 is not in the range"))

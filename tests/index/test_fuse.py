@@ -5,7 +5,7 @@ from gnnretrieval.cli import cli
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.trec import rank, read_run, write_run
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import fuse
+from gnnretrieval.index.fuse import fuse
 
 
 def run(**queries):

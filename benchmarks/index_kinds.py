@@ -1,0 +1,218 @@
+"""Kinds of index at 100 thousand and a million vectors of 384 numbers: recall and times, beside FAISS called directly.
+
+    .venv/bin/python benchmarks/index_kinds.py --features graphs/docstrings/features
+
+FEATURES are a dual-encoder's, of real texts (``make quickstart`` makes those). There are not a million of them, so
+vectors are made that lie as theirs do: the real ones are clustered, and a vector is a cluster's centre, plus what
+another real vector is away from the centre of its own cluster, plus a little noise, brought to length 1. Half of it is
+thus the coarse place of one text, and half the detail of another. Queries are the features' own, real questions.
+
+Each kind is built, and searched with the cheapest setting that reaches recall@10 of 0.95 on half of the queries (an
+exact one has none, and product quantisation is searched as near as it comes); recall is reported on the other half.
+``FAISS directly`` is the same file opened by ``faiss.read_index`` with the same setting: questions are asked one by
+one, and all together, in rounds of which each asks both, in turns; times are medians of the rounds, and the ratio is
+the median of the rounds' ratios. Writes results/index_kinds.json and results/index_kinds.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import ArrayWriter, blocks
+from gnnretrieval.data.records import Passage
+from gnnretrieval.data.text_store import TextStore, passage_rows
+from gnnretrieval.encoders.features import TEXTS, Features, open_features
+from gnnretrieval.index import build_index
+from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.settings import IndexSettings
+from gnnretrieval.making import make_artifact
+from gnnretrieval.progress import progress, say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+
+RESULTS = Path(__file__).resolve().parent / "results"
+KINDS = {
+    100_000: ("Flat", "IVF1024,Flat", "IVF1024,SQ8", "IVF1024,PQ48", "HNSW16", "SQ8"),
+    1_000_000: ("Flat", "IVF2048,SQfp16", "IVF2048,SQ8", "IVF2048,PQ48"),
+}
+TARGET = 0.95
+_CLUSTERS, _NOISE, _BLOCK = 512, 0.1, 50_000
+_ASKED = 200  # queries a round
+_K = 10
+
+
+def made_features(real: Features, count: int, place: Path) -> Features:
+    """Features of ``count`` made vectors, with the real ones' queries."""
+
+    def write(directory: Path) -> dict[str, Any]:
+        rng = np.random.default_rng(0)
+        vectors = np.asarray(real.passages, dtype=np.float32)
+        kmeans = faiss.Kmeans(vectors.shape[1], min(_CLUSTERS, len(vectors) // 8), seed=1, min_points_per_centroid=1)
+        kmeans.train(vectors)
+        cluster = kmeans.index.search(vectors, 1)[1][:, 0]
+        away = vectors - kmeans.centroids[cluster]
+        noise = _NOISE * np.linalg.norm(away, axis=1).mean() / vectors.shape[1] ** 0.5
+        shape = (count, vectors.shape[1])
+        with (
+            ArrayWriter(directory / "passages.npy", shape, np.float16) as writer,
+            progress("making vectors", count, "vectors") as meter,
+        ):
+            for part in blocks(count, _BLOCK):
+                size = part.stop - part.start
+                made = kmeans.centroids[cluster[rng.integers(0, len(vectors), size)]]
+                made = made + away[rng.integers(0, len(vectors), size)]
+                made += noise * rng.standard_normal(made.shape, dtype=np.float32)
+                writer.write(made / np.linalg.norm(made, axis=1, keepdims=True))
+                meter.advance(size)
+        queries = np.asarray(real.queries)
+        with ArrayWriter(directory / "queries.npy", queries.shape, np.float16) as writer:
+            writer.write(queries)
+        with TextStore(directory / TEXTS, create=True) as texts:
+            texts.add_passages(passage_rows(Passage(f"p{row}", "", "") for row in range(count)))
+        kept = ("encoder", "similarity", "source", "checkpoint_hash", "dimension")
+        return {**{name: real.meta[name] for name in kept}, "num_passages": count, "num_queries": len(queries)} | {
+            "made_from": {"dataset": "."}
+        }
+
+    config = {"count": count, "clusters": _CLUSTERS, "noise": _NOISE}
+    artifact = make_artifact(place, "features", inputs={"features": real.hash}, config=config, write=write, say=say)
+    return Features(artifact.path, artifact.meta)
+
+
+def timed(index: PassageIndex, queries: NDArray[np.float32], rounds: int) -> dict[str, Any]:
+    """Milliseconds a question, alone and together, ours and FAISS's, and the ratios of the rounds."""
+    direct = faiss.read_index(str(index.path / "index.faiss"))
+    if search := index.meta["search"]:
+        faiss.ParameterSpace().set_index_parameters(direct, search)
+    asked = np.ascontiguousarray(index.similarity.prepare_array(queries))
+    systems = {"ours": lambda some: index.search(some, _K), "faiss": lambda some: direct.search(some, _K)}
+    alone: dict[str, list[float]] = {name: [] for name in systems}
+    together: dict[str, list[float]] = {name: [] for name in systems}
+    for number in range(rounds + 1):
+        for name in sorted(systems, reverse=number % 2 == 1):
+            run = systems[name]
+            single = []
+            for row in range(min(len(asked), 25)):
+                begun = time.perf_counter()
+                run(asked[row : row + 1])
+                single.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            run(asked)
+            seconds = time.perf_counter() - begun
+            if number:
+                alone[name].append(1000 * statistics.median(single))
+                together[name].append(1000 * seconds / len(asked))
+    figures: dict[str, Any] = {"rounds": rounds}
+    for what, values in (("alone", alone), ("together", together)):
+        figures[f"milliseconds_{what}"] = statistics.median(values["ours"])
+        figures[f"faiss_milliseconds_{what}"] = statistics.median(values["faiss"])
+        ratios = [own / other for own, other in zip(values["ours"], values["faiss"], strict=True)]
+        figures[f"ratio_{what}"] = statistics.median(ratios)
+    ours, theirs = index.search(asked, _K)[0], direct.search(asked, _K)[1]
+    figures["same_results"] = float((ours == theirs).mean())
+    return figures
+
+
+def measure(source: Features, factory: str, place: Path, rounds: int) -> dict[str, Any]:
+    """One kind over one corpus."""
+    search = {} if factory in ("Flat", "SQ8") or "PQ" in factory else {"target_recall": TARGET}
+    begun = time.monotonic()
+    index = build_index(source, place, IndexSettings(factory=factory, **search), overwrite=True, say=say)
+    seconds = time.monotonic() - begun
+    measured = index.meta["measured"]
+    queries = np.asarray(source.queries[-_ASKED:], dtype=np.float32)
+    row = {
+        "vectors": index.meta["num_passages"],
+        "kind": factory,
+        "search": index.meta["search"],
+        "seconds": seconds,
+        "bytes": index.meta["bytes"],
+        "recall@10": measured["recall@10"],
+        "recall@100": measured["recall@100"],
+        **timed(index, queries, rounds),
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    say(json.dumps(row))
+    return row
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The table as a page."""
+    lines = [
+        "# Kinds of index",
+        "",
+        "Regenerate: `.venv/bin/python benchmarks/index_kinds.py --features graphs/docstrings/features`",
+        "",
+        "Vectors of 384 numbers, cosine; the cheapest setting that reaches recall@10 of "
+        f"{TARGET:g} on half of 400 questions, recall on the other half. Building includes the exact search that is "
+        "measured by. Times: milliseconds a question, asked alone and "
+        f"{_ASKED} together, {found['processors']} cores; ×: our time over that of FAISS called directly on the same "
+        "file, medians of rounds that take turns.",
+        "",
+        "| vectors | kind | search | built in | size | recall@10 | recall@100 | alone | × | together | × |",
+        "| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in found["rows"]:
+        lines.append(
+            f"| {row['vectors']:,} | {row['kind']} | {row['search'] or '–'} | {row['seconds']:.0f} s | "
+            f"{row['bytes'] / 2**20:.0f} MiB | {row['recall@10']:.3f} | {row['recall@100']:.3f} | "
+            f"{row['milliseconds_alone']:.2f} ms | {row['ratio_alone']:.2f} | "
+            f"{row['milliseconds_together']:.2f} ms | {row['ratio_together']:.2f} |"
+        )
+    peak = max(row["peak_bytes"] for row in found["rows"])
+    lines += ["", f"Most memory of the process, its indexes twice: {peak / 2**20:,.0f} MiB."]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.option("--features", type=click.Path(path_type=Path), required=True, help="Features of real texts, 384 wide.")
+@click.option("--vectors", type=click.Choice([str(count) for count in KINDS]), multiple=True, help="Only this many.")
+@click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
+@click.option("--work", type=click.Path(path_type=Path), help="Where indexes go (default: made anew, not kept).")
+def main(features: Path, vectors: tuple[str, ...], rounds: int, work: Path | None) -> None:
+    """Build and measure every kind, and write the result files; the figures of sizes that are left out are kept."""
+    counts = [int(count) for count in vectors] or list(KINDS)
+    real = open_features(features)
+    with tempfile.TemporaryDirectory(dir=work) as place:
+        for count in counts:
+            source = made_features(real, count, Path(place) / f"features-{count}")
+            for kind in KINDS[count]:
+                index = Path(place) / "index"
+                record(measure(source, kind, index, rounds), real)
+                shutil.rmtree(index)
+    click.echo((RESULTS / "index_kinds.md").read_text(encoding="utf-8"))
+
+
+def record(row: dict[str, Any], real: Features) -> None:
+    """Put one kind's figures into the result files, in place of its earlier ones."""
+    path = RESULTS / "index_kinds.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    rows = [other for other in rows if (other["vectors"], other["kind"]) != (row["vectors"], row["kind"])]
+    order = [(count, kind) for count, kinds in KINDS.items() for kind in kinds]
+    found = {
+        "rows": sorted([*rows, row], key=lambda one: order.index((one["vectors"], one["kind"]))),
+        "target_recall": TARGET,
+        "made": {"clusters": _CLUSTERS, "noise": _NOISE},
+        "features": real.hash,
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+        "processors": os.cpu_count(),
+    }
+    write_json(path, found)
+    (RESULTS / "index_kinds.md").write_text(markdown(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

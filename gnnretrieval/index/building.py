@@ -1,0 +1,186 @@
+"""Building the FAISS files of an index: learned from a sample, filled in blocks, in shards that fit the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import blocks, gather_rows, release
+from gnnretrieval.encoders.faiss_search import import_faiss
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import InputError
+from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of
+from gnnretrieval.index.settings import IndexSettings
+from gnnretrieval.making import scratch
+from gnnretrieval.progress import progress
+
+FILE = "index.faiss"
+_BLOCK = 65536  # vectors added at a time
+_LEARNED_FROM = 65_536  # vectors, where that is more than 64 a list
+_GROWTH = 2  # arrays double while they grow, so twice their size is there for a moment
+
+
+class Plan(NamedTuple):
+    """How the FAISS files are built.
+
+    Attributes:
+        factory: For FAISS's index_factory; never ``auto``.
+        training: Vectors that are learned from; 0 where nothing is learned.
+        shards: First vector of each shard, and one past the last.
+        seed: Of the sample and of learning.
+    """
+
+    factory: str
+    training: int
+    shards: tuple[int, ...]
+    seed: int
+
+    @property
+    def files(self) -> list[str]:
+        """A file a shard."""
+        return shard_files(len(self.shards) - 1)
+
+
+def shard_files(count: int) -> list[str]:
+    """Names of the files of an index of ``count`` shards."""
+    return [FILE] if count == 1 else [f"index-{number:04d}.faiss" for number in range(count)]
+
+
+def plan_of(settings: IndexSettings, count: int, dimension: int) -> Plan:
+    """How ``count`` vectors of ``dimension`` numbers are built into an index.
+
+    Raises:
+        InputError: FAISS knows no such factory, it wants more vectors than there are, or the memory holds too few.
+    """
+    memory = int(settings.memory * 2**30)
+    factory = factory_for(count, dimension, memory) if settings.factory == "auto" else settings.factory
+    empty = empty_index(factory, dimension, settings.seed)
+    lists = inverted_lists(empty)
+    if lists is not None and lists.nlist > count:
+        raise InputError(
+            f"factory {factory!r} has {lists.nlist:,} lists, and there are {count:,} vectors: "
+            f"give IVF{max(1, round(count**0.5))} or fewer, or Flat."
+        )
+    training = 0
+    if not empty.is_trained:
+        training = min(count, settings.training or max(_LEARNED_FROM, 64 * (lists.nlist if lists is not None else 0)))
+        if 4 * dimension * training > memory:
+            raise InputError(
+                f"memory of {settings.memory:g} GiB holds {memory // (4 * dimension):,} vectors, and {training:,} are "
+                "learned from: give more memory, or training = a smaller number."
+            )
+    room = memory - 2 * 4 * dimension * min(count, _BLOCK)  # what a block takes while it is added
+    a_shard = room // (_GROWTH * bytes_a_vector(empty))
+    if a_shard < min(count, _BLOCK):
+        least = 2 * 4 * dimension + _GROWTH * bytes_a_vector(empty)
+        raise InputError(
+            f"memory of {settings.memory:g} GiB is too little to build in: "
+            f"give {least * min(count, _BLOCK) / 2**30:.2f} or more."
+        )
+    pieces = max(1, -(-count // a_shard))
+    return Plan(factory, training, tuple(count * number // pieces for number in range(pieces + 1)), settings.seed)
+
+
+def write_shards(
+    vectors: NDArray[np.floating],
+    similarity: Similarity,
+    plan: Plan,
+    directory: Path,
+    unit: str,
+    say: Callable[[str], None],
+) -> None:
+    """Write the FAISS files of ``vectors`` ``(m, d)`` to ``directory``; files that are whole there are kept.
+
+    Raises:
+        InputError: FAISS cannot learn this kind from so few vectors.
+    """
+    faiss = import_faiss()
+    learned = _learned(vectors, similarity, plan, directory, say)
+    with progress("indexing", len(vectors), unit) as meter:
+        for name, start, stop in zip(plan.files, plan.shards, plan.shards[1:], strict=False):
+            if (directory / name).is_file():
+                meter.advance(stop - start)
+                continue
+            index = learned()
+            for part in blocks(stop - start, _BLOCK):
+                rows = slice(start + part.start, start + part.stop)
+                add_vectors(index, similarity.prepare_array(vectors[rows]), np.arange(rows.start, rows.stop))
+                release(vectors)
+                meter.advance(rows.stop - rows.start)
+            partial = directory / f".{name}.partial"
+            faiss.write_index(index, str(partial))
+            partial.replace(directory / name)
+
+
+def _learned(
+    vectors: NDArray[np.floating], similarity: Similarity, plan: Plan, directory: Path, say: Callable[[str], None]
+) -> Callable[[], Any]:
+    """What gives an index without vectors, its lists and codes learned: once, and kept to go on from."""
+    faiss, dimension, seed = import_faiss(), int(vectors.shape[1]), plan.seed
+    if not plan.training:
+        return lambda: empty_index(plan.factory, dimension, seed)
+    place = scratch(directory) / "learned.faiss"
+    if not place.is_file():
+        say(f"learning {plan.factory} from {plan.training:,} of {len(vectors):,} vectors")
+        rows = np.sort(np.random.default_rng(seed).choice(len(vectors), plan.training, replace=False))
+        index = empty_index(plan.factory, dimension, seed)
+        try:
+            index.train(similarity.prepare_array(gather_rows(vectors, rows)))
+        except RuntimeError as error:
+            raise InputError(
+                f"factory {plan.factory!r} cannot be learned from {plan.training:,} vectors ({reason_of(error)}). "
+                "Give one with fewer lists or shorter codes, or Flat."
+            ) from None
+        partial = place.with_name("learned.partial")
+        faiss.write_index(index, str(partial))
+        partial.replace(place)
+    return lambda: faiss.read_index(str(place))
+
+
+def add_vectors(index: Any, vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+    """Add vectors; in inverted lists they are numbered by ``rows``, elsewhere by their order."""
+    block = np.ascontiguousarray(vectors)
+    if inverted_lists(index) is not None and numbers_itself(index):
+        index.add_with_ids(block, rows)
+    else:
+        index.add(block)
+
+
+def numbers_itself(index: Any) -> bool:
+    """Whether vectors carry numbers of their own in ``index``, so that one can be taken out and put back."""
+    faiss = import_faiss()
+    lists, outer = inverted_lists(index), faiss.downcast_index(index)
+    return isinstance(outer, faiss.IndexIVF | faiss.IndexPreTransform) and type(lists) in (
+        faiss.IndexIVFFlat,
+        faiss.IndexIVFScalarQuantizer,
+        faiss.IndexIVFPQ,
+    )
+
+
+def open_shards(paths: Sequence[Path], *, in_memory: bool = False) -> list[Any]:
+    """The FAISS indexes in files: memory-mapped, so that opening reads next to nothing, or whole to be changed.
+
+    Raises:
+        InputError: one is no FAISS index.
+    """
+    faiss, opened = import_faiss(), []
+    for path in paths:
+        try:
+            opened.append(faiss.read_index(str(path), 0 if in_memory else faiss.IO_FLAG_MMAP_IFC))
+        except RuntimeError as error:
+            raise InputError("this is no FAISS index, or a damaged one. Build the index again.", path) from error
+    return opened
+
+
+def joined(shards: Sequence[Any]) -> Any:
+    """The shards as one FAISS index."""
+    if len(shards) == 1:
+        return shards[0]
+    whole = import_faiss().IndexShards(int(shards[0].d), False, not numbers_itself(shards[0]))
+    for shard in shards:
+        whole.add_shard(shard)
+    return whole

@@ -1,0 +1,140 @@
+"""What finds the nearest vectors of an index: FAISS, or an exact pass over the vectors by torch."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.exact_search import exact_top_k
+from gnnretrieval.encoders.faiss_search import import_faiss
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.index.kinds import inverted_lists, set_search, vectors_of_graph
+
+EngineName = Literal["faiss", "torch"]
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+_NOTHING = np.finfo(np.float32).min  # the score of row -1, as FAISS has it
+
+
+class Engine(Protocol):
+    """Finds the nearest vectors."""
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+        """Rows and scores ``(q, k)``, best first, of queries ``(q, d)`` as they are compared; row -1: nothing more."""
+
+
+class FaissEngine:
+    """Search by FAISS.
+
+    Args:
+        index: The FAISS index, all its shards in one.
+        search: What is set for it, such as ``nprobe=32``.
+        rows: Row by FAISS's number, -1 where a vector was replaced or removed; None: the number is the row.
+        device: ``cpu``, or ``cuda`` where FAISS was installed for it.
+
+    Raises:
+        InputError: ``search`` cannot be set.
+        GnnRetrievalError: this FAISS has no GPU.
+    """
+
+    def __init__(
+        self, index: Any, search: str = "", rows: NDArray[np.int64] | None = None, device: str = "cpu"
+    ) -> None:
+        set_search(index, search)
+        self.index = _on_gpu(index, device) if device != "cpu" else index
+        self._rows = rows
+        self._dead = 0 if rows is None else int((rows < 0).sum())
+        self._live = int(index.ntotal) - self._dead
+        self._lists = inverted_lists(index) if device == "cpu" else None
+        self._graphed = vectors_of_graph(index)
+        self._search, self._lock = search, Lock()
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+        """As :meth:`Engine.search`; where lists or links lead to too few, every vector is looked at."""
+        found = np.full((len(queries), k), -1, dtype=np.int64)
+        scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
+        most = min(k, self._live)
+        if not most or not len(queries):
+            return found, scores
+        found[:, :most], scores[:, :most] = self._live_ones(self.index, queries, most)
+        short = found[:, most - 1] < 0
+        if not short.any():
+            return found, scores
+        if self._graphed is not None:
+            found[short, :most], scores[short, :most] = self._live_ones(self._graphed, queries[short], most)
+        elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
+            with self._lock:  # the setting is the index's: another thread's search would only be more thorough
+                set_search(self.index, f"nprobe={self._lists.nlist}")
+                try:
+                    found[short, :most], scores[short, :most] = self._live_ones(self.index, queries[short], most)
+                finally:
+                    set_search(self.index, self._search or "nprobe=1")
+        return found, scores
+
+    def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
+        """The best vectors that are not replaced or removed: more are fetched until there are ``k``."""
+        if not self._dead:
+            scores, numbers = index.search(queries, k)
+            return numbers if self._rows is None else self._rows_of(numbers), scores
+        width = k + min(self._dead, k)
+        rows, scores = self._first_live(index, queries, width, k)
+        while (short := rows[:, -1] < 0).any() and width < k + self._dead:
+            width = min(k + self._dead, 4 * width)
+            rows[short], scores[short] = self._first_live(index, queries[short], width, k)
+        return rows, scores
+
+    def _first_live(self, index: Any, queries: NDArray[np.float32], width: int, k: int) -> Found:
+        scores, numbers = index.search(queries, width)
+        rows = self._rows_of(numbers)
+        scores = np.where(rows < 0, _NOTHING, scores)
+        order = np.argsort(rows < 0, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
+
+    def _rows_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        assert self._rows is not None
+        rows: NDArray[np.int64] = np.where(numbers < 0, -1, self._rows[np.maximum(numbers, 0)])
+        return rows
+
+
+class TorchEngine:
+    """Exact search, blockwise, over the vectors that the index was made of (:mod:`gnnretrieval.encoders.exact_search`).
+
+    Args:
+        vectors: ``(m, d)``, may be memory-mapped; read through for every batch of queries.
+        similarity: How vectors are compared.
+        removed: Rows that are not found, sorted.
+        device: Where products are computed.
+    """
+
+    def __init__(
+        self, vectors: NDArray[np.floating], similarity: Similarity, removed: NDArray[np.int64], device: str = "cpu"
+    ) -> None:
+        self._vectors, self._similarity, self._removed, self._device = vectors, similarity, removed, device
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+        """As :meth:`Engine.search`."""
+        found = np.full((len(queries), k), -1, dtype=np.int64)
+        scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
+        most = min(k, len(self._vectors) - len(self._removed))
+        if not most or not len(queries):
+            return found, scores
+        width = most + len(self._removed)
+        rows, values = exact_top_k(queries, self._vectors, width, self._similarity, device=self._device)
+        order = np.argsort(np.isin(rows, self._removed), axis=1, kind="stable")[:, :most]
+        found[:, :most] = np.take_along_axis(rows, order, 1)
+        scores[:, :most] = np.take_along_axis(values, order, 1)
+        return found, scores
+
+
+def _on_gpu(index: Any, device: str) -> Any:
+    """A copy of a FAISS index on a GPU."""
+    faiss = import_faiss()
+    if not hasattr(faiss, "StandardGpuResources"):
+        raise GnnRetrievalError(
+            "this FAISS has no GPU (it is faiss-cpu): search by --engine torch there, or install the extra gpu."
+        )
+    number = int(device.partition(":")[2] or 0)
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), number, index)

@@ -1,0 +1,174 @@
+"""An index's vectors with their ids, for other engines: ``.npy``, Parquet, or a table of PostgreSQL with pgvector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import ArrayWriter, blocks, release
+from gnnretrieval.data.trec import require_writable_ids
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.progress import progress
+
+_BLOCK = 8192  # vectors written together
+_INDEXED = 2000  # numbers in a vector that pgvector indexes at most
+
+Write = Callable[[Path, PassageIndex, Callable[[int], None]], None]
+
+
+def write_vectors(index: PassageIndex, path: str | Path) -> list[Path]:
+    """Write the vectors of an index's passages, as they are compared: of length 1 where the similarity is cosine.
+
+    ``.npy``: float32 ``(m, d)``, the ids one a line beside it in ``.ids.txt``. ``.parquet``: columns ``id`` and
+    ``vector``, a list of fixed size. Files appear whole or not at all; removed passages are left out.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: ``path`` has another ending, no file can be written there, or an id has white space (``.npy``).
+        ArtifactError: an index of sentences, or what the index was made of has changed or is gone.
+        GnnRetrievalError: pyarrow is not installed, for ``.parquet``.
+    """
+    path = Path(path)
+    writers: dict[str, Write] = {".npy": _write_npy, ".parquet": _write_parquet}
+    if path.suffix.lower() not in writers:
+        raise InputError("vectors are written as .npy or .parquet: end the name in one.", path)
+    if path.is_dir():
+        raise InputError("this is a directory: name a file for the vectors.", path)
+    rows = _rows(index)
+    with progress(f"writing {path.name}", len(rows), "vectors") as meter, _whole(path) as partial:
+        writers[path.suffix.lower()](partial, index, meter.advance)
+    ids = path.with_suffix(".ids.txt")
+    if path.suffix.lower() != ".npy":
+        return [path]
+    require_writable_ids(_ids(index, rows), index.path)
+    with _whole(ids) as partial:
+        partial.write_text("".join(f"{id_}\n" for id_ in _ids(index, rows)), encoding="utf-8")
+    return [path, ids]
+
+
+def write_pgvector(
+    index: PassageIndex, dsn: str, table: str = "passages", *, approximate: bool = False, overwrite: bool = False
+) -> str:
+    """Copy an index's ids and vectors into a table of a PostgreSQL that has pgvector, in one transaction.
+
+    Columns are ``id`` (text, primary key) and ``embedding`` (``vector(d)``), as they are compared, so that the inner
+    product ranks as our own search does under either similarity.
+
+    Args:
+        index: The index.
+        dsn: The database, such as ``postgresql://user@host/name``.
+        table: The table that is made.
+        approximate: Make an HNSW index over the vectors; without one, PostgreSQL searches exactly.
+        overwrite: Replace a table of that name.
+
+    Returns:
+        The SQL that answers a question, whose vector is ``%(question)s``.
+
+    Raises:
+        InputError: the database cannot be reached, has no pgvector, has the table already, or is refused.
+        ArtifactError: as :func:`write_vectors`.
+        GnnRetrievalError: psycopg is not installed.
+    """
+    try:
+        import psycopg
+        from psycopg import sql
+    except ImportError:
+        raise GnnRetrievalError("PostgreSQL wants psycopg: pip install 'gnnretrieval[pgvector]'.") from None
+    rows, dimension = _rows(index), index.meta["dimension"]
+    if approximate and dimension > _INDEXED:
+        raise InputError(f"pgvector indexes vectors of up to {_INDEXED:,} numbers, and these have {dimension:,}.")
+    name = sql.Identifier(table)
+    try:
+        with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            if overwrite:
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
+            columns = sql.SQL("id text PRIMARY KEY, embedding vector({}) NOT NULL").format(sql.Literal(dimension))
+            cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(name, columns))
+            copy = sql.SQL("COPY {} (id, embedding) FROM STDIN").format(name)
+            with (
+                progress(f"copying into {table}", len(rows), "vectors") as meter,
+                cursor.copy(copy) as stream,
+            ):
+                for ids, vectors in _blocks(index):
+                    for id_, vector in zip(ids, vectors, strict=True):
+                        stream.write_row((id_, "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"))
+                    meter.advance(len(ids))
+            if approximate:
+                cursor.execute(sql.SQL("CREATE INDEX ON {} USING hnsw (embedding vector_ip_ops)").format(name))
+    except psycopg.errors.DuplicateTable:
+        raise InputError(f"table {table!r} is there already: name another with --table, or pass --overwrite.") from None
+    except psycopg.Error as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InputError(f"PostgreSQL says: {reason}. Nothing was written.") from None
+    return (
+        f"SELECT id, -(embedding <#> %(question)s) AS score FROM {table} ORDER BY embedding <#> %(question)s LIMIT 10"
+    )
+
+
+def _rows(index: PassageIndex) -> NDArray[np.int64]:
+    """Rows of the passages that are in the index."""
+    if index.is_of_sentences:
+        raise ArtifactError(f"{index.path}: an index of sentences, which have no ids of their own.")
+    return np.setdiff1d(np.arange(len(index.vectors)), index.removed)
+
+
+def _ids(index: PassageIndex, rows: NDArray[np.int64]) -> list[str]:
+    ids = index.texts.passage_ids()
+    return [ids[row] for row in rows.tolist()]
+
+
+def _blocks(index: PassageIndex) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """Ids and vectors, block by block, as they are compared."""
+    rows, vectors = _rows(index), index.vectors
+    ids = _ids(index, rows)
+    for part in blocks(len(rows), _BLOCK):
+        yield ids[part], index.similarity.prepare_array(vectors[rows[part]])
+        release(vectors)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes ``path`` when that is done, and is gone otherwise."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError("a part of this path is a file. Name another place.", path) from None
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_npy(path: Path, index: PassageIndex, advance: Callable[[int], None]) -> None:
+    shape = (len(_rows(index)), index.meta["dimension"])
+    with ArrayWriter(path, shape, np.float32) as writer:
+        for _, vectors in _blocks(index):
+            writer.write(vectors)
+            advance(len(vectors))
+
+
+def _write_parquet(path: Path, index: PassageIndex, advance: Callable[[int], None]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]', or write .npy.") from None
+    width: int = index.meta["dimension"]
+    kind: Any = pyarrow.list_(pyarrow.float32(), width)
+    schema = pyarrow.schema([("id", pyarrow.string()), ("vector", kind)])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for ids, vectors in _blocks(index):
+            column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), width)
+            writer.write_table(pyarrow.table([pyarrow.array(ids), column], schema=schema))
+            advance(len(ids))

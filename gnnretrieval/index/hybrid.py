@@ -1,0 +1,145 @@
+"""Rankings of an index joined with BM25's, and their top read again by a cross-encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from gnnretrieval.arrays import blocks
+from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.trec import Run, rank
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.cross_encoder import CrossEncoder
+from gnnretrieval.encoders.settings import CrossEncoderSettings
+from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.fuse import fuse
+from gnnretrieval.index.search import Hit, bm25_run, index_run
+from gnnretrieval.progress import progress
+from gnnretrieval.settings import Settings
+
+_QUESTIONS = 64  # whose pairs are read together
+
+
+class RankingSettings(Settings):
+    """What joins the index in ranking passages.
+
+    Attributes:
+        hybrid: Join the index's ranking with BM25's over the passages' texts.
+        fuse: How they are joined: by reciprocal ranks (``rrf``), or by scores brought to 0 … 1 (``weighted``).
+        weights: Of the index and of BM25; not given: 1 each.
+        candidates: Passages that each of the two finds, and at least as many as are asked for.
+        rerank: Name or path of a cross-encoder that reads the best again and puts them in its order.
+        rerank_depth: Passages of a question that it reads; the others follow them in the order they had.
+        pair_tokens: Longest pair of question and passage in tokens.
+    """
+
+    hybrid: bool = False
+    fuse: Literal["rrf", "weighted"] = "rrf"
+    weights: tuple[float, ...] | None = None
+    candidates: int = Field(100, ge=1)
+    rerank: str | None = None
+    rerank_depth: int = Field(50, ge=1)
+    pair_tokens: int = Field(192, ge=8)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the index ranks alone."""
+        return not self.hybrid and self.rerank is None
+
+    @property
+    def suffix(self) -> str:
+        """What is put after the system's name in a run."""
+        return ("+bm25" if self.hybrid else "") + ("+rerank" if self.rerank is not None else "")
+
+
+class Ranker:
+    """Ranks passages by an index, with BM25 and a cross-encoder where the settings ask for them; all loaded once.
+
+    Args:
+        index: The index. Its texts are what BM25 and the cross-encoder read.
+        settings: What joins it.
+        device: Where the cross-encoder computes.
+
+    Raises:
+        InputError: the cross-encoder cannot be loaded.
+    """
+
+    def __init__(self, index: PassageIndex, settings: RankingSettings, device: str = "cpu") -> None:
+        self.index, self.settings = index, settings
+        self._reader = self._bm25 = None
+        if settings.rerank is not None:
+            reads = CrossEncoderSettings(checkpoint=settings.rerank, max_tokens=settings.pair_tokens)
+            self._reader = CrossEncoder(reads, device)
+        if settings.hybrid:
+            texts = (passage.full_text for passage in index.texts.passages())
+            self._bm25 = BM25(texts, total=index.texts.counts()[0])
+            self._ids = index.texts.passage_ids()
+            self._gone = {self._ids[row] for row in index.removed.tolist()}
+
+    def run(self, queries: Mapping[str, str], vectors: NDArray[np.floating], depth: int) -> Run:
+        """The run of questions, texts by id, whose vectors are ``(q, d)``: ``depth`` passages each."""
+        settings = self.settings
+        wanted = max(depth, settings.rerank_depth if self._reader is not None else 0)
+        if self._bm25 is None:
+            found = index_run(self.index, list(queries), vectors, wanted)
+        else:
+            candidates = max(wanted, settings.candidates)
+            found = fuse(
+                [index_run(self.index, list(queries), vectors, candidates), self._lexical(queries, candidates)],
+                settings.fuse,
+                weights=settings.weights,
+                depth=wanted,
+            )
+        if self._reader is not None:
+            found = self._reread(queries, found)
+        return {query: ranking[:depth] for query, ranking in found.items()}
+
+    def hits(self, question: str, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        """The ``k`` best passages for one question, whose vector is ``(1, d)``."""
+        ranking = self.run({"": question}, vector, k).get("", [])
+        passages = [self.index.texts.passage_by_id(scored.passage_id) for scored in ranking]
+        return [
+            Hit(number, passage.row, passage.id, passage.title, passage.text, scored.score)
+            for number, (passage, scored) in enumerate(zip(passages, ranking, strict=True), 1)
+        ]
+
+    def _lexical(self, queries: Mapping[str, str], depth: int) -> Run:
+        assert self._bm25 is not None
+        found = bm25_run(self._bm25, queries, self._ids, depth + len(self._gone))
+        return {
+            query: [scored for scored in ranking if scored.passage_id not in self._gone][:depth]
+            for query, ranking in found.items()
+        }
+
+    def _reread(self, queries: Mapping[str, str], run: Run) -> Run:
+        """The first of each ranking by the cross-encoder's probability, above the others, which count down from 0."""
+        assert self._reader is not None
+        most, reread, asked = self.settings.rerank_depth, Run(), list(run)
+        with progress("reranking", len(asked), "queries") as meter:
+            for part in blocks(len(asked), _QUESTIONS):
+                some = asked[part]
+                read = [scored.passage_id for query in some for scored in run[query][:most]]
+                distinct = list(dict.fromkeys(read))
+                rows = self.index.texts.rows_of_passages(distinct)
+                place = {id_: number for number, id_ in enumerate(distinct)}
+                pairs = [(number, place[one.passage_id]) for number, q in enumerate(some) for one in run[q][:most]]
+                scores = iter(
+                    self._reader.encode_pairs(
+                        [queries[query] for query in some],
+                        self.index.texts.texts_of_passages([rows[id_] for id_ in distinct]),
+                        np.array(pairs, dtype=np.int64).reshape(-1, 2),
+                    ).probabilities.tolist()
+                )
+                for query in some:
+                    reread[query] = rank(_in_new_order(run[query], most, scores))
+                meter.advance(len(some))
+        return reread
+
+
+def _in_new_order(ranking: Sequence[ScoredPassage], most: int, scores: Iterator[float]) -> list[ScoredPassage]:
+    first = [ScoredPassage(one.passage_id, next(scores)) for one in ranking[:most]]
+    return first + [ScoredPassage(one.passage_id, -float(number)) for number, one in enumerate(ranking[most:], 1)]

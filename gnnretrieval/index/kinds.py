@@ -1,0 +1,144 @@
+"""Kinds of FAISS index: which one suits a corpus, what a vector takes in it, and what can be set for a search."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gnnretrieval.encoders.faiss_search import import_faiss
+from gnnretrieval.errors import InputError
+
+EXACT = "Flat"
+_EXACT_BYTES = 2**30  # of float32 vectors that one question may read through: about a tenth of a second
+_LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+_REFINED = (1, 2, 4, 8, 16, 32)
+
+
+def factory_for(count: int, dimension: int, memory: int) -> str:
+    """The factory of ``auto``: exact where affordable, else inverted lists of vectors that fit ``memory`` bytes."""
+    if 4 * count * dimension <= _EXACT_BYTES:
+        return EXACT
+    codes = "SQfp16" if 2 * count * dimension <= memory else "SQ8"
+    return f"IVF{round(4 * count**0.5)},{codes}"
+
+
+def empty_index(factory: str, dimension: int, seed: int) -> Any:
+    """A new FAISS index by inner product, whose learning starts from ``seed``.
+
+    Raises:
+        InputError: FAISS knows no such factory, or has none for this dimension.
+    """
+    faiss = import_faiss()
+    try:
+        index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise InputError(
+            f"factory {factory!r} is none that FAISS makes for vectors of {dimension} numbers ({reason_of(error)}). "
+            "Write one such as Flat, IVF1024,SQ8, HNSW32 or PQ16."
+        ) from None
+    for part in (inverted_lists(index), core(index)):
+        if part is not None and hasattr(part, "cp"):
+            part.cp.seed += seed
+            part.cp.min_points_per_centroid = 1  # few vectors are no reason to write warnings to the terminal
+        if part is not None and hasattr(part, "pq"):
+            part.pq.cp.seed += seed
+            part.pq.cp.min_points_per_centroid = 1
+            part.do_polysemous_training = False  # minutes of annealing for a filter that no search here uses
+    outer = faiss.downcast_index(index)
+    for number in range(outer.chain.size() if isinstance(outer, faiss.IndexPreTransform) else 0):
+        transform = faiss.downcast_VectorTransform(outer.chain.at(number))
+        if isinstance(transform, faiss.OPQMatrix):
+            quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, 8)
+            quantizer.cp.min_points_per_centroid = 1
+            quantizer.this.disown()  # FAISS never frees it: some kilobytes
+            transform.pq = quantizer
+    return index
+
+
+def reason_of(error: RuntimeError) -> str:
+    """What FAISS says, without the place in its source."""
+    said = " ".join(str(error).rsplit("Error: ", 1)[-1].split())
+    return re.sub(r"^.*\.cpp:\d+: |^'.*?' failed:? ?", "", said).rstrip(".")
+
+
+def core(index: Any) -> Any:
+    """The index within transforms of vectors and refinements."""
+    faiss = import_faiss()
+    index = faiss.downcast_index(index)
+    while True:
+        if isinstance(index, faiss.IndexPreTransform):
+            index = faiss.downcast_index(index.index)
+        elif isinstance(index, faiss.IndexRefine):
+            index = faiss.downcast_index(index.base_index)
+        elif isinstance(index, faiss.IndexShards):
+            index = faiss.downcast_index(index.at(0))
+        else:
+            return index
+
+
+def inverted_lists(index: Any) -> Any | None:
+    """The IVF index within ``index``, if there is one."""
+    inner = core(index)
+    return inner if isinstance(inner, import_faiss().IndexIVF) else None
+
+
+def vectors_of_graph(index: Any) -> Any | None:
+    """The vectors that an HNSW index links, as an index that looks at all of them; None for another kind."""
+    faiss, whole = import_faiss(), import_faiss().downcast_index(index)
+    if isinstance(whole, faiss.IndexHNSW):
+        return faiss.downcast_index(whole.storage)
+    if not (isinstance(whole, faiss.IndexShards) and isinstance(core(whole), faiss.IndexHNSW)):
+        return None
+    vectors = faiss.IndexShards(int(whole.d), False, True)
+    for number in range(whole.count()):
+        vectors.add_shard(faiss.downcast_index(faiss.downcast_index(whole.at(number)).storage))
+    return vectors
+
+
+def bytes_a_vector(index: Any) -> int:
+    """About what a vector takes in memory and on disk."""
+    faiss = import_faiss()
+    outer, inner = faiss.downcast_index(index), core(index)
+    refined = int(faiss.downcast_index(outer.refine_index).code_size) if isinstance(outer, faiss.IndexRefine) else 0
+    if isinstance(inner, faiss.IndexIVF):
+        return int(inner.code_size) + 8 + refined
+    if isinstance(inner, faiss.IndexHNSW):
+        links = 4 * inner.hnsw.nb_neighbors(0) * 11 // 10 + 16
+        return int(faiss.downcast_index(inner.storage).code_size) + links + refined
+    if isinstance(inner, faiss.IndexFlatCodes):
+        return int(inner.code_size) + refined
+    return 8 * int(index.d) + refined  # graphs of other kinds: vectors, and links of about their size
+
+
+def search_parameters(index: Any) -> dict[str, tuple[int, ...]]:
+    """What can be set when ``index`` is searched: by name, values from cheap to dear; the last one costs most."""
+    faiss = import_faiss()
+    outer, inner, found = faiss.downcast_index(index), core(index), dict[str, tuple[int, ...]]()
+    if isinstance(outer, faiss.IndexShards):
+        outer = faiss.downcast_index(outer.at(0))
+    if isinstance(outer, faiss.IndexRefine):
+        found["k_factor_rf"] = _REFINED
+    if isinstance(inner, faiss.IndexIVF):
+        if isinstance(faiss.downcast_index(inner.quantizer), faiss.IndexHNSW):
+            found["quantizer_efSearch"] = (64, 512)
+        found["nprobe"] = (*(value for value in _LADDER if value < inner.nlist), int(inner.nlist))
+    elif isinstance(inner, faiss.IndexHNSW):
+        found["efSearch"] = tuple(value for value in _LADDER if 16 <= value <= 4096)
+    return found
+
+
+def set_search(index: Any, search: str) -> None:
+    """Set what ``index`` is searched with, such as ``nprobe=32``.
+
+    Raises:
+        InputError: it has no such parameter, or the value is no number.
+    """
+    if not search:
+        return
+    try:
+        if not re.fullmatch(r"\w+=0*[1-9]\d*(,\w+=0*[1-9]\d*)*", search):
+            raise RuntimeError
+        import_faiss().ParameterSpace().set_index_parameters(index, search)
+    except RuntimeError:
+        known = ", ".join(search_parameters(index)) or "none"
+        raise InputError(f"search {search!r} cannot be set: this kind has {known}. Write NAME=NUMBER.") from None

@@ -1,0 +1,184 @@
+"""How good and how fast an index is: recall against exact search and time, on a sample; and the cheapest setting."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import gather_rows
+from gnnretrieval.encoders.exact_search import exact_top_k, pair_scores
+from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.graph.store import open_graph
+from gnnretrieval.index.engines import Engine, FaissEngine
+from gnnretrieval.index.kinds import search_parameters
+from gnnretrieval.progress import progress
+from gnnretrieval.training.embeddings import Embeddings
+
+DEPTHS = (10, 100)  # recall is measured at
+_SAMPLE = 400  # queries: half to choose a setting by, half to report on
+_SINGLE = 100  # of them are asked one by one
+_ROUNDING = 1e-6  # scores this near are equal: sums of other shapes round otherwise
+
+
+class Sample(NamedTuple):
+    """Queries with what exact search finds.
+
+    Attributes:
+        queries: ``(q, d)``.
+        reached: Score of the exact first, second, … ``(q, K)``.
+    """
+
+    queries: NDArray[np.float32]
+    reached: NDArray[np.float32]
+
+
+class Tuned(NamedTuple):
+    """A search setting, with the recall@10 it reached on the sample it was chosen by."""
+
+    search: str
+    recall: float
+
+
+def queries_of(source: Embeddings | Features, seed: int) -> tuple[NDArray[np.float32], str]:
+    """Vectors of queries to measure by ``(q, d)``, and what they are: the dataset's, the graph's, or passages'."""
+    found, what = _known_queries(source)
+    rows = np.random.default_rng(seed).permutation(len(found))[:_SAMPLE]
+    return gather_rows(found, rows), what
+
+
+def _known_queries(source: Embeddings | Features) -> tuple[NDArray[np.floating], str]:
+    features: NDArray[np.floating] | None = None
+    what = "passages: no queries are known"
+    try:
+        if isinstance(source, Features):
+            features, what = source.queries, "of the dataset's queries"
+        else:
+            graph = open_graph(source.made_from("graph"))
+            if "features" not in source.meta["made_from"]:
+                features, what = graph.query_features, "of the graph's queries"
+            owner = source if "features" in source.meta["made_from"] else graph
+            its = open_features(owner.made_from("features"))
+            if its.hash == owner.meta["inputs"].get("features"):
+                features, what = its.queries, "of the dataset's queries"
+    except GnnRetrievalError:  # moved or gone since: what was found so far will do
+        pass
+    return (features, what) if features is not None and len(features) > 1 else (source.passages, what)
+
+
+def sample_of(
+    queries: NDArray[np.float32], vectors: NDArray[np.floating], similarity: Similarity
+) -> tuple[Sample, Sample]:
+    """Queries by halves, to choose by and to report on, with the exact scores over ``vectors`` ``(m, d)``."""
+    k = min(max(DEPTHS), len(vectors))
+    if not k:
+        nothing = Sample(queries[:0], np.empty((0, 0), dtype=np.float32))
+        return nothing, nothing
+    with progress("exact search to measure by", len(vectors), "vectors") as meter:
+        _, scores = exact_top_k(queries, vectors, k, similarity, advance=meter.advance)
+    half = len(queries) // 2
+    return Sample(queries[:half], scores[:half]), Sample(queries[half:], scores[half:])
+
+
+def recall(
+    found: NDArray[np.int64],
+    sample: Sample,
+    vectors: NDArray[np.floating],
+    similarity: Similarity,
+    k: int,
+) -> float:
+    """Share of the ``k`` best that are among ``found`` ``(q, ≥ k)``; one that scores as the k-th best is as good."""
+    k = min(k, sample.reached.shape[1])
+    rows = found[:, :k]
+    own = pair_scores(
+        sample.queries[:, None], gather_rows(vectors, np.maximum(rows, 0).ravel()).reshape(*rows.shape, -1), similarity
+    )
+    cut = sample.reached[:, k - 1 : k]
+    return float(((rows >= 0) & (own >= cut - _ROUNDING * np.maximum(1, np.abs(cut)))).mean())
+
+
+def measure(engine: Engine, sample: Sample, vectors: NDArray[np.floating], similarity: Similarity) -> dict[str, Any]:
+    """Recall at 10 and 100, milliseconds a question asked alone (median), and questions a second asked together."""
+    asked = np.ascontiguousarray(similarity.prepare_array(sample.queries))
+    # Each depth is asked for by itself: asked for more, an approximate search is more thorough.
+    figures: dict[str, Any] = {
+        f"recall@{k}": recall(engine.search(asked, k)[0], sample, vectors, similarity, k) for k in DEPTHS
+    }
+    k, single = DEPTHS[0], []
+    for number in range(min(_SINGLE, len(asked))):
+        begun = time.perf_counter()
+        engine.search(asked[number : number + 1], k)
+        single.append(time.perf_counter() - begun)
+    begun = time.perf_counter()
+    engine.search(asked, k)
+    together = time.perf_counter() - begun
+    return figures | {
+        "milliseconds": 1000 * statistics.median(single),
+        "queries_per_second": len(asked) / together,
+    }
+
+
+def cheapest(
+    index: Any,
+    sample: Sample,
+    vectors: NDArray[np.floating],
+    similarity: Similarity,
+    target: float,
+    *,
+    strict: bool,
+    say: Callable[[str], None],
+) -> Tuned:
+    """The search setting of a FAISS index that reaches recall@10 of ``target`` on the sample in the least time.
+
+    The last parameter is raised until the target is reached; of the others every value is tried, and the fastest of
+    what reaches it is taken.
+
+    Args:
+        index: The FAISS index; left with the last setting tried.
+        sample: What is chosen by.
+        vectors: ``(m, d)`` that it indexes.
+        similarity: How they are compared.
+        target: Recall@10 wanted.
+        strict: Where none reaches it, raise; else give the best there is.
+        say: Receives the setting that was chosen.
+
+    Raises:
+        InputError: none reaches it.
+    """
+    asked = np.ascontiguousarray(similarity.prepare_array(sample.queries))
+    ladders = search_parameters(index)
+    *others, (raised, values) = ladders.items() or [("", (0,))]
+    tried: list[tuple[float, Tuned]] = []
+    for fixed in itertools.product(*(steps for _, steps in others)):
+        kept = [f"{name}={value}" for (name, _), value in zip(others, fixed, strict=True)]
+        for value in values:
+            setting = ",".join([*kept, *([f"{raised}={value}"] if raised else [])])
+            engine = FaissEngine(index, setting)
+            begun = time.perf_counter()
+            rows, _ = engine.search(asked, DEPTHS[0])
+            seconds = time.perf_counter() - begun
+            tried.append((seconds, Tuned(setting, recall(rows, sample, vectors, similarity, DEPTHS[0]))))
+            if tried[-1][1].recall >= target:
+                break
+    reaching = [(seconds, one) for seconds, one in tried if one.recall >= target]
+    if reaching:
+        chosen = min(reaching, key=lambda one: one[0])[1]
+        if chosen.search:
+            say(f"{chosen.search} reaches recall@10 {chosen.recall:.3f} of the {target:g} wanted")
+        return chosen
+    best = max((one for _, one in tried), key=lambda one: one.recall)
+    message = f"the best search setting{f', {best.search},' if best.search else ''} reaches recall@10 {best.recall:.3f}"
+    if strict:
+        raise InputError(
+            f"{message}, and {target:g} is wanted: give a factory whose codes lose less, such as "
+            "IVF1024,SQ8 or one that ends in RFlat, or a lower target."
+        )
+    say(f"{message}: its codes lose the rest")
+    return best

@@ -1,0 +1,181 @@
+"""Changing an index in place: vectors replaced and added as their source was, passages taken out by id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.arrays import blocks, save_array
+from gnnretrieval.artifacts import share_file
+from gnnretrieval.encoders.faiss_search import import_faiss
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.errors import ArtifactError, InputError, nearest
+from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards
+from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, PassageIndex, open_index
+from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.training.embeddings import Embeddings
+from gnnretrieval.updates import changed_since, rewrite, update_artifact
+
+_BLOCK = 65536  # vectors at a time
+
+Vectors = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+
+
+class _Contents(NamedTuple):
+    """The FAISS indexes of an index in memory, to be changed, and what their numbers are.
+
+    Attributes:
+        shards: One a file.
+        rows: Row by number, -1 where there is nothing any more; None where numbers are rows and stay so.
+    """
+
+    shards: list[Any]
+    rows: NDArray[np.int64] | None
+
+
+def update_index(
+    source: Embeddings | Features, out: str | Path, *, say: Callable[[str], None] = lambda line: None
+) -> PassageIndex:
+    """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced.
+
+    Inverted lists and plain codes are changed in place. Of a graph of vectors (HNSW), the new vector is added and the
+    old one is passed over when it is found, until the index is built anew. Removed passages stay removed.
+
+    Raises:
+        ArtifactError: the index was made from no earlier state of these embeddings.
+    """
+    current = open_index(out)
+    before = current.meta["inputs"].get(source.meta["kind"], "")
+    if before == source.hash:
+        say(f"{out}: already up to date with {source.path}")
+        return current
+    changed = changed_since(source, before)
+    if changed is None or current.is_of_sentences:
+        raise ArtifactError(
+            f"{out}: made from other vectors than any earlier state of {source.path}. Build it anew, without --changed."
+        )
+    known = current.meta["num_passages"] + len(current.removed)
+    vectors = source.passages
+
+    def write(directory: Path) -> dict[str, Any]:
+        contents = _contents(current)
+        replaced = np.setdiff1d(changed[changed < known], current.removed)
+        added = np.arange(known, len(vectors))
+        rows, touched = _put(contents, replaced, added, lambda some: source.similarity.prepare_array(vectors[some]))
+        _write(directory, current, contents.shards, touched)
+        if rows is not None:
+            save_array(rewrite(directory, ROWS), rows)
+        share_file(source.path / TEXTS, directory / TEXTS)
+        say(f"{len(replaced):,} vectors replaced, {len(added):,} added")
+        return {"num_passages": len(vectors) - len(current.removed), **_figures(directory, current)}
+
+    inputs = {source.meta["kind"]: source.hash}
+    artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write, say=say)
+    return PassageIndex(artifact.path, artifact.meta)
+
+
+def remove_passages(
+    out: str | Path, ids: Sequence[str], *, say: Callable[[str], None] = lambda line: None
+) -> PassageIndex:
+    """Take passages out of the index at ``out``, in one step: no search finds them any more.
+
+    Inverted lists lose the vectors; elsewhere they are passed over when they are found, until the index is built anew.
+
+    Raises:
+        InputError: no ids are given, or the index has no passage of one.
+    """
+    current = open_index(out)
+    if not ids:
+        raise InputError("there is nothing to remove: give ids of passages.")
+    found = current.texts.rows_of_passages(list(dict.fromkeys(ids)))
+    unknown = [id_ for id_ in ids if id_ not in found]
+    if unknown:
+        beside = current.texts.ids_beside("passages", unknown[0])
+        raise InputError(
+            f"{len(unknown):,} of {len(ids):,} ids are of no passage of this index, such as {unknown[0]!r}."
+            f"{nearest(unknown[0], beside)} Nothing was removed.",
+            current.path,
+        )
+    rows = np.setdiff1d(np.array(sorted(found.values()), dtype=np.int64), current.removed)
+    if not len(rows):
+        say(f"{out}: removed before, nothing to do")
+        return current
+
+    def write(directory: Path) -> dict[str, Any]:
+        vectors = current.vector_rows(rows)
+        contents = _contents(current)
+        if contents.rows is None:
+            touched = [shard.remove_ids(vectors) > 0 for shard in contents.shards]
+            _write(directory, current, contents.shards, touched)
+        else:
+            contents.rows[np.isin(contents.rows, vectors)] = -1
+            save_array(rewrite(directory, ROWS), contents.rows)
+            if (share := (contents.rows < 0).mean()) > 0.2:
+                say(f"{100 * share:.0f} % of the vectors are passed over in every search: build the index anew soon")
+        save_array(rewrite(directory, REMOVED), np.union1d(current.removed, rows))
+        return {"num_passages": current.meta["num_passages"] - len(rows), **_figures(directory, current)}
+
+    change = {"removed": sha256_of_json(rows.tolist()), "passages": len(rows)}
+    artifact = update_artifact(out, KIND, change=change, write=write, say=say)
+    return PassageIndex(artifact.path, artifact.meta)
+
+
+def _contents(current: PassageIndex) -> _Contents:
+    shards = open_shards([current.path / name for name in current.files], in_memory=True)
+    if numbers_itself(shards[0]):
+        return _Contents(shards, None)
+    rows = current.rows_by_number
+    return _Contents(shards, np.arange(sum(shard.ntotal for shard in shards)) if rows is None else rows)
+
+
+def _put(
+    contents: _Contents, replaced: NDArray[np.int64], added: NDArray[np.int64], vectors: Vectors
+) -> tuple[NDArray[np.int64] | None, list[bool]]:
+    """Replace and add the vectors of some rows. Returns the new row by number, and which shards were touched."""
+    faiss, shards, rows = import_faiss(), contents.shards, contents.rows
+    touched = [False] * len(shards)
+    if rows is None:
+        for number, shard in enumerate(shards):
+            touched[number] = shard.remove_ids(replaced) > 0
+        appended = np.concatenate([replaced, added])
+    elif isinstance(shards[0], faiss.IndexFlatCodes):
+        numbers = np.flatnonzero(np.isin(rows, replaced))
+        first = 0
+        for number, shard in enumerate(shards):
+            here = numbers[(numbers >= first) & (numbers < first + shard.ntotal)]
+            codes = faiss.rev_swig_ptr(shard.codes.data(), shard.ntotal * shard.code_size)
+            codes = codes.reshape(shard.ntotal, shard.code_size)
+            for part in blocks(len(here), _BLOCK):
+                block = np.ascontiguousarray(vectors(rows[here[part]]))
+                codes[here[part] - first] = shard.sa_encode(block)
+            touched[number] = len(here) > 0
+            first += shard.ntotal
+        appended = added
+    else:
+        rows = np.where(np.isin(rows, replaced), -1, rows)
+        appended = np.concatenate([replaced, added])
+    for part in blocks(len(appended), _BLOCK):
+        add_vectors(shards[-1], vectors(appended[part]), appended[part])
+        touched[-1] = True
+    if rows is None:
+        return None, touched
+    rows = np.concatenate([rows, appended])
+    return (None if np.array_equal(rows, np.arange(len(rows))) else rows), touched
+
+
+def _write(directory: Path, current: PassageIndex, shards: list[Any], touched: list[bool]) -> None:
+    for name, shard, changed in zip(current.files, shards, touched, strict=True):
+        if changed:
+            import_faiss().write_index(shard, str(rewrite(directory, name)))
+
+
+def _figures(directory: Path, current: PassageIndex) -> dict[str, Any]:
+    """The size of the files now, and that what was measured is of before."""
+    measured = current.meta.get("measured")
+    return {"bytes": sum((directory / name).stat().st_size for name in current.files)} | (
+        {"measured": {**measured, "updates_since": measured.get("updates_since", 0) + 1}} if measured else {}
+    )

@@ -1,0 +1,50 @@
+"""Features of made-up vectors in clusters, larger than the tiny corpus: lists and codes can be learned from them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnretrieval.arrays import save_array
+from gnnretrieval.data.records import Passage
+from gnnretrieval.data.text_store import TextStore, passage_rows
+from gnnretrieval.encoders.features import KIND, TEXTS, Features
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.making import make_artifact
+
+COUNT, QUERIES, WIDTH = 1200, 60, 16
+
+
+@pytest.fixture(scope="session")
+def make_features():
+    """``make_features(place, count)``: features of ``count`` vectors of 16 numbers."""
+
+    def make(place: Path, count: int = COUNT, *, normalize: bool = True) -> Features:
+        def write(directory: Path):
+            rng = np.random.default_rng(0)
+            centres = rng.standard_normal((20, WIDTH))
+            for name, rows in (("passages", count), ("queries", QUERIES)):
+                vectors = centres[rng.integers(0, 20, rows)] + 0.5 * rng.standard_normal((rows, WIDTH))
+                save_array(directory / f"{name}.npy", vectors.astype(np.float16))
+            with TextStore(directory / TEXTS, create=True) as texts:
+                texts.add_passages(passage_rows(Passage(f"p{row}", "", f"text {row}") for row in range(count)))
+            return {
+                "encoder": EncoderSettings(checkpoint="vectors").model_dump(),
+                "similarity": {"normalize": normalize, "scale": 1.0},
+                "checkpoint_hash": {"query": "", "passage": ""},
+                "num_passages": count,
+                "dimension": WIDTH,
+                "made_from": {"dataset": "."},
+            }
+
+        config = {"count": count, "normalize": normalize}
+        artifact = make_artifact(place, KIND, inputs={"made": "up"}, config=config, write=write)
+        return Features(artifact.path, artifact.meta)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def clustered(make_features, tmp_path_factory) -> Features:
+    """1,200 vectors and 60 queries. Shared: do not change its files."""
+    return make_features(tmp_path_factory.mktemp("clustered") / "features")

@@ -1,0 +1,63 @@
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.index.engines import FaissEngine, TorchEngine
+
+DOT = Similarity(normalize=False, scale=1.0)
+
+
+def vectors(count, seed=0):
+    return np.random.default_rng(seed).standard_normal((count, 8)).astype(np.float32)
+
+
+def index_of(stored, factory="Flat"):
+    index = faiss.index_factory(8, factory, faiss.METRIC_INNER_PRODUCT)
+    index.train(stored)
+    index.add(stored)
+    return index
+
+
+@given(st.integers(1, 40), st.sets(st.integers(0, 29)), st.integers(0, 5))
+def test_dead_vectors_are_never_found_and_all_others_are_in_order(k, dead, seed):
+    stored, asked = vectors(30, seed), vectors(3, 99)
+    rows = np.arange(30) + 100
+    rows[sorted(dead)] = -1
+    found, scores = FaissEngine(index_of(stored), rows=rows).search(asked, k)
+    for line, own, question in zip(found, scores, asked, strict=True):
+        alive = [row for row in np.argsort(-(stored @ question), kind="stable").tolist() if row not in dead]
+        expected = [row + 100 for row in alive][:k]
+        assert line.tolist() == expected + [-1] * (k - len(expected))
+        np.testing.assert_allclose(own[: len(expected)], (stored @ question)[alive[:k]], rtol=1e-5)
+    torch_rows, _ = TorchEngine(stored, DOT, np.array(sorted(dead), dtype=np.int64)).search(asked, k)
+    assert np.where(torch_rows < 0, -1, torch_rows + 100).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("factory", ["HNSW4,Flat", "IVF8,Flat"])
+def test_where_lists_or_links_lead_to_too_few_every_vector_is_looked_at(factory):
+    stored, asked = vectors(200), vectors(5, 9)
+    engine = FaissEngine(index_of(stored, factory), "nprobe=1" if "IVF" in factory else "efSearch=16")
+    rows, _ = engine.search(asked, 200)
+    assert (np.sort(rows, axis=1) == np.arange(200)).all()
+    few, _ = engine.search(asked, 5)
+    assert (few >= 0).all()
+    if "IVF" in factory:
+        assert engine.index.nprobe == 1, "the setting is put back"
+
+
+def test_nothing_asked_and_nothing_there():
+    engine = FaissEngine(index_of(vectors(3)), rows=np.full(3, -1))
+    assert engine.search(vectors(2), 4)[0].tolist() == [[-1] * 4] * 2
+    assert engine.search(vectors(0), 4)[0].shape == (0, 4)
+    everything = TorchEngine(vectors(3), DOT, np.arange(3))
+    assert everything.search(vectors(2), 4)[0].tolist() == [[-1] * 4] * 2
+
+
+@pytest.mark.skipif(hasattr(faiss, "StandardGpuResources"), reason="this FAISS has a GPU")
+def test_a_faiss_without_a_gpu_says_what_to_do():
+    with pytest.raises(GnnRetrievalError, match="search by --engine torch there, or install the extra gpu"):
+        FaissEngine(index_of(vectors(3)), device="cuda")

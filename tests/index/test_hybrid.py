@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from gnnretrieval.data.trec import rank_rows
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.cross_encoder import CrossEncoder
+from gnnretrieval.encoders.settings import CrossEncoderSettings
+from gnnretrieval.errors import InputError
+from gnnretrieval.index import build_index
+from gnnretrieval.index.fuse import fuse
+from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.index.updating import remove_passages
+
+
+@pytest.fixture(scope="module")
+def asked(tiny_features, tmp_path_factory):
+    """An index of the tiny corpus, its test questions by id, and their vectors."""
+    index = build_index(tiny_features, tmp_path_factory.mktemp("made") / "index")
+    texts = {query.id: query.text for query in index.texts.queries() if query.id.startswith("test")}
+    return index, texts, tiny_features.queries[tiny_features.rows_of(texts)]
+
+
+def lexical(index):
+    return BM25([passage.full_text for passage in index.texts.passages()])
+
+
+def test_without_bm25_and_cross_encoder_it_is_the_index(asked):
+    index, texts, vectors = asked
+    assert Ranker(index, RankingSettings()).run(texts, vectors, 7) == index_run(index, list(texts), vectors, 7)
+
+
+@pytest.mark.parametrize("how", [{}, {"fuse": "weighted", "weights": (0.7, 0.3)}])
+def test_hybrid_is_the_fusion_of_both_rankings(asked, how):
+    index, texts, vectors = asked
+    found = Ranker(index, RankingSettings(hybrid=True, candidates=20, **how)).run(texts, vectors, 10)
+    both = [
+        index_run(index, list(texts), vectors, 20),
+        bm25_run(lexical(index), texts, index.texts.passage_ids(), 20),
+    ]
+    assert found == fuse(both, how.get("fuse", "rrf"), weights=how.get("weights"), depth=10)
+
+
+def test_the_cross_encoder_orders_the_first_and_the_others_follow(asked, tiny_cross_encoder):
+    index, texts, vectors = asked
+    settings = RankingSettings(rerank=str(tiny_cross_encoder), rerank_depth=6, pair_tokens=64)
+    found = Ranker(index, settings).run(texts, vectors, 10)
+    plain = index_run(index, list(texts), vectors, 10)
+    reader = CrossEncoder(CrossEncoderSettings(checkpoint=str(tiny_cross_encoder), max_tokens=64))
+    passages = {passage.id: passage for passage in index.texts.passages()}
+    for query, ranking in found.items():
+        first = [passages[one.passage_id] for one in plain[query][:6]]
+        pairs = np.stack([np.zeros(6, dtype=np.int64), np.arange(6)], axis=1)
+        made = reader.encode_pairs([texts[query]], [passage.full_text for passage in first], pairs)
+        (best,) = rank_rows(np.arange(6)[None], made.probabilities[None], [passage.id for passage in first])
+        assert ranking[:6] == best
+        assert [one.passage_id for one in ranking[6:]] == [one.passage_id for one in plain[query][6:]]
+        assert all(one.score < 0 for one in ranking[6:])
+
+
+def test_more_is_read_again_than_asked_for(asked, tiny_cross_encoder):
+    index, texts, vectors = asked
+    settings = RankingSettings(rerank=str(tiny_cross_encoder), rerank_depth=40, pair_tokens=64, hybrid=True)
+    ranker = Ranker(index, settings)
+    assert ranker.run(texts, vectors, 3) == {
+        query: ranking[:3] for query, ranking in ranker.run(texts, vectors, 40).items()
+    }
+    (query, text), vector = next(iter(texts.items())), vectors[:1]
+    hits = ranker.hits(text, np.asarray(vector, dtype=np.float32), 3)
+    assert [(hit.id, hit.score) for hit in hits] == list(ranker.run({query: text}, vector, 3)[query])
+
+
+def test_bm25_does_not_bring_back_what_was_removed(asked, tiny_features, tmp_path):
+    index, texts, vectors = asked
+    place = build_index(tiny_features, tmp_path / "index").path
+    before = Ranker(index, RankingSettings(hybrid=True)).run(texts, vectors, 40)
+    gone = {ranking[0].passage_id for ranking in before.values()}
+    after = Ranker(remove_passages(place, sorted(gone)), RankingSettings(hybrid=True)).run(texts, vectors, 40)
+    assert not gone & {one.passage_id for ranking in after.values() for one in ranking}
+    assert all(len(ranking) == 40 - len(gone) for ranking in after.values())
+
+
+def test_a_weight_too_many_is_said(asked):
+    index, texts, vectors = asked
+    with pytest.raises(InputError, match="3 weights for 2 runs"):
+        Ranker(index, RankingSettings(hybrid=True, weights=(1.0, 1.0, 1.0))).run(texts, vectors, 5)
