@@ -182,19 +182,13 @@ class Retriever:
         """A passage with the questions that found it and their other passages, or a training question likewise.
 
         Returns:
-            As :func:`gnnretrieval.index.neighborhood.describe`, with attention; of a passage also ``context_scale``
-            (``λ``) and ``shift`` (cosine between its embedding before and after).
+            As :func:`gnnretrieval.index.neighborhood.describe`, with attention.
 
         Raises:
             InputError: there is no such node.
             ArtifactError: no graph stands behind this index.
         """
-        explainer = self._explainer
-        described = describe(self.graph, id_, is_query, most=most, hops=hops, explainer=explainer)
-        if not is_query:
-            explanation = self.explain(id_, most=0)
-            described["node"] |= {"context_scale": explanation.context_scale, "shift": explanation.shift}
-        return described
+        return describe(self.graph, id_, is_query, most=most, hops=hops, explainer=self._explainer)
 
     def passage(self, id_: str) -> PassageRow:
         """The passage called ``id_``; :class:`InputError` where there is none."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gnnretrieval.evaluation import per_query
 from gnnretrieval.index.explain import Explainer, Explanation
+from gnnretrieval.provenance import write_json
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
+
+FILE = "examples.json"
 
 
 class Example(NamedTuple):
@@ -53,6 +57,15 @@ def most_helped(run: RecipeRun, most: int = 3) -> list[Example]:
         why = explainer.explain(row, most=3)
         examples[passage] = Example(texts[query], passage, before[0] if before else None, rank, why)
     return list(examples.values())
+
+
+def write_examples(run: RecipeRun, examples: Sequence[Example]) -> None:
+    """Leave them in the run's directory, where the explorer looks for questions to offer."""
+    values = [
+        {"question": one.question, "passage": one.passage_id, "before": one.before, "after": one.after}
+        for one in examples
+    ]
+    write_json(run.directory / FILE, values)
 
 
 def _first(run: RecipeRun, system: str, query: str, relevant: set[str]) -> tuple[int, str] | None:
