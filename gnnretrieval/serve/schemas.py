@@ -21,8 +21,8 @@ def _has_words(question: str) -> str:
 
 Question = Annotated[
     str,
-    AfterValidator(_has_words),
     Field(min_length=1, max_length=MAX_QUESTION, description="Some words.", examples=["solve a banded system"]),
+    AfterValidator(_has_words),
 ]
 
 

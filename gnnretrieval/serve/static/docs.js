@@ -6,15 +6,19 @@ function typeOf(schema, all) {
   if (schema.anyOf) return schema.anyOf.map((one) => typeOf(one, all)).join(" or ");
   if (schema.enum) return schema.enum.map((one) => JSON.stringify(one)).join(" or ");
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.type === "array") return `list of ${typeOf(schema.items, all)}`;
-  const limits = [["minLength", "at least", " characters"], ["maxLength", "at most", " characters"], ["minimum", "from", ""], ["maximum", "to", ""]]
+  if (schema.type === "array") return `list of ${typeOf(schema.items, all)}s`;
+  const limits = [["minLength", "at least", " character"], ["maxLength", "at most", " characters"], ["minimum", "from", ""], ["maximum", "to", ""]]
     .filter(([key]) => schema[key] !== undefined).map(([key, word, unit]) => `${word} ${schema[key].toLocaleString("en")}${unit}`);
-  return [schema.title && schema.properties ? schema.title : schema.type || "any", ...limits].join(", ");
+  return [schema.type || "any", ...limits].join(", ");
 }
 
-function rows(schema, all) {
+// A row for each field; those of the objects in it come after it, with its name before theirs.
+function rows(schema, all, before = "") {
   const whole = schema.$ref ? all[schema.$ref.split("/").pop()] : schema;
-  return Object.entries(whole.properties || {}).map(([name, field]) => row(name, field, (whole.required || []).includes(name), field.description || "", all));
+  return Object.entries(whole.properties || {}).flatMap(([name, field]) => {
+    const inner = field.items || field, place = before + name + (field.items ? "[]" : "");
+    return [row(before + name, field, (whole.required || []).includes(name), field.description || "", all), ...(inner.$ref ? rows(inner, all, `${place}.`) : [])];
+  });
 }
 
 function row(name, schema, required, meaning, all) {

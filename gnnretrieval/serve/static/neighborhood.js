@@ -111,6 +111,8 @@ function withoutName(edge) {
   return edge.text.startsWith(edge.id + ". ") ? edge.text.slice(edge.id.length + 2) : edge.text;
 }
 
+const weightOf = (edge) => edge.attention ?? Math.max(0, edge.score) / 2;
+
 // Where everything stands: the node in the middle, neighbours around it with the heaviest on top, theirs outside, each
 // near the neighbours it hangs on; one that hangs on several stands once.
 function arrange(data, width, height) {
@@ -134,9 +136,9 @@ function arrange(data, width, height) {
   }
   const ring = [...outer.values()];
   for (const one of ring) {
-    const x = one.parents.reduce((sum, parent) => sum + Math.cos(parent.of.angle), 0);
-    const y = one.parents.reduce((sum, parent) => sum + Math.sin(parent.of.angle), 0);
-    one.angle = Math.hypot(x, y) > 0.05 ? Math.atan2(y, x) : one.parents[0].of.angle;
+    const x = one.parents.reduce((sum, parent) => sum + weightOf(parent.edge) * Math.cos(parent.of.angle), 0);
+    const y = one.parents.reduce((sum, parent) => sum + weightOf(parent.edge) * Math.sin(parent.of.angle), 0);
+    one.angle = Math.hypot(x, y) > 1e-6 ? Math.atan2(y, x) : one.parents[0].of.angle;
   }
   // Pushed apart until each has its share of the circle, or nearly.
   ring.sort((one, other) => one.angle - other.angle);
@@ -163,7 +165,6 @@ function drawPicture(picture, data, options, light) {
   const height = Math.max(300, Math.min(470, width * 0.74));
   const { middle, inner, ring, named } = arrange(data, width, height);
   const kind = data.node.kind, innerKind = otherKind(kind);
-  const weight = (edge) => edge.attention ?? Math.max(0, edge.score) / 2;
   const svg = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group",
     "aria-label": `The neighbourhood of ${noun(kind)} ${data.node.id}: arrow keys go around${options.walk ? ", Enter walks" : ""}` });
   const tip = make("div", { class: "tip card", hidden: true });
@@ -171,12 +172,12 @@ function drawPicture(picture, data, options, light) {
   svg.append(edges, dots);
   const line = (from, to, edge, isFar) => {
     const drawn = make("svg:path", { d: `M${from.x} ${from.y}L${to.x} ${to.y}`, class: `edge ${edge.labelled ? "labelled" : ""} ${isFar ? "far" : ""}`,
-      "stroke-width": isFar ? (0.8 + 2.4 * weight(edge)).toFixed(2) : (1.2 + 12 * weight(edge)).toFixed(2) });
+      "stroke-width": isFar ? (0.8 + 2.4 * weightOf(edge)).toFixed(2) : (1.2 + 12 * weightOf(edge)).toFixed(2) });
     edges.append(drawn);
     return drawn;
   };
   for (const one of ring) {
-    const heaviest = one.parents.reduce((best, parent) => (weight(parent.edge) > weight(best.edge) ? parent : best));
+    const heaviest = one.parents.reduce((best, parent) => (weightOf(parent.edge) > weightOf(best.edge) ? parent : best));
     for (const parent of one.parents) {
       parent.line = line(parent.of, one, parent.edge, true);
       parent.line.classList.toggle("also", parent !== heaviest);  // so that what crosses the picture stays in the background
@@ -236,7 +237,8 @@ function drawPicture(picture, data, options, light) {
   }
 
   // Names where there is room for them: of the middle, then of the outer ones, heaviest first.
-  const taken = inner.map((one) => ({ left: one.x - 14, right: one.x + 14, top: one.y - 14, bottom: one.y + 14 }));
+  const around = (one, half) => ({ left: one.x - half, right: one.x + half, top: one.y - half, bottom: one.y + half });
+  const taken = [...inner.map((one) => around(one, 14)), ...ring.map((one) => around(one, 7))];
   const free = (box) => box.left > 2 && box.right < width - 2 && box.top > 0 && box.bottom < height
     && !taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom);
   const pen = document.createElement("canvas").getContext("2d"), family = getComputedStyle(picture).fontFamily;
@@ -254,7 +256,7 @@ function drawPicture(picture, data, options, light) {
   };
   write(center, short(nameOf(kind, data.node), named ? 38 : 26), middle, 0, 34, "middle", "center-name", true);
   if (named) {
-    for (const one of [...ring].sort((a, b) => weight(b.edge) - weight(a.edge))) {
+    for (const one of [...ring].sort((a, b) => weightOf(b.edge) - weightOf(a.edge))) {
       const right = Math.cos(one.angle) >= 0, flat = Math.abs(Math.cos(one.angle)) < 0.35;
       const text = tail(nameOf(kind, one.edge), kind, flat ? 26 : 19);
       if (!write(one.dot, text, one, right ? 10 : -10, 0, right ? "start" : "end", "", false)) {
@@ -293,4 +295,4 @@ function drawPicture(picture, data, options, light) {
 const turned = (angle) => (((angle + Math.PI / 2) % (2 * Math.PI)) + 2 * Math.PI) % (2 * Math.PI);
 const apart = (one, other) => (other.level === "center" ? turned(one.angle) : Math.abs(Math.atan2(Math.sin(one.angle - other.angle), Math.cos(one.angle - other.angle))));
 // Ids such as package.module.name differ at their ends, questions at their beginnings.
-const tail = (name, kind, most) => (name.length <= most ? name : kind === "passage" && !/\s/.test(name) ? "…" + name.slice(1 - most) : short(name, most));
+const tail = (name, kind, most) => (name.length <= most ? name : kind === "passage" && !/\s/.test(name) ? "…" + name.slice(1 - most).replace(/^\./, "") : short(name, most));
