@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 from gnnretrieval.errors import GnnRetrievalError
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from gnnretrieval.index.retriever import Retriever
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+_BACKLOG = 2048  # connections that may wait to be taken
 _GRACE = 30  # seconds that requests in flight may take when the server stops
 
 
@@ -58,10 +61,12 @@ def serve(
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
         )
+        server = uvicorn.Server(config)
+        listener.listen(_BACKLOG)  # who comes from now on waits instead of being refused
         name = f"[{host}]" if ":" in host else host
         say(f"{retriever.num_passages:,} passages at http://{name}:{listener.getsockname()[1]} (Ctrl-C stops it)")
-        with _stopped_by_signals():
-            uvicorn.Server(config).run(sockets=[listener])
+        with stopped_by_signals(server):
+            server.run(sockets=[listener])
     say("stopped")
 
 
@@ -99,9 +104,13 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Inside, uvicorn raises the signal that stopped it again when it has stopped: nothing is left to do then."""
-    before = {number: signal.signal(number, lambda number, frame: None) for number in _STOPS}
+def stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Inside, signals stop the server: before it listens for them, and when it raises the one it heard again."""
+
+    def stop(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in _STOPS}
     try:
         yield
     finally:

@@ -87,7 +87,7 @@ function close() {
 
 async function showServed() {
   const served = (state.served = await ask("health"));
-  find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), served.encoder);
+  find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
   find("lead").textContent = served.graph
     ? "Ask a question: the dual-encoder's ranking stands beside the GNN-encoder's. Choose a passage to see the training questions that moved it, and walk from there."
     : "Behind this index stands no graph: it is searched, and nothing can be compared.";
