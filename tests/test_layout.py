@@ -31,6 +31,7 @@ ROOMS = (
     "index",
     "evaluation",
     "recipes",
+    "integrations",
     "serve",
     "cli",
 )
