@@ -92,8 +92,9 @@ def _show_next(result: RecipeRun) -> None:
     searched, served = ("", "") if is_default else (f" --index {place}/index", f" {place}")
     click.echo(
         f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json\n"
-        "Next (after `source .venv/bin/activate`, in a checkout):\n"
-        f"  gnnretrieval serve{served}     the explorer: what moved and why, at http://127.0.0.1:8000\n"
+        "Next (after `source .venv/bin/activate`, in a checkout; the first shows what moved and why, at "
+        "http://127.0.0.1:8000):\n"
+        f"  gnnretrieval serve{served}\n"
         f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
         f"  gnnretrieval graph inspect {place}/graph\n"
         f"  gnnretrieval graph neighbors {place}/graph scipy.linalg.solve_banded\n"

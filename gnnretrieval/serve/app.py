@@ -68,6 +68,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None) -> F
         responses={
             status: {"model": schemas.ErrorAnswer, "description": what}
             for status, what in (
+                (400, "The body cannot be read."),
                 (413, "The body is too large."),
                 (421, "The server is called by another name than it answers to."),
                 (422, "The request is not as described here."),

@@ -52,6 +52,7 @@ def install(app: FastAPI) -> None:
             return failure(error.status_code, *TOO_LARGE)
         status = HTTPStatus(error.status_code)
         message = {
+            400: "The body cannot be read: send JSON in UTF-8.",
             404: "There is nothing at this address; /docs lists what there is.",
             405: "This address does not answer this method; /docs lists what it answers.",
         }.get(status, f"{status.phrase}.")

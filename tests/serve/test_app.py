@@ -187,9 +187,19 @@ def test_a_request_that_is_not_as_described_is_one_sentence(client, body, says):
     assert found["message"].startswith(says)
 
 
-@pytest.mark.parametrize("body", [b'{"question":', b"\xff\xfe", b"", b"NaN", b'{"question": "\\ud800"}'])
-def test_a_body_that_is_no_json_text_is_refused(client, body):
-    error(client.post("/search", content=body, headers={"content-type": "application/json"}), 422)
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"question":', 422),
+        (b"", 422),
+        (b"NaN", 422),
+        (b'{"question": "\\ud800"}', 422),
+        (b'{"question": "\xc3"}', 400),
+    ],
+)
+def test_a_body_that_is_no_json_text_is_refused_in_a_sentence(client, body, status):
+    found = error(client.post("/search", content=body, headers={"content-type": "application/json"}), status)
+    assert len(found["message"].split()) >= 3
 
 
 def test_a_body_above_the_limit_is_refused_said_or_unsaid(client):
