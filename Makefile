@@ -24,7 +24,7 @@ install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (PyTorch is the large part)"
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,offline]'
+	$(INSTALL) --editable '.[cpu,offline,serve]'
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed

@@ -146,3 +146,18 @@ def tiny_graph(tiny_dataset: Path, tiny_features: Features, tmp_path_factory) ->
     """The graph of the 60 training queries of ``tiny_dataset``, k = 5. Shared: do not change its files."""
     out = tmp_path_factory.mktemp("graph") / "graph"
     return build_graph(Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=5), out)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_dataset: Path, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a recipe made of ``tiny_dataset``, with a GNN-encoder that moves passages. Shared: do not change it."""
+    from gnnretrieval.recipes import run_recipe
+
+    recipe = tmp_path_factory.mktemp("recipe") / "tiny.toml"
+    recipe.write_text(
+        f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n'
+        f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nprecision = "float32"\n[graph]\nk = 5\n'
+        "[train]\nepochs = 30\nbatch_size = 2\nlearning_rate = 0.02\nweight_averaging = 0.5\nevidence = 1.0\n",
+        encoding="utf-8",
+    )
+    return run_recipe(recipe).directory

@@ -34,6 +34,8 @@ ROOMS = (
     "index",
     "evaluation",
     "recipes",
+    "integrations",
+    "serve",
     "cli",
 )
 

@@ -16,6 +16,7 @@ from gnnretrieval.cli.index import index
 from gnnretrieval.cli.mine import mine
 from gnnretrieval.cli.run import quickstart, run
 from gnnretrieval.cli.search import search
+from gnnretrieval.cli.serve import serve
 from gnnretrieval.cli.train import embed, train
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.memory import keep_freed_memory
@@ -30,7 +31,22 @@ def cli() -> None:
     """
 
 
-for command in (quickstart, run, data, encoder, mine, graph, train, embed, index, search, evaluate, compare, fuse):
+for command in (
+    quickstart,
+    run,
+    data,
+    encoder,
+    mine,
+    graph,
+    train,
+    embed,
+    index,
+    search,
+    serve,
+    evaluate,
+    compare,
+    fuse,
+):
     cli.add_command(command)
 
 

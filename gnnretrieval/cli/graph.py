@@ -8,7 +8,8 @@ import click
 
 from gnnretrieval.cli.graph_build import add, build
 from gnnretrieval.cli.graph_export import export
-from gnnretrieval.cli.options import PATH, echo_json, json_option
+from gnnretrieval.cli.graph_view import view
+from gnnretrieval.cli.options import PATH, echo_json, explainer_of, json_option
 from gnnretrieval.progress import say
 
 
@@ -17,7 +18,7 @@ def graph() -> None:
     """The query-passage graph: build it, and look into it."""
 
 
-for command in (build, add, export):
+for command in (build, add, export, view):
     graph.add_command(command)
 
 
@@ -85,13 +86,7 @@ def neighbors(
     from gnnretrieval.index.neighborhood import describe
 
     opened = open_graph(store)
-    explainer = None
-    if model is not None:
-        from gnnretrieval.encoders.features import open_features
-        from gnnretrieval.index.explain import Explainer
-        from gnnretrieval.training.model import open_model
-
-        explainer = Explainer(open_model(model), opened, None if features is None else open_features(features))
+    explainer = explainer_of(opened, model, features)
     described = describe(opened, node, is_query, most=most, hops=hops, explainer=explainer)
     if as_json:
         echo_json(described)

@@ -13,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.graph.store import GraphStore
+    from gnnretrieval.index.explain import Explainer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,6 +69,17 @@ def dataset_of(store: GraphStore, data: Path | None) -> Dataset:
 
     provenance = store.meta["dataset"]
     return Dataset.open(data or store.made_from("dataset"), provenance["qrels"], provenance["where"])
+
+
+def explainer_of(store: GraphStore, model: Path | None, features: Path | None) -> Explainer | None:
+    """What explains a graph's edges by the GNN-encoder at ``model``, if one is given."""
+    if model is None:
+        return None
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.index.explain import Explainer
+    from gnnretrieval.training.model import open_model
+
+    return Explainer(open_model(model), store, None if features is None else open_features(features))
 
 
 def echo_json(value: Any) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _RECIPE = "graphs/docstrings.toml"
+_SHOWN, _KEPT = 3, 6  # examples printed, and left for the explorer
 
 
 @click.command()
@@ -63,8 +64,10 @@ def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> Reci
 
 def _show(result: RecipeRun, as_json: bool) -> None:
     from gnnretrieval.evaluation import format_comparison
-    from gnnretrieval.recipes.examples import changed_examples
+    from gnnretrieval.recipes.examples import changed_examples, write_examples
 
+    examples, _ = changed_examples(result, _KEPT)
+    write_examples(result, examples)
     if as_json:
         echo_json(result.comparison.as_json())
         return
@@ -72,10 +75,9 @@ def _show(result: RecipeRun, as_json: bool) -> None:
     if result.hybrids is not None:
         click.echo(f"\nWith BM25 joined ({result.recipe.compare.fuse}), as is mostly deployed:\n")
         click.echo(format_comparison(result.hybrids))
-    examples, _ = changed_examples(result)
     if examples:
         click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
-    for example in examples:
+    for example in examples[:_SHOWN]:
         before = f"rank {example.before}" if example.before else f"below {result.recipe.compare.depth}"
         why = example.why
         click.echo(
@@ -93,11 +95,14 @@ def _show(result: RecipeRun, as_json: bool) -> None:
 
 def _show_next(result: RecipeRun) -> None:
     place = _as_seen_from_here(result.directory)
-    searched = "" if place == Path("graphs/docstrings") else f" --index {place}/index"
+    is_default = place == Path("graphs/docstrings")
+    searched, served = ("", "") if is_default else (f" --index {place}/index", f" {place}")
     click.echo(
         f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json,\n"
         "comparison-with-bm25.json, report.html\n"
-        "Next (after `source .venv/bin/activate`, in a checkout):\n"
+        "Next (after `source .venv/bin/activate`, in a checkout; the first shows what moved and why, at "
+        "http://127.0.0.1:8000):\n"
+        f"  gnnretrieval serve{served}\n"
         f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
         f"  gnnretrieval graph inspect {place}/graph\n"
         f"  gnnretrieval graph neighbors {place}/graph scipy.linalg.solve_banded\n"

@@ -36,8 +36,9 @@ def describe(
     Returns:
         ``node``: ``kind``, ``id``, ``text``, a passage's ``title`` or a query's ``split``, and ``edges`` (how many it
         has); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, with 2 hops their ``edges`` and
-        ``neighbors``. With an explainer each edge's ``attention``, and each node's ``own_attention`` and, of a passage,
-        ``mean_gate``.
+        ``neighbors``. With an explainer each edge's ``attention``, each node's ``own_attention`` and, of a passage,
+        ``mean_gate``; of the passage asked for also ``context_scale`` (``λ``) and ``shift`` (cosine between its
+        embedding before and after).
 
     Raises:
         InputError: there is no such node.
@@ -56,6 +57,9 @@ def describe(
         "edges": count_neighbors(store, center.row, is_query),
         **_own(attention),
     }
+    if explainer is not None and not is_query:
+        explanation = explainer.explain(center.row, most=0)
+        node |= {"context_scale": explanation.context_scale, "shift": explanation.shift}
     return {"node": node, "neighbors": neighbors}
 
 

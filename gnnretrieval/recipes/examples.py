@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gnnretrieval.evaluation import most_changed, per_query, relevant_ranks
 from gnnretrieval.evaluation.changed import Change
 from gnnretrieval.index.explain import Explainer, Explanation
+from gnnretrieval.provenance import write_json
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
+
+FILE = "examples.json"
 
 
 class Example(NamedTuple):
@@ -72,3 +75,12 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
         return list(found.values())
 
     return examples(helped, True), examples(hurt, False)
+
+
+def write_examples(run: RecipeRun, examples: Sequence[Example]) -> None:
+    """Leave them in the run's directory, where the explorer looks for questions to offer."""
+    values = [
+        {"question": one.question, "passage": one.passage_id, "before": one.before, "after": one.after}
+        for one in examples
+    ]
+    write_json(run.directory / FILE, values)

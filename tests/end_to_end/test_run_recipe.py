@@ -117,6 +117,15 @@ def test_without_fusion_there_is_no_comparison_of_hybrids(recipe_text, succeeds,
     assert not list((tmp_path / "tiny").glob("comparison-with-bm25.*"))
 
 
+def test_the_questions_that_gained_most_are_left_for_the_explorer(first_run):
+    directory, outcome = first_run
+    examples = json.loads((directory / "tiny" / "examples.json").read_text(encoding="utf-8"))
+    assert 0 < len(examples) <= 6
+    for example in examples:
+        assert example["before"] is None or example["before"] > example["after"]
+    assert f"{examples[0]['passage']}: rank {examples[0]['before']} → rank {examples[0]['after']}" in outcome.out
+
+
 def test_data_and_out_on_the_command_line_replace_the_recipe_s(recipe_text, tiny_dataset, succeeds, tmp_path):
     without = "\n".join(line for line in recipe_text.splitlines() if not line.startswith("source"))
     (tmp_path / "r.toml").write_text(without.replace("epochs = 30", "epochs = 1"), encoding="utf-8")

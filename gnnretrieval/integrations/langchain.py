@@ -1,0 +1,36 @@
+"""As a LangChain retriever; the extra ``langchain``."""
+
+from __future__ import annotations
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field
+
+from gnnretrieval.index.retriever import Retriever, System
+
+
+class LangChainRetriever(BaseRetriever):
+    """Passages as LangChain ``Document``: their text, and ``title``, ``score`` and ``rank`` as metadata.
+
+    .. code-block:: python
+
+        retriever = LangChainRetriever(retriever=Retriever.open("graphs/docstrings"), k=5)
+        documents = retriever.invoke("solve a banded system")
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    retriever: Retriever
+    k: int = Field(10, ge=1)
+    system: System | None = None
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return [
+            Document(
+                id=hit.id,
+                page_content=hit.text,
+                metadata={"id": hit.id, "title": hit.title, "score": hit.score, "rank": hit.rank},
+            )
+            for hit in self.retriever.search(query, self.k, self.system)
+        ]

@@ -1,0 +1,39 @@
+"""As a PyTerrier transformer, from queries to ranked documents; the extra ``pyterrier``. It starts no Java."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyterrier as pt
+
+from gnnretrieval.index.retriever import Retriever, System
+
+
+class PyTerrierRetriever(pt.Transformer):
+    """Adds to each query its passages: ``docno``, ``score``, ``rank`` (from 0), and ``title`` and ``text``.
+
+    .. code-block:: python
+
+        gnn = PyTerrierRetriever(Retriever.open("graphs/docstrings"), k=100)
+        dual = PyTerrierRetriever(gnn.retriever, k=100, system="dual-encoder")
+        pt.Experiment([dual, gnn], topics, qrels, ["recip_rank"])
+
+    Args:
+        retriever: What is searched.
+        k: How many passages a query.
+        system: As :meth:`gnnretrieval.index.retriever.Retriever.search`.
+    """
+
+    def __init__(self, retriever: Retriever, k: int = 1000, system: System | None = None) -> None:
+        super().__init__()
+        self.retriever, self.k, self.system = retriever, k, system
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Ranked passages for queries with ``qid`` and ``query``; other columns of a query stay with it."""
+        pt.validate.query_frame(inp, extra_columns=["query"])
+        found = self.retriever.search_all(inp["query"].tolist(), self.k, self.system)
+        columns = ["docno", "title", "text", "score", "rank"]
+        rows = [(hit.id, hit.title, hit.text, hit.score, hit.rank - 1) for hits in found for hit in hits]
+        queries = inp.drop(columns=[name for name in columns if name in inp]).reset_index(drop=True)
+        repeated = queries.loc[[row for row, hits in enumerate(found) for _ in hits]].reset_index(drop=True)
+        ranked = pd.DataFrame(rows, columns=columns).astype({"score": float, "rank": int})
+        return pd.concat([repeated, ranked], axis=1)

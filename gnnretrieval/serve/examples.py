@@ -1,0 +1,29 @@
+"""Questions that a reader of the explorer can try at once."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+from gnnretrieval.index.retriever import Retriever
+from gnnretrieval.recipes.examples import FILE
+from gnnretrieval.serve.schemas import ExampleOut, ExamplesAnswer
+
+_MOST = 6
+
+
+def examples_of(retriever: Retriever) -> ExamplesAnswer:
+    """The questions that a recipe's run found to gain most; without one, some training questions of the graph."""
+    place = retriever.index.path.resolve().parent / FILE
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+        questions = [ExampleOut.model_validate(example) for example in found]
+        return ExamplesAnswer(gained=True, questions=questions[:_MOST])
+    except (OSError, ValueError):  # none, or not one of ours: it is only a suggestion
+        pass
+    if not retriever.has_graph:
+        return ExamplesAnswer(gained=False, questions=[])
+    with retriever.graph.texts() as texts:
+        return ExamplesAnswer(
+            gained=False, questions=[ExampleOut(question=query.text) for query in islice(texts.queries(), _MOST)]
+        )

@@ -1,0 +1,29 @@
+"""The graph's figures that the explorer shows: those that are counted in one pass over its edges."""
+
+from __future__ import annotations
+
+from gnnretrieval.graph.connectivity import most_found, recall_by_rank
+from gnnretrieval.graph.interchange import shown_queries
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.serve.schemas import GraphAnswer, MostFoundOut
+
+_MOST = 5
+
+
+def figures_of(store: GraphStore) -> GraphAnswer:
+    """Sizes, degrees and recall of a graph."""
+    degrees = store.degrees()
+    labelled, recall = recall_by_rank(store)
+    return GraphAnswer(
+        passages=store.num_passages,
+        queries=len(shown_queries(store)),
+        k=store.k,
+        edges=int(degrees.sum()),
+        dimension=store.dimension,
+        edge_features=store.edge_names,
+        queries_per_passage=float(degrees.mean()),
+        most_queries=int(degrees.max()),
+        share_never_found=float((degrees == 0).mean()),
+        recall=recall[-1] if labelled else None,
+        most_found=[MostFoundOut.model_validate(row) for row in most_found(store, degrees, _MOST)],
+    )

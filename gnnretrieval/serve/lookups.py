@@ -1,0 +1,74 @@
+"""What is looked up in the graph and its texts, by id, in the thread of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.index.faiss_index import TEXTS
+from gnnretrieval.index.retriever import Retriever
+from gnnretrieval.serve import examples, figures, schemas
+from gnnretrieval.serve.failures import Refusal
+
+_SHOWN = 400  # characters of a neighbour's text; /passages/{id} has all of it
+
+
+class Lookups:
+    """Looks things up for one server.
+
+    Args:
+        retriever: What it serves.
+    """
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+
+    def require_graph(self) -> None:
+        """Refuse where no graph stands behind the index."""
+        if not self._retriever.has_graph:
+            raise Refusal(
+                404, "no_graph", "No graph stands behind this server's index: nothing can be compared or explained."
+            )
+
+    def passage(self, id_: str) -> schemas.PassageOut:
+        """A passage."""
+        self._require(id_, is_query=False)
+        return schemas.PassageOut.model_validate(self._retriever.passage(id_)._asdict())
+
+    def query(self, id_: str) -> schemas.QueryOut:
+        """A training question."""
+        self._require(id_, is_query=True)
+        return schemas.QueryOut.model_validate(self._retriever.query(id_)._asdict())
+
+    def neighbors(self, id_: str, is_query: bool, most: int) -> schemas.NeighborsAnswer:
+        """A node with its neighbours and theirs, neighbours' texts cut."""
+        self._require(id_, is_query)
+        described = self._retriever.neighborhood(id_, is_query, most=most)
+        for neighbor in described["neighbors"]:
+            _cut(neighbor["neighbors"])
+        _cut(described["neighbors"])
+        return schemas.NeighborsAnswer.model_validate(described)
+
+    @cached_property
+    def graph(self) -> schemas.GraphAnswer:
+        """The graph's figures."""
+        return figures.figures_of(self._retriever.graph)
+
+    @cached_property
+    def examples(self) -> schemas.ExamplesAnswer:
+        """Questions to try."""
+        return examples.examples_of(self._retriever)
+
+    def _require(self, id_: str, is_query: bool) -> None:
+        with TextStore(self._retriever.index.path / TEXTS) as texts:
+            found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
+        if not found:
+            raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {id_!r}.")
+
+
+def _cut(edges: Sequence[dict[str, Any]]) -> None:
+    for edge in edges:
+        if len(edge["text"]) > _SHOWN:
+            edge["text"] = edge["text"][: _SHOWN - 1] + "…"

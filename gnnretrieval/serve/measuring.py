@@ -1,0 +1,44 @@
+"""What ``/metrics`` tells, in Prometheus' text form."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Measurements:
+    """Counts and times of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "gnnretrieval_requests", "Requests answered.", ["path", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "gnnretrieval_request_seconds",
+            "From a request's head to its last byte.",
+            ["path"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._batches = Histogram(
+            "gnnretrieval_batch_size", "Questions answered together.", buckets=_SIZES, registry=self._registry
+        )
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """A request was answered; ``path`` is a route's, so that there are few."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def batch(self, size: int) -> None:
+        """A batch is about to be answered."""
+        self._batches.observe(size)
+
+    def text(self) -> bytes:
+        """All of it."""
+        return generate_latest(self._registry)

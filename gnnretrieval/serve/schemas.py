@@ -1,0 +1,206 @@
+"""What requests and answers look like, for validation and for the OpenAPI description."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from gnnretrieval.serve.settings import MAX_K, MAX_QUESTION
+
+
+def _has_words(question: str) -> str:
+    if not question.strip():
+        raise ValueError("it has no words: give some")
+    try:
+        question.encode()
+    except UnicodeEncodeError:  # JSON can spell half of a surrogate pair
+        raise ValueError("it has half of a character: give whole ones") from None
+    return question
+
+
+Question = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_QUESTION, description="Some words.", examples=["solve a banded system"]),
+    AfterValidator(_has_words),
+]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SearchRequest(_Request):
+    """A question."""
+
+    question: Question
+    k: int = Field(10, ge=1, le=MAX_K, description="Passages wanted; fewer come where there are fewer.")
+    system: Literal["gnn-encoder", "dual-encoder"] | None = Field(
+        None, description="Which encoder's ranking; none: the index's own."
+    )
+
+
+class CompareRequest(_Request):
+    """A question to both encoders."""
+
+    question: Question
+    k: int = Field(10, ge=1, le=MAX_K, description="Passages of each ranking.")
+
+
+class HitOut(BaseModel):
+    """A passage found."""
+
+    rank: int = Field(description="From 1.")
+    id: str
+    title: str
+    text: str
+    score: float
+    sentence: str | None = Field(None, description="The sentence it was found by, from an index of sentences.")
+
+
+class SearchAnswer(BaseModel):
+    """A ranking."""
+
+    question: str
+    system: str
+    milliseconds: float = Field(description="From the request's validation to its answer, waiting included.")
+    hits: list[HitOut]
+
+
+class MovedOut(HitOut):
+    """A passage found, and where the other encoder has it."""
+
+    elsewhere: int | None = Field(description="Its rank by the other encoder; null where it is below `depth`.")
+
+
+class CompareAnswer(BaseModel):
+    """Both rankings."""
+
+    question: str
+    milliseconds: float
+    depth: int = Field(description="How many passages of each ranking were looked through.")
+    dual_encoder: list[MovedOut]
+    gnn_encoder: list[MovedOut]
+
+
+class PassageOut(BaseModel):
+    """A passage."""
+
+    id: str
+    title: str
+    text: str
+
+
+class QueryOut(BaseModel):
+    """A training question."""
+
+    id: str
+    text: str
+    split: str
+
+
+class NodeOut(BaseModel):
+    """A node of the graph."""
+
+    kind: Literal["passage", "query"]
+    id: str
+    title: str | None = None
+    text: str
+    split: str | None = None
+    edges: int = Field(description="How many neighbours it has.")
+    own_attention: float = Field(description="Weight of the node itself in its context.")
+    mean_gate: float | None = Field(None, description="Of a passage: mean of the filter gate, 0 to 1.")
+    context_scale: float | None = Field(None, description="Of a passage: λ, the factor on the gated context.")
+    shift: float | None = Field(None, description="Of a passage: cosine of its vector before and after.")
+
+
+class FurtherOut(BaseModel):
+    """A neighbour of a neighbour."""
+
+    id: str
+    text: str
+    score: float = Field(description="The dual-encoder's similarity on the edge.")
+    rank: int = Field(description="Rank of the passage for the query.")
+    labelled: bool = Field(description="Whether the passage is judged relevant to the query.")
+    attention: float = Field(description="Weight of the edge, mean over heads.")
+
+
+class NeighborOut(FurtherOut):
+    """A neighbour."""
+
+    edges: int
+    own_attention: float
+    mean_gate: float | None = None
+    neighbors: list[FurtherOut] = Field(description="Its own heaviest neighbours.")
+
+
+class NeighborsAnswer(BaseModel):
+    """A node, its neighbours and theirs."""
+
+    node: NodeOut
+    neighbors: list[NeighborOut]
+
+
+class MostFoundOut(BaseModel):
+    """A passage that many questions found."""
+
+    id: str
+    title: str
+    queries: int
+
+
+class GraphAnswer(BaseModel):
+    """The graph's figures."""
+
+    passages: int
+    queries: int
+    k: int = Field(description="Passages a query.")
+    edges: int
+    dimension: int
+    edge_features: list[str]
+    queries_per_passage: float = Field(description="Mean.")
+    most_queries: int = Field(description="Of one passage.")
+    share_never_found: float = Field(description="Passages that no query found.")
+    recall: float | None = Field(description="Labelled queries that have their passage among their k; null without.")
+    most_found: list[MostFoundOut]
+
+
+class ExampleOut(BaseModel):
+    """A question to try."""
+
+    question: str
+    passage: str | None = Field(None, description="The relevant passage.")
+    before: int | None = Field(None, description="Its rank by the dual-encoder; null where it is below the run.")
+    after: int | None = Field(None, description="Its rank by the GNN-encoder.")
+
+
+class ExamplesAnswer(BaseModel):
+    """Questions to try: the ones that gained most, or some of the graph's own."""
+
+    gained: bool
+    questions: list[ExampleOut]
+
+
+class HealthAnswer(BaseModel):
+    """Whether the server answers, and what it serves."""
+
+    status: Literal["ready", "failed"]
+    version: str
+    system: str
+    encoder: str
+    passages: int
+    graph: bool = Field(description="Whether rankings can be compared and explained.")
+    limits: dict[str, int]
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str = Field(description="One sentence.")
+
+
+class ErrorAnswer(BaseModel):
+    """An error."""
+
+    error: ErrorDetail

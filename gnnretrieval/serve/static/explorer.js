@@ -1,0 +1,228 @@
+"use strict";
+// The state is the address: #q=question&k=10&passage=id (or &query=id), so that it can be shared, and Back walks back.
+
+const find = (id) => document.getElementById(id);
+const state = { asked: null, hits: null, served: null, turn: 0 };
+
+async function ask(path, body) {
+  let response;
+  try {
+    response = await fetch(path, body ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) } : {});
+  } catch {
+    throw new Error("The server does not answer. Is it still running?");
+  }
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) throw new Error(answer?.error?.message || `The server answered ${response.status}.`);
+  return answer;
+}
+
+const readAddress = () => new URLSearchParams(location.hash.slice(1));
+function goTo(changes) {
+  const address = readAddress();
+  for (const [key, value] of Object.entries(changes)) value === null ? address.delete(key) : address.set(key, value);
+  const hash = "#" + address.toString();
+  if (hash !== location.hash) history.pushState(null, "", hash);
+  return show();
+}
+const lookAt = (kind, id) => goTo({ passage: null, query: null, [kind]: id });
+
+async function show() {
+  const turn = ++state.turn;
+  const address = readAddress();
+  const question = address.get("q") || "", k = Number(address.get("k")) || 10;
+  const kind = address.has("passage") ? "passage" : address.has("query") ? "query" : null, id = kind && address.get(kind);
+  find("question").value = question;
+  if ([...find("k").options].some((option) => Number(option.value) === k)) find("k").value = k;
+  find("problem").hidden = true;
+  find("bar").setAttribute("aria-busy", "true");
+  try {
+    if (!state.served) await showServed();
+    if (question && state.asked !== `${k} ${question}`) {
+      const graph = state.served.graph;
+      const answer = await ask(graph ? "compare" : "search", { question, k });
+      if (turn !== state.turn) return;
+      state.asked = `${k} ${question}`;
+      showRankings(answer, question, graph);
+    }
+    find("start").hidden = Boolean(question || kind);
+    find("rankings").hidden = !question;
+    if (!question) state.asked = null;
+    if (kind) {
+      const data = await ask(`graph/neighbors?kind=${kind}&id=${encodeURIComponent(id)}`);
+      if (turn !== state.turn) return;
+      find("node").hidden = false;
+      find("main").classList.toggle("searched", Boolean(question));
+      showNeighborhood(find("node"), data, { walk: walkTo, question, ...moveOf(kind, id) });
+      find("node").prepend(closing());
+      find("node").scrollTop = 0;
+    } else find("node").hidden = true;
+    find("main").classList.toggle("searched", Boolean(question && kind));
+    document.title = question ? `${question} – gnnretrieval` : "gnnretrieval: explorer";
+    markChosen(kind === "passage" ? id : null);
+  } catch (error) {
+    if (turn !== state.turn) return;
+    find("problem").textContent = error.message;
+    find("problem").hidden = false;
+  } finally {
+    if (turn === state.turn) find("bar").setAttribute("aria-busy", "false");
+  }
+}
+
+async function walkTo(kind, id) {
+  await lookAt(kind, id);
+  const heading = find("node").querySelector("h2");
+  heading?.focus({ preventScroll: true });
+  if (heading && matchMedia("(max-width: 1020px)").matches) find("node").scrollIntoView({ block: "start" });
+}
+
+function closing() {
+  const button = make("button", { class: "plain close", type: "button", onclick: close }, "close");
+  button.style.cssFloat = "right";
+  return button;
+}
+function close() {
+  const chosen = document.querySelector('.hit[aria-current="true"]');
+  goTo({ passage: null, query: null }).then(() => (chosen || find("question")).focus());
+}
+
+async function showServed() {
+  const served = (state.served = await ask("health"));
+  find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
+  find("lead").textContent = served.graph
+    ? "Ask a question: the dual-encoder's ranking stands beside the GNN-encoder's. Choose a passage to see the training questions that moved it, and walk from there."
+    : "Behind this index stands no graph: it is searched, and nothing can be compared.";
+  if (!served.passages) find("lead").textContent = "The index is empty: it holds no passages, so no question finds any.";
+  const [examples, graph] = await Promise.all([ask("examples"), served.graph ? ask("graph") : null]);
+  find("offered").hidden = !examples.questions.length;
+  find("offer").textContent = examples.gained ? "Questions that gained most" : "Some of the graph's own questions";
+  find("examples").replaceChildren(...examples.questions.map((one) => make("li", {}, make("button", {
+    type: "button", class: "card", onclick: () => goTo({ q: one.question, ...(one.passage ? { passage: one.passage } : {}) }),
+  }, make("span", {}, one.question), one.after ? make("span", { class: "gain" }, `rank ${one.before ?? "beyond 100"} → ${one.after}`) : null))));
+  if (!graph) return;
+  const share = (value) => `${(100 * value).toFixed(1)} %`;
+  const tiles = [
+    [graph.passages.toLocaleString("en"), "passages"], [graph.queries.toLocaleString("en"), "training questions"],
+    [graph.edges.toLocaleString("en"), `edges: ${graph.k} passages a question`],
+    [graph.queries_per_passage.toFixed(1), `questions a passage, at most ${graph.most_queries.toLocaleString("en")}`],
+    [share(graph.share_never_found), "of passages found by no question"],
+  ];
+  if (graph.recall !== null) tiles.push([share(graph.recall), `of questions found their own passage among their ${graph.k}`]);
+  find("tiles").replaceChildren(...tiles.map(([value, meaning]) => make("div", { class: "card" }, make("b", {}, value), make("span", {}, meaning))));
+  find("hubs").replaceChildren("Found by most questions: ", ...graph.most_found.flatMap((one, place) => [place ? ", " : "",
+    make("button", { type: "button", onclick: () => lookAt("passage", one.id) }, one.id), ` (${one.queries})`]));
+  find("graph").hidden = false;
+}
+
+// How a hit moved: kind, arrow and text.
+function moved(from, to, depth) {
+  if (from === to) return ["same", "="];
+  if (from === null) return ["up", `▲ from below ${depth.toLocaleString("en")}`];
+  if (to === null) return ["down", `▼ below ${depth.toLocaleString("en")}`];
+  return from > to ? ["up", `▲ ${from - to}`] : ["down", `▼ ${to - from}`];
+}
+
+function showRankings(answer, question, graph) {
+  const before = graph ? answer.dual_encoder : [], after = graph ? answer.gnn_encoder : answer.hits;
+  state.hits = { before, after, depth: answer.depth, question };
+  find("columns").classList.toggle("single", !graph);
+  for (const id of ["before-column", "gutter", "moves"]) find(id).toggleAttribute("hidden", !graph);
+  find("system").textContent = graph ? "GNN-encoder" : answer.system;
+  find("system-note").textContent = graph ? "with the graph" : "";
+  const item = (hit, move, note) => make("li", {}, make("button", {
+    type: "button", class: "hit card", "data-id": hit.id, onclick: graph ? () => walkFromHit(hit.id) : null,
+  }, make("span", { class: "rank" }, `${hit.rank}`), titled(hit.title || hit.id),
+  move ? make("span", { class: `move ${move[0]}`, title: note }, move[1], make("span", { class: "unseen" }, ` ${note}`)) : make("span", { class: "soft number" }, hit.score.toFixed(3)),
+  make("span", { class: "text" }, ...marked(short(hit.sentence || hit.text, 260), question))));
+  find("before").replaceChildren(...before.map((hit) => item(hit, moved(hit.rank, hit.elsewhere, answer.depth),
+    hit.elsewhere === null ? `below ${answer.depth} with the graph` : `rank ${hit.elsewhere} with the graph`)));
+  find("after").replaceChildren(...after.map((hit) => item(hit, graph ? moved(hit.elsewhere, hit.rank, answer.depth) : null,
+    graph ? hit.elsewhere === null ? `below ${answer.depth} without the graph` : `rank ${hit.elsewhere} without the graph` : "")));
+  const up = after.filter((hit) => graph && (hit.elsewhere === null || hit.elsewhere > hit.rank)).length;
+  const fresh = after.filter((hit) => graph && (hit.elsewhere === null || hit.elsewhere > after.length)).length;
+  find("summary").textContent = !after.length ? "Nothing was found: the index is empty."
+    : graph ? `${up} of the first ${after.length} moved up, ${fresh} of them from below the first ${after.length}; ${Math.round(answer.milliseconds)} ms for both rankings.`
+      : `${after.length} passages in ${Math.round(answer.milliseconds)} ms.`;
+  find("rankings").hidden = false;
+  requestAnimationFrame(drawMoves);
+}
+
+// Ids such as package.module.name are cut at their beginning, for they differ at their ends.
+const titled = (title) => make("span", { class: `title ${/\s/.test(title) ? "" : "tail"}`, title }, make("bdi", {}, title));
+const walkFromHit = (id) => walkTo("passage", id);
+
+// What a passage's move is, for its panel.
+function moveOf(kind, id) {
+  if (kind !== "passage" || !state.hits || !state.asked) return {};
+  const { before, after, depth } = state.hits;
+  const now = after.find((hit) => hit.id === id), was = before.find((hit) => hit.id === id);
+  if (!now && !was) return {};
+  const from = now ? now.elsewhere : was.rank, to = now ? now.rank : was.elsewhere;
+  const told = (rank) => (rank === null ? `below ${depth.toLocaleString("en")}` : `rank ${rank}`);
+  const direction = moved(from, to, depth)[0];
+  const why = { up: `It moved up, from ${told(from)} to ${told(to)}: its vector took in the questions below, the heavier the wider their line. Words of yours are marked.`,
+    down: `It moved down, from ${told(from)} to ${told(to)}: others came closer to your question, or its own questions pulled it elsewhere.`,
+    same: `It stayed at ${told(to)}.` }[direction];
+  return { facts: [["rank", `${from ?? `> ${depth}`} → ${to ?? `> ${depth}`}`, "Without the graph → with it", direction]], why };
+}
+
+function markChosen(id) {
+  for (const hit of document.querySelectorAll(".hit")) hit.setAttribute("aria-current", String(hit.dataset.id === id));
+  drawMoves();
+}
+
+// Lines from a passage on the left to itself on the right; to the edge where it is not on the other side.
+function drawMoves() {
+  const svg = find("moves");
+  if (find("rankings").hidden || find("moves").hasAttribute("hidden")) return;
+  const frame = svg.getBoundingClientRect();
+  const spots = (id) => new Map([...find(id).querySelectorAll(".hit")].map((hit) => [hit.dataset.id, hit.getBoundingClientRect()]));
+  const left = spots("before"), right = spots("after");
+  const lines = [];
+  const line = (id, x0, y0, x1, y1, direction) => {
+    const bend = (x1 - x0) / 2;
+    lines.push(make("svg:path", { class: `${direction} ${document.querySelector(`.hit[aria-current="true"][data-id="${CSS.escape(id)}"]`) ? "chosen" : ""}`,
+      d: `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}` }));
+  };
+  const y = (spot) => spot.top + spot.height / 2 - frame.top;
+  for (const [id, spot] of left) {
+    const other = right.get(id);
+    if (other) line(id, spot.right - frame.left, y(spot), other.left - frame.left, y(other), y(other) < y(spot) ? "up" : y(other) > y(spot) ? "down" : "same");
+    else line(id, spot.right - frame.left, y(spot), spot.right - frame.left + 30, frame.height + 6, "down");
+  }
+  for (const [id, spot] of right) if (!left.has(id)) line(id, spot.left - frame.left - 30, frame.height + 6, spot.left - frame.left, y(spot), "up");
+  svg.replaceChildren(...lines);
+}
+
+find("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const question = find("question").value.trim();
+  if (!question) return;
+  goTo({ q: question, k: find("k").value, passage: null, query: null }).then(() => document.querySelector("#after .hit")?.focus({ preventScroll: true }));
+});
+find("k").addEventListener("change", () => { if (readAddress().get("q")) goTo({ k: find("k").value }); });
+document.querySelector(".brand").addEventListener("click", (event) => {
+  event.preventDefault();
+  goTo({ q: null, passage: null, query: null }).then(() => find("question").focus());
+});
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const here = document.activeElement;
+  if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(here.tagName)) {
+    event.preventDefault();
+    find("question").focus();
+    find("question").select();
+  } else if (event.key === "Escape") {
+    if (!find("node").hidden) close();
+    else here.blur();
+  } else if (here.classList?.contains("hit")) {
+    const columns = ["before", "after"].map((id) => [...find(id).querySelectorAll(".hit")]);
+    const column = columns.findIndex((hits) => hits.includes(here)), row = columns[column].indexOf(here);
+    const to = { ArrowDown: columns[column][row + 1], ArrowUp: columns[column][row - 1],
+      ArrowLeft: columns[0][Math.min(row, columns[0].length - 1)], ArrowRight: columns[1][Math.min(row, columns[1].length - 1)] }[event.key];
+    if (to) { event.preventDefault(); to.focus(); }
+  } else if (here === find("question") && event.key === "ArrowDown") document.querySelector("#after .hit")?.focus();
+});
+window.addEventListener("popstate", show);
+window.addEventListener("hashchange", show);
+new ResizeObserver(drawMoves).observe(find("columns"));
+show().then(() => { if (find("node").hidden && !readAddress().get("q")) find("question").focus(); });

@@ -1,0 +1,298 @@
+"use strict";
+// One node of the graph, its neighbours and theirs: a picture, and the same as a list. For the explorer and for the
+// file of `graph view`, where nothing can be walked to.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function make(name, attributes = {}, ...children) {
+  const element = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const short = (text, most) => (text.length <= most ? text : text.slice(0, most - 1).trimEnd() + "…");
+const figure = (value) => value.toFixed(value > 0 && value < 0.095 ? 3 : 2);
+const count = (value, noun) => `${value.toLocaleString("en")} ${value === 1 ? noun : noun.endsWith("y") ? noun.slice(0, -1) + "ies" : noun + "s"}`;
+const otherKind = (kind) => (kind === "passage" ? "query" : "passage");
+const noun = (kind) => (kind === "passage" ? "passage" : "question");
+// Passages are called by their ids in the picture: titles and texts are longer.
+const nameOf = (kind, node) => (kind === "passage" ? node.id : node.text);
+
+// Text with the words that it shares with `question` marked, as nodes.
+function marked(text, question) {
+  const words = new Set((question || "").toLowerCase().match(/[\p{L}\p{N}_]{3,}/gu) || []);
+  for (const word of ["the", "and", "for", "with", "what", "how", "from", "that", "this", "are", "was", "who", "which", "does", "did"]) words.delete(word);
+  if (!words.size) return [text];
+  return text.split(/([\p{L}\p{N}_]+)/u).map((part) => (words.has(part.toLowerCase()) ? make("mark", {}, part) : part));
+}
+
+// Fill `place` with a node. `options.walk(kind, id)` is called for a neighbour that was chosen, if there is one;
+// `options.question` has its words marked; `options.facts` are further figures; `options.why` is a sentence.
+function showNeighborhood(place, data, options = {}) {
+  const { node, neighbors } = data;
+  const inner = otherKind(node.kind);
+  const body = make("p", { class: "body cut", id: "node-text" }, node.text);
+  const isLong = node.text.length > 260;
+  const whole = make("button", { class: "plain", type: "button", "aria-expanded": "false", "aria-controls": "node-text", onclick: () => {
+    const cut = body.classList.toggle("cut");
+    whole.setAttribute("aria-expanded", String(!cut));
+    whole.textContent = cut ? "all of its text" : "less";
+  } }, "all of its text");
+  const facts = [...(options.facts || [])];
+  if (node.context_scale !== undefined && node.context_scale !== null) {
+    facts.push(["gate", figure(node.mean_gate), "Mean of the filter gate: how much of the questions' context it lets in, 0 to 1"],
+      ["λ", String(Number(node.context_scale.toPrecision(3))), "Context scale: the factor on the gated context"],
+      ["cosine to its vector before", figure(node.shift), "1: the graph left it where it was"]);
+  } else if (node.mean_gate !== undefined && node.mean_gate !== null) facts.push(["gate", figure(node.mean_gate), "Mean of the filter gate, 0 to 1"]);
+  if (node.own_attention !== undefined && node.own_attention !== null) facts.push(["attention to itself", figure(node.own_attention), "Its own weight in its context; the rest is its neighbours'"]);
+  const shown = neighbors.length < node.edges ? `, ${neighbors.length} shown` : "";
+  const heading = node.kind === "passage" ? `Found by ${count(node.edges, "training question")}` : `Found ${count(node.edges, "passage")}`;
+  const title = node.kind === "passage" ? node.title && node.title !== node.id ? node.title : node.id : node.text;
+  const picture = make("div", { class: "picture" });
+  const list = make("ol", { class: "neighbors" });
+  const attentive = neighbors.some((edge) => edge.attention !== undefined && edge.attention !== null);
+  place.replaceChildren(
+    make("header", {},
+      make("span", { class: `kind ${node.kind}` }, node.kind === "passage" ? "Passage" : "Training question"),
+      make("h2", { tabindex: "-1" }, ...(node.kind === "query" ? marked(title, options.question) : [title])),
+      title !== node.id ? make("span", { class: "soft number" }, node.id) : null,
+      node.kind === "passage" ? body : null,
+      node.kind === "passage" && isLong ? whole : null),
+    options.why ? make("p", { class: "why" }, options.why) : "",
+    facts.length ? make("dl", { class: "figures" }, ...facts.map(([name, value, meaning, kind]) =>
+      make("div", { title: meaning, class: kind || "" }, make("dt", {}, name), make("dd", {}, value)))) : "",
+    neighbors.length ? picture : "",
+    neighbors.length ? make("p", { class: "legend" },
+      make("span", {}, make("i"), "question"), make("span", {}, make("i", { class: "passage" }), "passage"),
+      make("span", {}, make("i", { class: "line" }), "labelled relevant"),
+      make("span", {}, attentive ? "width: attention" : "width: similarity")) : "",
+    make("h3", {}, heading, make("small", {}, shown + (neighbors.length ? attentive ? ", by attention" : ", by similarity" : ""))),
+    neighbors.length ? list : make("p", { class: "soft" }, node.kind === "passage"
+      ? "No training question found it: only its own vector is in its context." : "It is left out of the graph."));
+  const light = (number) => {
+    picture.dispatchEvent(new CustomEvent("light", { detail: number }));
+    [...list.children].forEach((item, row) => item.firstElementChild.classList.toggle("lit", row === number));
+  };
+  neighbors.forEach((edge, number) => {
+    const kind = options.walk ? "button" : "div";
+    const attention = edge.attention ?? null;
+    const meter = make("span", { class: `meter ${edge.labelled ? "labelled" : ""}` }, make("span"));
+    meter.firstChild.style.width = `${Math.round(100 * Math.min(1, attention ?? Math.max(0, edge.score)))}%`;
+    list.append(make("li", { class: inner }, make(kind, {
+      class: "item", type: options.walk ? "button" : null,
+      onclick: options.walk ? () => options.walk(inner, edge.id) : () => {},
+      onmouseenter: () => light(number), onmouseleave: () => light(null), onfocus: () => light(number), onblur: () => light(null),
+    },
+    make("span", { class: "place" }, String(number + 1)),
+    make("span", { class: "words" }, ...(inner === "passage" ? [make("b", {}, edge.id), " ", short(withoutName(edge), 160)] : marked(edge.text, options.question))),
+    make("span", { class: "share", title: attention === null ? "similarity" : "attention" }, figure(attention ?? edge.score)),
+    meter,
+    make("span", { class: "more" }, `${node.kind === "passage" ? "it is" : "at"} rank ${edge.rank} for ${inner === "query" ? "this question" : "it"}, similarity ${edge.score.toFixed(3)}`,
+      edge.labelled ? make("span", { class: "yes" }, " · labelled relevant") : "")))); 
+  });
+  if (!neighbors.length) return;
+  let width = 0;
+  const redraw = () => {
+    if (!picture.clientWidth || picture.clientWidth === width) return;
+    width = picture.clientWidth;
+    drawPicture(picture, data, options, light);
+  };
+  redraw();
+  const observer = new ResizeObserver(() => (picture.isConnected ? redraw() : observer.disconnect()));
+  observer.observe(picture);
+}
+
+// A passage's text comes with its title before it; the id is shown already where it is the title.
+function withoutName(edge) {
+  return edge.text.startsWith(edge.id + ". ") ? edge.text.slice(edge.id.length + 2) : edge.text;
+}
+
+const weightOf = (edge) => edge.attention ?? Math.max(0, edge.score) / 2;
+
+// Where everything stands: the node in the middle, neighbours around it with the heaviest on top, theirs outside, each
+// near the neighbours it hangs on; one that hangs on several stands once.
+function arrange(data, width, height) {
+  const named = width >= 460;
+  const middle = { x: width / 2, y: height / 2 };
+  const far = { x: Math.max(60, width / 2 - (named ? 104 : 22)), y: height / 2 - 28 };
+  const near = { x: far.x * 0.56, y: far.y * 0.58 };
+  const at = (angle, radius) => ({ x: middle.x + radius.x * Math.cos(angle), y: middle.y + radius.y * Math.sin(angle) });
+  const turn = 2 * Math.PI;
+  const inner = data.neighbors.map((edge, number) => {
+    const angle = -Math.PI / 2 + (turn * number) / data.neighbors.length;
+    return { edge, number, angle, ...at(angle, near) };
+  });
+  const outer = new Map();
+  for (const one of inner) {
+    for (const edge of one.edge.neighbors || []) {
+      if (edge.id === data.node.id) continue;
+      if (!outer.has(edge.id)) outer.set(edge.id, { edge, parents: [] });
+      outer.get(edge.id).parents.push({ of: one, edge });
+    }
+  }
+  const ring = [...outer.values()];
+  for (const one of ring) {
+    const x = one.parents.reduce((sum, parent) => sum + weightOf(parent.edge) * Math.cos(parent.of.angle), 0);
+    const y = one.parents.reduce((sum, parent) => sum + weightOf(parent.edge) * Math.sin(parent.of.angle), 0);
+    one.angle = Math.hypot(x, y) > 1e-6 ? Math.atan2(y, x) : one.parents[0].of.angle;
+  }
+  // Pushed apart until each has its share of the circle, or nearly.
+  ring.sort((one, other) => one.angle - other.angle);
+  const gap = Math.min(0.42, (0.96 * turn) / Math.max(1, ring.length));
+  for (let round = 0; round < 200 && ring.length > 1; round++) {
+    let moved = false;
+    ring.forEach((one, place) => {
+      const next = ring[(place + 1) % ring.length];
+      const between = next.angle - one.angle + (place === ring.length - 1 ? turn : 0);
+      if (between < gap - 1e-3) {
+        one.angle -= (gap - between) / 2;
+        next.angle += (gap - between) / 2;
+        moved = true;
+      }
+    });
+    if (!moved) break;
+  }
+  for (const one of ring) Object.assign(one, at(one.angle, far));
+  return { middle, inner, ring, named };
+}
+
+function drawPicture(picture, data, options, light) {
+  const width = picture.clientWidth;
+  const height = Math.max(300, Math.min(470, width * 0.74));
+  const { middle, inner, ring, named } = arrange(data, width, height);
+  const kind = data.node.kind, innerKind = otherKind(kind);
+  const svg = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group",
+    "aria-label": `The neighbourhood of ${noun(kind)} ${data.node.id}: arrow keys go around${options.walk ? ", Enter walks" : ""}` });
+  const tip = make("div", { class: "tip card", hidden: true });
+  const edges = make("svg:g", { "aria-hidden": "true" }), dots = make("svg:g");
+  svg.append(edges, dots);
+  const line = (from, to, edge, isFar) => {
+    const drawn = make("svg:path", { d: `M${from.x} ${from.y}L${to.x} ${to.y}`, class: `edge ${edge.labelled ? "labelled" : ""} ${isFar ? "far" : ""}`,
+      "stroke-width": isFar ? (0.8 + 2.4 * weightOf(edge)).toFixed(2) : (1.2 + 12 * weightOf(edge)).toFixed(2) });
+    edges.append(drawn);
+    return drawn;
+  };
+  for (const one of ring) {
+    const heaviest = one.parents.reduce((best, parent) => (weightOf(parent.edge) > weightOf(best.edge) ? parent : best));
+    for (const parent of one.parents) {
+      parent.line = line(parent.of, one, parent.edge, true);
+      parent.line.classList.toggle("also", parent !== heaviest);  // so that what crosses the picture stays in the background
+    }
+  }
+  for (const one of inner) one.line = line(middle, one, one.edge, false);
+
+  const all = [], lineOf = [...inner.map((one) => one.line), ...ring.flatMap((one) => one.parents.map((parent) => parent.line))];
+  const emphasise = (lines) => lineOf.forEach((drawn) => {
+    drawn.classList.toggle("lit", lines !== null && lines.includes(drawn));
+    drawn.classList.toggle("dim", lines !== null && !lines.includes(drawn));
+  });
+  const linesOfInner = (one) => [one.line, ...ring.flatMap((far) => far.parents.filter((parent) => parent.of === one).map((parent) => parent.line))];
+  const linesOfRing = (one) => one.parents.flatMap((parent) => [parent.line, parent.of.line]);
+
+  const dot = (spot, dotKind, node, size, level, facts, lines, mark) => {
+    const square = dotKind === "passage";
+    const shape = square
+      ? make("svg:rect", { class: "shape", x: -size, y: -size, width: 2 * size, height: 2 * size, rx: size / 3 })
+      : make("svg:circle", { class: "shape", r: size });
+    const name = nameOf(dotKind, node);
+    const element = make("svg:g", {
+      class: `dot ${dotKind} ${level}`, transform: `translate(${spot.x} ${spot.y})`, tabindex: level === "center" ? "0" : "-1",
+      role: options.walk && level !== "center" ? "link" : "img",
+      "aria-label": `${noun(dotKind)} ${short(name, 120)}. ${facts}`,
+      onclick: () => walk(), onmouseenter: () => point(true), onmouseleave: () => point(false),
+      onfocus: () => point(true), onblur: () => point(false),
+    }, make("svg:circle", { r: Math.max(16, size), fill: "transparent" }), shape, mark ? make("svg:text", {}, mark) : null);
+    const walk = () => { if (options.walk && level !== "center") options.walk(dotKind, node.id); };
+    const point = (on) => {
+      emphasise(on && level !== "center" ? lines : null);
+      tip.hidden = !on;
+      if (!on) return;
+      tip.replaceChildren(make("b", {}, dotKind === "passage" ? node.id : "Question"), short(dotKind === "passage" ? withoutName(node) : node.text, 170), make("div", { class: "soft" }, facts));
+      const left = Math.min(Math.max(8, spot.x - tip.offsetWidth / 2), width - tip.offsetWidth - 8);
+      const below = spot.y + size + 12;
+      tip.style.left = `${left}px`;
+      tip.style.top = `${below + tip.offsetHeight < height || spot.y < height / 2 ? below : spot.y - size - 12 - tip.offsetHeight}px`;
+    };
+    dots.append(element);
+    all.push({ element, level, walk, angle: spot.angle ?? 0 });
+    return element;
+  };
+
+  const tell = (edge, of) => `${edge.attention === undefined || edge.attention === null ? "" : `attention ${figure(edge.attention)}, `}rank ${edge.rank}, similarity ${edge.score.toFixed(3)}${edge.labelled ? ", labelled relevant" : ""}${of}`;
+  for (const one of ring) {
+    const parents = one.parents.map((parent) => parent.of.number + 1).join(", ");
+    one.dot = dot(one, kind, one.edge, 5.5, "far", one.parents.length > 1 ? `hangs on ${parents}` : tell(one.edge, ` with ${parents}`), linesOfRing(one));
+  }
+  for (const one of inner) one.dot = dot(one, innerKind, one.edge, 12, "near", tell(one.edge, ""), linesOfInner(one), String(one.number + 1));
+  const own = data.node.own_attention ?? null;
+  const center = dot(middle, kind, data.node, 13, "center", own === null ? "the one looked at" : `attention to itself ${figure(own)}`, []);
+  if (own !== null) {
+    const radius = 22, around = 2 * Math.PI * radius;
+    center.append(make("svg:circle", { class: "own track", r: radius }),
+      make("svg:circle", { class: "own", r: radius, "stroke-dasharray": `${own * around} ${around}`, transform: "rotate(-90)" }));
+  }
+
+  // Names where there is room for them: of the middle, then of the outer ones, heaviest first.
+  const around = (one, half) => ({ left: one.x - half, right: one.x + half, top: one.y - half, bottom: one.y + half });
+  const taken = [...inner.map((one) => around(one, 14)), ...ring.map((one) => around(one, 7))];
+  const free = (box) => box.left > 2 && box.right < width - 2 && box.top > 0 && box.bottom < height
+    && !taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom);
+  const pen = document.createElement("canvas").getContext("2d"), family = getComputedStyle(picture).fontFamily;
+  const write = (into, text, spot, dx, dy, anchor, extra, must) => {
+    pen.font = `${extra ? "650 12.5px" : "11px"} ${family}`;
+    const long = pen.measureText(text).width;
+    const from = spot.x + dx - (anchor === "middle" ? long / 2 : anchor === "end" ? long : 0);
+    const box = { left: from, right: from + long, top: spot.y + dy - 7, bottom: spot.y + dy + 7 };
+    if (!must && !free(box)) return false;
+    taken.push(box);
+    const label = make("svg:text", { class: `name ${extra}`, x: dx, y: dy, "aria-hidden": "true" }, text);
+    label.style.textAnchor = anchor;
+    into.append(label);
+    return true;
+  };
+  write(center, short(nameOf(kind, data.node), named ? 38 : 26), middle, 0, 34, "middle", "center-name", true);
+  if (named) {
+    for (const one of [...ring].sort((a, b) => weightOf(b.edge) - weightOf(a.edge))) {
+      const right = Math.cos(one.angle) >= 0, flat = Math.abs(Math.cos(one.angle)) < 0.35;
+      const text = tail(nameOf(kind, one.edge), kind, flat ? 26 : 19);
+      if (!write(one.dot, text, one, right ? 10 : -10, 0, right ? "start" : "end", "", false)) {
+        write(one.dot, text, one, 0, Math.sin(one.angle) > 0 ? 14 : -14, "middle", "", false);
+      }
+    }
+  }
+
+  picture.replaceChildren(svg, tip);
+  if (!picture.dataset.listens) {
+    picture.dataset.listens = "yes";
+    picture.addEventListener("light", (event) => picture.lightUp(event.detail));
+  }
+  picture.lightUp = (number) => emphasise(number === null ? null : linesOfInner(inner[number]));
+  svg.addEventListener("keydown", (event) => {
+    const here = all.findIndex((one) => one.element === document.activeElement);
+    if (here < 0) return;
+    const now = all[here], levels = ["center", "near", "far"];
+    const go = (to) => {
+      event.preventDefault();
+      if (!to) return;
+      all.forEach((one) => one.element.setAttribute("tabindex", one === to ? "0" : "-1"));
+      to.element.focus();
+    };
+    const around = all.filter((one) => one.level === now.level).sort((one, other) => turned(one.angle) - turned(other.angle));
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], outward = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+    if (step) go(around[(around.indexOf(now) + step + around.length) % around.length]);
+    else if (outward) {
+      const there = all.filter((one) => one.level === levels[levels.indexOf(now.level) + outward]);
+      go(there.sort((one, other) => apart(one, now) - apart(other, now))[0]);
+    } else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); now.walk(); }
+  });
+}
+
+// Angles from the top on, clockwise.
+const turned = (angle) => (((angle + Math.PI / 2) % (2 * Math.PI)) + 2 * Math.PI) % (2 * Math.PI);
+const apart = (one, other) => (other.level === "center" ? turned(one.angle) : Math.abs(Math.atan2(Math.sin(one.angle - other.angle), Math.cos(one.angle - other.angle))));
+// Ids such as package.module.name differ at their ends, questions at their beginnings.
+const tail = (name, kind, most) => (name.length <= most ? name : kind === "passage" && !/\s/.test(name) ? "…" + name.slice(1 - most).replace(/^\./, "") : short(name, most));

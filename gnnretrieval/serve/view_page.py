@@ -1,0 +1,49 @@
+"""The explorer's picture of one node as a file that opens offline."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from gnnretrieval.errors import GnnRetrievalError
+
+_STATIC = Path(__file__).with_name("static")
+
+
+def write_view(described: Mapping[str, Any], path: str | Path) -> None:
+    """Write a node of :func:`gnnretrieval.index.neighborhood.describe` as an HTML page of some tens of kilobytes.
+
+    Its content security policy forbids every request, and it follows the reader's light or dark scheme.
+
+    Args:
+        described: The node, its neighbours and theirs.
+        path: The file to write.
+
+    Raises:
+        GnnRetrievalError: no file can be written there.
+    """
+    page = view_page(described)
+    try:
+        Path(path).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise GnnRetrievalError(f"{path}: the page cannot be written here ({error.strerror}).") from None
+
+
+def view_page(described: Mapping[str, Any]) -> str:
+    """The page as text."""
+    data = json.dumps(described, ensure_ascii=True)
+    return Template(_read("view.html")).substitute(
+        name=html.escape(f"{described['node']['id']}: its neighbourhood"),
+        style=_read("style.css"),
+        script=_read("neighborhood.js"),
+        # JSON that cannot end the script element it stands in
+        data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+    )
+
+
+def _read(name: str) -> str:
+    return (_STATIC / name).read_text(encoding="utf-8")

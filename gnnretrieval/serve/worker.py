@@ -1,0 +1,126 @@
+"""One thread that answers requests, those that wait together in one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+
+class Busy(Exception):
+    """So many requests wait already that one more is refused."""
+
+
+class TimedOut(Exception):
+    """A request waited longer than it may."""
+
+
+class _Waiting(NamedTuple):
+    kind: Hashable
+    item: Any
+    future: Future[Any]
+
+
+class Worker:
+    """Answers requests in a thread of its own.
+
+    Requests that came while a batch was answered make the next one, so batches grow with the load by themselves; a
+    request that finds the thread idle waits ``wait`` seconds for others.
+
+    Args:
+        answer: ``answer(kind, items)`` gives an answer for each item of a kind.
+        batch_size: Most items at once.
+        wait: Seconds that an item waits for others.
+        max_waiting: Items that may wait.
+        timeout: Seconds after which an item is given up.
+        observe: Called with the size of each batch.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Any, Sequence[Any]], Sequence[Any]],
+        *,
+        batch_size: int,
+        wait: float,
+        max_waiting: int,
+        timeout: float,
+        observe: Callable[[int], object] = lambda size: None,
+    ) -> None:
+        self._answer, self._observe = answer, observe
+        self._batch_size, self._wait, self._timeout = batch_size, wait, timeout
+        self._max_waiting = max_waiting
+        self._queue: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="gnnretrieval-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still answers."""
+        return self._thread.is_alive() and not self._closed
+
+    async def ask(self, kind: Hashable, item: Any) -> Any:
+        """The answer for one item.
+
+        Raises:
+            Busy: too many wait.
+            TimedOut: it took too long.
+        """
+        waiting = _Waiting(kind, item, Future())
+        with self._changed:
+            if self._closed or len(self._queue) >= self._max_waiting:
+                raise Busy
+            self._queue.append(waiting)
+            self._changed.notify()
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(waiting.future), self._timeout)
+        except TimeoutError:
+            raise TimedOut from None
+
+    def close(self) -> None:
+        """Answer what waits, and end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while batch := self._next():
+            kinds: dict[Hashable, list[_Waiting]] = {}
+            for one in batch:
+                if one.future.set_running_or_notify_cancel():  # else it was given up while it waited
+                    kinds.setdefault(one.kind, []).append(one)
+            for kind, together in kinds.items():
+                self._observe(len(together))
+                self._settle(kind, together)
+
+    def _next(self) -> list[_Waiting]:
+        """The next batch; an empty one when the worker is closed and nothing waits."""
+        with self._changed:
+            while not self._queue and not self._closed:
+                self._changed.wait()
+            end = time.monotonic() + self._wait
+            while len(self._queue) < self._batch_size and not self._closed:
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            return [self._queue.popleft() for _ in range(min(self._batch_size, len(self._queue)))]
+
+    def _settle(self, kind: Hashable, together: list[_Waiting]) -> None:
+        try:
+            answers = self._answer(kind, [one.item for one in together])
+        except Exception as error:
+            if len(together) == 1:
+                together[0].future.set_exception(error)
+                return
+            for one in together:  # what one item did wrong is no other's fault
+                self._settle(kind, [one])
+            return
+        for one, answer in zip(together, answers, strict=True):
+            one.future.set_result(answer)

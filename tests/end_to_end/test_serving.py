@@ -1,0 +1,93 @@
+"""``gnnretrieval serve`` as a process: its address, its end, and what it refuses before it loads anything."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+
+from gnnretrieval.serve.running import stopped_by_signals
+
+
+class Server:
+    """A server process over an index, on any free port."""
+
+    def __init__(self, path):
+        command = [sys.executable, "-W", "ignore", "-m", "gnnretrieval", "serve", str(path), "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.said = []
+        for line in self.process.stderr:
+            self.said.append(line)
+            if "(Ctrl-C stops it)" in line:
+                self.address = next(word for word in line.split() if word.startswith("http://"))
+                return
+        raise AssertionError("".join(self.said))
+
+    def ask(self, question):
+        body = json.dumps({"question": question, "k": 2}).encode()
+        request = urllib.request.Request(f"{self.address}/search", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)
+
+
+def test_a_signal_ends_it_when_the_questions_in_flight_are_answered(made):
+    server = Server(made.index)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(server.ask("words " * 1500))) for _ in range(8)]
+    try:
+        assert server.address.startswith("http://127.0.0.1:")
+        for thread in threads:
+            thread.start()
+        answers.append(server.ask("in flight with others"))
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    _, rest = server.process.communicate(timeout=60)
+    assert server.process.returncode == 0
+    assert rest.splitlines()[-1] == "stopped"
+    assert "Traceback" not in rest
+    assert [len(answer["hits"]) for answer in answers] == [2] * 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_server_listens_for_it_stops_it_too(number):
+    server, before = SimpleNamespace(should_exit=False), signal.getsignal(number)
+    with stopped_by_signals(server):
+        signal.raise_signal(number)
+    assert server.should_exit
+    assert signal.getsignal(number) is before
+
+
+def test_a_port_in_use_is_one_sentence_before_anything_is_loaded(made, refuses):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        outcome = refuses("serve", made.index, "--port", port, says=(f"port {port} of 127.0.0.1 is in use", "--port"))
+    assert "loading" not in outcome.err
+
+
+def test_an_address_that_is_not_this_machine_s_is_one_sentence(made, refuses):
+    refuses("serve", made.index, "--host", "192.0.2.1", says=("192.0.2.1: this address cannot be had", "--host"))
+    refuses("serve", made.index, "--host", "no such host", says=("no such host: this address cannot be had",))
+
+
+def test_a_place_without_an_index_is_one_sentence(refuses, tmp_path, monkeypatch):
+    refuses("serve", tmp_path / "nothing", "--port", "0", says=("an index was expected there",))
+    monkeypatch.chdir(tmp_path)
+    refuses("serve", "--port", "0", says=("nothing to serve yet", "gnnretrieval quickstart"))
+
+
+def test_graph_view_writes_a_page(made, succeeds, refuses, tmp_path):
+    page = tmp_path / "p03.html"
+    outcome = succeeds("graph", "view", made.graph, "p03", "--model", made.model, "--html", page)
+    assert f"{page}: the page" in outcome.err
+    assert "context_scale" in page.read_text(encoding="utf-8")
+    succeeds("graph", "view", made.graph, "train-03", "--query", "--html", tmp_path / "q.html")
+    refuses("graph", "view", made.graph, "p99", "--html", tmp_path / "no.html", says=("no passage 'p99'",))
+    refuses("graph", "view", made.graph, "p03", "--html", tmp_path, says=("this is a directory",))
+    assert not (tmp_path / "no.html").exists()

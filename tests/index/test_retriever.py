@@ -1,0 +1,185 @@
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnretrieval import Retriever
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.faiss_search import import_faiss
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.index import Searcher, open_index, retriever
+from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.explain import ranks_of
+from gnnretrieval.provenance import write_json
+
+
+@pytest.fixture(scope="module")
+def opened(tiny_run):
+    return Retriever.open(tiny_run)
+
+
+@pytest.fixture(scope="module")
+def questions(tiny_dataset):
+    return [query.text for query in Dataset.open(tiny_dataset).queries_of("test")]
+
+
+def test_importing_the_package_loads_nothing_slow():
+    code = "import sys, gnnretrieval; print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_it_ranks_as_the_searcher_does_for_one_question_and_for_many(tiny_run, opened, questions):
+    searcher = Searcher(open_index(tiny_run / "index"))
+    expected = [searcher.search(question, 7) for question in questions]
+    assert [opened.search(question, 7) for question in questions] == expected
+    assert opened.search_all(questions, 7) == expected
+
+
+def test_more_questions_than_are_encoded_in_silence_get_the_same_answers(opened, questions):
+    many = (questions * 10)[:70]
+    assert opened.search_all(many, 3) == opened.search_all(questions, 3) * 7
+
+
+def test_the_dual_encoder_s_ranking_is_its_own_index_s(tiny_run, opened, questions):
+    searcher = Searcher(open_index(tiny_run / "index-dual-encoder"))
+    for question in questions:
+        assert opened.search(question, 7, "dual-encoder") == searcher.search(question, 7)
+
+
+def test_a_comparison_has_both_rankings_and_each_passage_s_rank_in_the_other(opened, questions):
+    moved = 0
+    for question, comparison in zip(questions, opened.compare_all(questions, 5), strict=True):
+        assert comparison == opened.compare(question, 5)
+        assert comparison.depth == opened.num_passages
+        dual, gnn = (opened.search(question, 40, system) for system in ("dual-encoder", None))
+        assert [moved_hit.hit for moved_hit in comparison.gnn_encoder] == gnn[:5]
+        assert [moved_hit.hit for moved_hit in comparison.dual_encoder] == dual[:5]
+        ranks = [{hit.id: hit.rank for hit in ranking} for ranking in (dual, gnn)]
+        assert [one.elsewhere for one in comparison.gnn_encoder] == [ranks[0][hit.id] for hit in gnn[:5]]
+        assert [one.elsewhere for one in comparison.dual_encoder] == [ranks[1][hit.id] for hit in dual[:5]]
+        moved += sum(one.elsewhere != one.hit.rank for one in comparison.gnn_encoder)
+    assert moved
+
+
+def test_a_passage_below_the_depth_has_no_rank_in_the_other_ranking(opened, questions, monkeypatch):
+    monkeypatch.setattr(retriever, "DEPTH", 3)
+    unranked = 0
+    for comparison in opened.compare_all(questions, 3):
+        dual = {one.hit.id for one in comparison.dual_encoder}
+        for one in comparison.gnn_encoder:
+            assert (one.elsewhere is None) == (one.hit.id not in dual)
+            unranked += one.elsewhere is None
+    assert unranked
+
+
+def test_ranks_without_the_graph_are_those_that_search_explain_counts(opened, questions):
+    comparison = opened.compare(questions[0], 5)
+    rows = [one.hit.row for one in comparison.gnn_encoder]
+    vector = opened._searcher.encode(questions[0])[0]
+    counted = ranks_of(rows, vector, opened.graph.passage_features, opened.graph.similarity)
+    assert [one.elsewhere for one in comparison.gnn_encoder] == counted
+
+
+def test_the_graph_s_features_answer_as_the_dual_encoder_s_index_does(tiny_run, opened, tiny_features):
+    beside = Baseline.of(opened.graph, tiny_run / "index-dual-encoder")
+    alone = Baseline.of(opened.graph, tiny_run / "nothing")
+    assert (beside.is_indexed, alone.is_indexed) == (True, False)
+    queries = np.asarray(tiny_features.queries[:6], dtype=np.float32)
+    rows, scores = alone.search(queries, 5)
+    expected_rows, expected_scores = beside.search(queries, 5)
+    np.testing.assert_array_equal(rows, expected_rows)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
+
+
+def test_an_index_of_other_features_is_not_taken_for_the_graph_s(tiny_run, opened, tmp_path):
+    other = shutil.copytree(tiny_run / "index-dual-encoder", tmp_path / "other")
+    meta = open_index(other).meta
+    write_json(other / "meta.json", meta | {"inputs": {"features": "0" * 64}})
+    assert not Baseline.of(opened.graph, other).is_indexed
+
+
+def test_k_above_the_number_of_passages_gives_all_of_them(opened, questions):
+    for system in (None, "dual-encoder"):
+        assert len(opened.search(questions[0], 1000, system)) == 40
+    comparison = opened.compare(questions[0], 1000)
+    assert (len(comparison.gnn_encoder), len(comparison.dual_encoder)) == (40, 40)
+
+
+@pytest.mark.parametrize("question", ["", " \n\t"])
+def test_a_question_of_no_words_is_one_sentence(opened, question):
+    with pytest.raises(InputError, match="the question is empty: give some words"):
+        opened.search(question)
+    with pytest.raises(InputError, match="the question is empty"):
+        opened.compare(question)
+
+
+def test_k_below_one_is_one_sentence(opened):
+    with pytest.raises(InputError, match="k is 0: give 1 or more"):
+        opened.search("words", 0)
+
+
+def test_a_question_of_a_hundred_thousand_words_is_answered_by_what_the_encoder_reads_of_it(opened, questions):
+    long = " ".join([questions[0]] * 20_000)
+    assert [hit.id for hit in opened.search(long, 3)] == [hit.id for hit in opened.search(long[:1000], 3)]
+
+
+def test_an_empty_index_finds_nothing(tiny_run, tmp_path, questions):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    index = import_faiss().IndexFlatIP(32)
+    import_faiss().write_index(index, str(run / "index" / "index.faiss"))
+    write_json(run / "index" / "meta.json", open_index(run / "index").meta | {"num_passages": 0})
+    empty = Retriever.open(run)
+    assert empty.search(questions[0]) == []
+    assert empty.compare(questions[0]) == ([], [], 0)
+
+
+def test_without_a_graph_it_searches_and_refuses_to_compare(tiny_run, questions):
+    dual = Retriever.open(tiny_run / "index-dual-encoder")
+    assert (dual.system, dual.has_graph) == ("dual-encoder", False)
+    assert dual.search(questions[0], 3) == dual.search(questions[0], 3, "dual-encoder")
+    for asked in (
+        lambda: dual.compare(questions[0]),
+        lambda: dual.explain("p00"),
+        lambda: dual.search(questions[0], 3, "gnn-encoder"),
+    ):
+        with pytest.raises(ArtifactError, match="an index of dual-encoder"):
+            asked()
+
+
+def test_a_passage_is_explained_by_its_id(opened):
+    explanation = opened.explain("p03", most=2)
+    assert len(explanation.neighbors) == 2
+    described = opened.neighborhood("p03", most=2)
+    assert [edge["id"] for edge in described["neighbors"]] == [neighbor.id for neighbor in explanation.neighbors]
+    assert described["node"]["context_scale"] == explanation.context_scale > 0
+    assert described["node"]["shift"] == pytest.approx(explanation.shift)
+    assert described["neighbors"][0]["neighbors"]
+    around_query = opened.neighborhood(explanation.neighbors[0].id, is_query=True)
+    assert "context_scale" not in around_query["node"]
+
+
+def test_passages_and_questions_are_found_by_id(opened):
+    assert opened.passage("p03").id == "p03"
+    assert opened.query("train-03").split == "train"
+    with pytest.raises(InputError, match="no passage"):
+        opened.passage("p99")
+
+
+def test_a_place_without_an_index_is_one_sentence(tmp_path):
+    with pytest.raises(ArtifactError, match="an index was expected there"):
+        Retriever.open(tmp_path / "nothing")
+
+
+def test_the_documented_examples_run(tiny_run, capsys):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    examples = "".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    assert 'Retriever.open("graphs/docstrings")' in examples
+    exec(examples.replace("graphs/docstrings", str(tiny_run)), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:10]] == ["1", "2", "3", "4", "5"] * 2
+    assert all(" was " in line for line in lines[5:10])

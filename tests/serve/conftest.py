@@ -1,0 +1,9 @@
+import pytest
+
+from gnnretrieval import Retriever
+
+
+@pytest.fixture(scope="session")
+def retriever(tiny_run):
+    """Over the tiny run. Shared: its threads are the tests', one at a time."""
+    return Retriever.open(tiny_run)
