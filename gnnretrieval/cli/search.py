@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,7 +243,7 @@ def _print(searcher: Searcher, hits: list[Hit], explained: dict[int, tuple[Any, 
 
 def _stay_open(searcher: Searcher, ranker: Ranker | None, k: int, explain: bool) -> None:
     """Answer a question a line until the input ends; what cannot be answered is said, and the prompt stays."""
-    source = click.get_text_stream("stdin")
+    source = sys.stdin
     sign = "question> " if source.isatty() else ""
     try:
         while True:
