@@ -54,6 +54,14 @@ class FaissEngine:
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
         """As :meth:`Engine.search`; where lists or links lead to too few, every vector is looked at."""
+        if self._rows is None and 0 < k <= self._live and len(queries):
+            scores, rows = self.index.search(queries, k)
+            if rows[:, -1].min() >= 0:
+                return rows, scores
+        return self._search_all(queries, k)
+
+    def _search_all(self, queries: NDArray[np.float32], k: int) -> Found:
+        """For any ``k``, dead vectors among the others, and lists that hold too few."""
         found = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
         most = min(k, self._live)

@@ -66,7 +66,7 @@ class PassageIndex(Artifact):
         """The encoder that questions are encoded with."""
         return EncoderSettings.parse(self.meta["encoder"], self.path / "meta.json")
 
-    @property
+    @cached_property
     def similarity(self) -> Similarity:
         """How questions and passages are compared."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")

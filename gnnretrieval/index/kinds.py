@@ -103,8 +103,8 @@ def bytes_a_vector(index: Any) -> int:
     if isinstance(inner, faiss.IndexIVF):
         return int(inner.code_size) + 8 + refined
     if isinstance(inner, faiss.IndexHNSW):
-        links = int(4 * inner.hnsw.nb_neighbors(0) * 11 // 10 + 16)
-        return int(faiss.downcast_index(inner.storage).code_size) + links + refined
+        links = 4 * inner.hnsw.nb_neighbors(0) * 11 // 10 + 16
+        return int(faiss.downcast_index(inner.storage).code_size) + int(links) + refined
     if isinstance(inner, faiss.IndexFlatCodes):
         return int(inner.code_size) + refined
     return 8 * int(index.d) + refined  # graphs of other kinds: vectors, and links of about their size

@@ -191,7 +191,7 @@ def test_ctrl_c_ends_a_prompt_in_peace(approximate, succeeds, monkeypatch):
         def readline(self, size=-1):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("click.get_text_stream", lambda name: Interrupted())
+    monkeypatch.setattr(sys, "stdin", Interrupted())
     assert succeeds("search", "--prompt", "--index", approximate[0]).out == ""
 
 
