@@ -46,7 +46,8 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     Example: gnnretrieval data import psgs_w100.tsv biencoder-nq-train.json.gz dpr-qa@test=nq-test.qa.csv --out nq
     Example: gnnretrieval data import docs.csv --column text=body questions.csv qrels@train=clicks.csv --out mine
     """
-    from gnnretrieval.data.importing import import_dataset, source_of
+    from gnnretrieval.data.importing import import_dataset
+    from gnnretrieval.data.sources import source_of
 
     found = [one for text in sources for one in source_of(text)]
     made = import_dataset(found, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite, say=say)

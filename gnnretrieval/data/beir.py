@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.data.lines import excerpt, read_lines, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 
@@ -110,13 +110,7 @@ def _object(path: Path, number: int, line: str, what: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
         if "\\u" in line:
-            json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            "this line has half of a surrogate pair (\\ud800 to \\udfff), which is no character: remove it.",
-            path,
-            number,
-        ) from None
+            require_characters(record, path, number)
     except RecursionError:
         raise InputError("this line is nested too deeply to be read: flatten its metadata.", path, number) from None
     except ValueError as error:

@@ -7,82 +7,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from json.encoder import encode_basestring as quoted
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.beir import QRELS_HEADER
 from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.formats.found import Found, Negative, Reader
-from gnnretrieval.data.formats.recognise import FORMATS, named, recognise, split_of
+from gnnretrieval.data.formats.recognise import FORMATS
 from gnnretrieval.data.formats.table import COLUMNS, Table
 from gnnretrieval.data.id_register import IdRegister
 from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.data.sources import Source
 from gnnretrieval.errors import InputError
 from gnnretrieval.making import make_artifact
 from gnnretrieval.provenance import sha256_of_file
 
 NEGATIVES = "negatives"  # folder, a file a split: query, passage and kind, separated by tabs
 KIND = "dataset"
-
-
-class Source(NamedTuple):
-    """A file to import.
-
-    Attributes:
-        path: The file.
-        format: Its name in :data:`~gnnretrieval.data.formats.recognise.FORMATS`.
-        split: What its judgements and negatives are of; empty where it has none.
-    """
-
-    path: Path
-    format: str
-    split: str
-
-
-def source_of(text: str | Path) -> list[Source]:
-    """The source that ``[FORMAT][@SPLIT]=PATH`` or a path names; of a directory, all of its files that are recognised.
-
-    What is not said is taken from the file's name and first lines.
-
-    Raises:
-        InputError: no such file, or its format or split cannot be told.
-    """
-    said, sign, rest = str(text).partition("=")
-    if not sign or Path(text).exists():
-        said, rest = "", str(text)
-    name, _, split = said.partition("@")
-    path = Path(rest)
-    if path.is_dir():
-        found = [one for file in _files_in(path) for one in _recognised(file)]
-        if not found:
-            raise InputError("no file in this directory is of a format that is known.", path)
-        return found
-    format_ = name or recognise(path)
-    its = named(format_, path)
-    if its.has_split and not split:
-        split = split_of(path) or ""
-        if not split:
-            raise InputError(
-                f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
-            )
-    if split and not all(part.isalnum() or part in "-_." for part in split):
-        raise InputError(f"split {excerpt(split)}: write it in letters, digits, '-', '_' and '.'.", path)
-    return [Source(path, format_, split)]
-
-
-def _files_in(directory: Path) -> list[Path]:
-    files = [file for file in sorted(directory.iterdir()) if file.is_file() and not file.name.startswith(".")]
-    return files + [file for file in sorted((directory / "qrels").glob("*.tsv*")) if file.is_file()]
-
-
-def _recognised(path: Path) -> list[Source]:
-    try:
-        format_ = recognise(path)
-    except InputError:
-        return []
-    split = path.name.partition(".")[0] if path.parent.name == "qrels" else split_of(path) or ""
-    return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]
 
 
 def import_dataset(
@@ -101,7 +43,7 @@ def import_dataset(
     ``negatives/SPLIT.tsv``. Answers and the like are metadata.
 
     Args:
-        sources: Files, of :func:`source_of`.
+        sources: Files, of :func:`~gnnretrieval.data.sources.source_of`.
         out: Where it goes.
         columns: Column by field, for tables whose columns have other names than the usual ones.
         skip_unknown: Leave out judgements and negatives of queries and passages that no source has.
@@ -150,13 +92,17 @@ def _reader(source: Source, names: Mapping[str, str]) -> Reader:
     return Table(reader.kind, {field: name for field, name in names.items() if field in COLUMNS[reader.kind]})
 
 
+def _wrong(message: str, found: Found, source: Source) -> InputError:
+    return InputError(f"{found.where}: {message}" if found.where else message, source.path, found.line)
+
+
 class _Writer:
     """The files of the dataset, and what was written to them."""
 
     def __init__(self, directory: Path, stack: ExitStack, skip_unknown: bool) -> None:
         self.directory, self.stack, self.skip_unknown = directory, stack, skip_unknown
         self.files: dict[str, IO[str]] = {}
-        self.encode = json.JSONEncoder(ensure_ascii=False).encode
+        self.encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self.passages, self.empty = IdRegister(), IdRegister()
         self.queries: dict[str, int] = {}  # hash of the text by id
         self.repeated: dict[str, int] = {}  # the same of passages of formats that repeat them
@@ -198,16 +144,14 @@ class _Writer:
         text = hash(passage) if repeats else 0
         if not self.passages.add(passage.id):
             if repeats and self.repeated.get(passage.id, text) != text:
-                raise InputError(
+                raise _wrong(
                     f"passage {passage.id!r} was there before with another text: rename or delete one of the two.",
-                    source.path,
-                    found.line,
+                    found,
+                    source,
                 )
             if not repeats:
-                raise InputError(
-                    f"passage id {passage.id!r} was there before: rename or delete one of the two.",
-                    source.path,
-                    found.line,
+                raise _wrong(
+                    f"passage id {passage.id!r} was there before: rename or delete one of the two.", found, source
                 )
             return
         if repeats:
@@ -225,15 +169,13 @@ class _Writer:
             self.counts["repeated_queries"] += 1
             return
         if before is not None:
-            raise InputError(
+            raise _wrong(
                 f"query {query.id!r} was there before with another text: rename or delete one of the two.",
-                source.path,
-                found.line,
+                found,
+                source,
             )
         if not query.text.strip():
-            raise InputError(
-                f"query {query.id!r} has an empty text: give it one or delete it.", source.path, found.line
-            )
+            raise _wrong(f"query {query.id!r} has an empty text: give it one or delete it.", found, source)
         self.queries[query.id] = text
         line = f'{{"_id": {quoted(query.id)}, "text": {quoted(query.text)}'
         self._write(QUERIES, line, found, source)
@@ -243,11 +185,11 @@ class _Writer:
         if found.metadata:
             try:
                 line += f', "metadata": {self.encode(found.metadata)}'
-            except (TypeError, ValueError):
-                raise InputError(
+            except (TypeError, ValueError, RecursionError):
+                raise _wrong(
                     f"what is said beside the text of {excerpt(found.record[0])} cannot be written as JSON.",
-                    source.path,
-                    found.line,
+                    found,
+                    source,
                 ) from None
         self.files[name].write(line + "}\n")
 
@@ -257,11 +199,11 @@ class _Writer:
                 if self.skip_unknown:
                     self.counts["of_unknown"] += 1
                     return False
-                raise InputError(
+                raise _wrong(
                     f"there is no {what} {id_!r} in these sources: add the file that has it, or leave such lines out "
                     "(--skip-unknown).",
-                    source.path,
-                    found.line,
+                    found,
+                    source,
                 )
         return passage not in self.empty
 
@@ -274,11 +216,11 @@ class _Writer:
             self.counts["repeated_judgements"] += 1
             return
         if before is not None:
-            raise InputError(
+            raise _wrong(
                 f"query {qrel.query_id!r} and passage {qrel.passage_id!r} are judged {qrel.relevance} here, and "
                 f"{before} before: delete one of the two.",
-                source.path,
-                found.line,
+                found,
+                source,
             )
         of_query[qrel.passage_id] = qrel.relevance
         self.judgements(source.split).write(f"{qrel.query_id}\t{qrel.passage_id}\t{qrel.relevance}\n")

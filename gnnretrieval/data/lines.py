@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import reprlib
 import zlib
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
             for number, raw in enumerate(unzipped(file), start=1):
                 line = _decoded(path, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
                 if not keep_all:
-                    line = line.rstrip("\r\n")
+                    line = line.removesuffix("\n").removesuffix("\r")
                 if keep_all or (line and not line.isspace()):
                     yield number, line
                 if meter and number % 100_000 == 0:
@@ -80,6 +81,23 @@ def _decoded(path: Path, number: int, raw: bytes) -> str:
             f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8{hint}: save the file as UTF-8.",
             path,
             number,
+        ) from None
+
+
+def require_characters(value: Any, path: Path, line: int | None, where: str = "") -> None:
+    """Refuse a value of JSON with half of a surrogate pair in it: ``\\ud800`` is no character, and no file can hold it.
+
+    Raises:
+        InputError: it has one.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"half of a surrogate pair (\\ud800 to \\udfff) is in {where or 'this record'}, which is no character: "
+            "remove it.",
+            path,
+            line,
         ) from None
 
 

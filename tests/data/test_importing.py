@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.importing import import_dataset, source_of
+from gnnretrieval.data.importing import import_dataset
+from gnnretrieval.data.sources import source_of
 from gnnretrieval.errors import ArtifactError, InputError
 from tests.data.formats.published import PARAGRAPHS, published
 

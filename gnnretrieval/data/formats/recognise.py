@@ -141,7 +141,7 @@ def _columns(first: list[str], name: str, path: Path) -> str:
 def _table(columns: list[str], path: Path) -> str:
     kind = table.kind_of(columns)
     if kind is None:
-        raise InputError(f"columns {', '.join(columns)} do not say what this holds: {_which()}", path)
+        raise InputError(f"columns {table.listed(columns)} do not say what this holds: {_which()}", path)
     return kind
 
 

@@ -1,0 +1,69 @@
+"""Which files are imported, of which format, and of which split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gnnretrieval.data.formats.recognise import FORMATS, named, recognise, split_of
+from gnnretrieval.data.lines import excerpt
+from gnnretrieval.errors import InputError
+
+
+class Source(NamedTuple):
+    """A file to import.
+
+    Attributes:
+        path: The file.
+        format: Its name in :data:`~gnnretrieval.data.formats.recognise.FORMATS`.
+        split: What its judgements and negatives are of; empty where it has none.
+    """
+
+    path: Path
+    format: str
+    split: str
+
+
+def source_of(text: str | Path) -> list[Source]:
+    """The source that ``[FORMAT][@SPLIT]=PATH`` or a path names; of a directory, all of its files that are recognised.
+
+    What is not said is taken from the file's name and first lines.
+
+    Raises:
+        InputError: no such file, or its format or split cannot be told.
+    """
+    said, sign, rest = str(text).partition("=")
+    if not sign or Path(text).exists():
+        said, rest = "", str(text)
+    name, _, split = said.partition("@")
+    path = Path(rest)
+    if path.is_dir():
+        found = [one for file in _files_in(path) for one in _recognised(file)]
+        if not found:
+            raise InputError("no file in this directory is of a format that is known.", path)
+        return found
+    format_ = name or recognise(path)
+    its = named(format_, path)
+    if its.has_split and not split:
+        split = split_of(path) or ""
+        if not split:
+            raise InputError(
+                f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
+            )
+    if split and not all(part.isalnum() or part in "-_." for part in split):
+        raise InputError(f"split {excerpt(split)}: write it in letters, digits, '-', '_' and '.'.", path)
+    return [Source(path, format_, split)]
+
+
+def _files_in(directory: Path) -> list[Path]:
+    files = [file for file in sorted(directory.iterdir()) if file.is_file() and not file.name.startswith(".")]
+    return files + [file for file in sorted((directory / "qrels").glob("*.tsv*")) if file.is_file()]
+
+
+def _recognised(path: Path) -> list[Source]:
+    try:
+        format_ = recognise(path)
+    except InputError:
+        return []
+    split = path.name.partition(".")[0] if path.parent.name == "qrels" else split_of(path) or ""
+    return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]
