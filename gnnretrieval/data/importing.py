@@ -13,7 +13,7 @@ from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.beir import QRELS_HEADER
 from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.formats.found import Found, Negative, Reader
-from gnnretrieval.data.formats.recognise import FORMATS
+from gnnretrieval.data.formats.recognise import ALL_FORMATS
 from gnnretrieval.data.formats.table import COLUMNS, Table
 from gnnretrieval.data.id_register import IdRegister
 from gnnretrieval.data.lines import excerpt
@@ -21,7 +21,6 @@ from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.data.sources import Source
 from gnnretrieval.errors import InputError
 from gnnretrieval.making import make_artifact
-from gnnretrieval.provenance import sha256_of_file
 
 NEGATIVES = "negatives"  # folder, a file a split: query, passage and kind, separated by tabs
 KIND = "dataset"
@@ -43,7 +42,7 @@ def import_dataset(
     ``negatives/SPLIT.tsv``. Answers and the like are metadata.
 
     Args:
-        sources: Files, of :func:`~gnnretrieval.data.sources.source_of`.
+        sources: Files, of :func:`~gnnretrieval.data.sources.source_of`; one that is there twice is read once.
         out: Where it goes.
         columns: Column by field, for tables whose columns have other names than the usual ones.
         skip_unknown: Leave out judgements and negatives of queries and passages that no source has.
@@ -59,9 +58,12 @@ def import_dataset(
     """
     names = dict(columns or {})
     _require_fields(names)
-    inputs = {f"{source.format}@{source.split}={source.path.name}": sha256_of_file(source.path) for source in sources}
+    sources = list(dict.fromkeys(sources))
+    inputs = {source.name: source.hash for source in sources}
     # Passages and queries first: judgements are of them.
-    order = sorted(sources, key=lambda source: (not FORMATS[source.format].texts, FORMATS[source.format].repeats))
+    order = sorted(
+        sources, key=lambda source: (not ALL_FORMATS[source.format].texts, ALL_FORMATS[source.format].repeats)
+    )
 
     def write(directory: Path) -> dict[str, Any]:
         with ExitStack() as stack:
@@ -86,7 +88,7 @@ def _require_fields(names: Mapping[str, str]) -> None:
 
 
 def _reader(source: Source, names: Mapping[str, str]) -> Reader:
-    reader = FORMATS[source.format].read
+    reader = ALL_FORMATS[source.format].read
     if not isinstance(reader, Table) or not names:
         return reader
     return Table(reader.kind, {field: name for field, name in names.items() if field in COLUMNS[reader.kind]})
@@ -128,7 +130,7 @@ class _Writer:
 
     def take(self, source: Source, reader: Reader) -> None:
         """Write what a source holds."""
-        repeats = FORMATS[source.format].repeats
+        repeats = ALL_FORMATS[source.format].repeats
         for found in reader(source.path, source.split):
             record = found.record
             if isinstance(record, Passage):

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gnnretrieval.data.formats import beir, dpr, msmarco, squad, table, trec
+from gnnretrieval.data.formats import beir, dpr, ir_datasets_id, msmarco, squad, table, trec
 from gnnretrieval.data.formats.found import Reader
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import InputError, nearest
@@ -62,6 +62,13 @@ FORMATS: dict[str, Format] = {
     "queries": Format("a table of queries with named columns", table.Table("queries")),
     "qrels": Format("a table of judgements with named columns", table.Table("qrels"), True, texts=False),
 }
+# A set of ir_datasets is no file: its documents, which several ids share, are read before its queries and judgements.
+IR_DATASETS, IR_DATASETS_DOCUMENTS = "ir-datasets", "ir-datasets-docs"
+OF_IDS: dict[str, Format] = {
+    IR_DATASETS_DOCUMENTS: Format("documents of an id of ir_datasets", ir_datasets_id.read_documents),
+    IR_DATASETS: Format("an id of ir_datasets in the place of PATH", ir_datasets_id.read_judged, True, repeats=True),
+}
+ALL_FORMATS = FORMATS | OF_IDS
 
 
 def recognise(path: Path) -> str:
@@ -155,9 +162,10 @@ def named(name: str, path: Path) -> Format:
     Raises:
         InputError: there is none.
     """
-    if name not in FORMATS:
-        raise InputError(f"there is no format {name!r}.{nearest(name, FORMATS)} Formats: {', '.join(FORMATS)}.", path)
-    return FORMATS[name]
+    if name not in ALL_FORMATS:
+        known = ", ".join(ALL_FORMATS)
+        raise InputError(f"there is no format {name!r}.{nearest(name, ALL_FORMATS)} Formats: {known}.", path)
+    return ALL_FORMATS[name]
 
 
 def split_of(path: Path) -> str | None:
