@@ -210,7 +210,7 @@ def judgements(path: Path) -> Iterator[tuple[int, Qrel]]:
                 path,
                 number,
             )
-        yield number, Qrel(query_id, passage_id, int(score))
+        yield number, Qrel(query_id, passage_id, int(score.strip()))  # int() strips less
 
 
 def write_passages(path: str | Path, passages: Iterable[tuple[Passage, Metadata]]) -> int:

@@ -125,12 +125,14 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def loaded(text: str) -> Any:
+def loaded(text: str, key: str | None = None) -> Any:
+    """A JSON value, which has no half of a surrogate pair (under ``key``)."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         raise Refused from None
-    require(not SURROGATE.search(json.dumps(found, ensure_ascii=False)))
+    read = found.get(key) if key is not None and isinstance(found, dict) else found
+    require(not SURROGATE.search(json.dumps(read, ensure_ascii=False)))
     return found
 
 
@@ -303,7 +305,7 @@ def squad(text: str) -> list[Item]:
         require(isinstance(inner, list) and all(isinstance(one, dict) for one in inner))
         return inner
 
-    found, file = [], loaded(text)
+    found, file = [], loaded(text, "data")
     require(isinstance(file, dict))
     for article in each(file, "data"):
         title = article.get("title") or ""
