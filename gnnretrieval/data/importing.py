@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gnnretrieval.artifacts import Artifact
-from gnnretrieval.data.beir import QRELS_HEADER
+from gnnretrieval.data.beir import write_qrels
 from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.formats.found import Found, Negative, Reader
 from gnnretrieval.data.formats.recognise import ALL_FORMATS
@@ -60,10 +60,9 @@ def import_dataset(
     _require_fields(names)
     sources = list(dict.fromkeys(sources))
     inputs = {source.name: source.hash for source in sources}
-    # Passages and queries first: judgements are of them.
-    order = sorted(
-        sources, key=lambda source: (not ALL_FORMATS[source.format].texts, ALL_FORMATS[source.format].repeats)
-    )
+    formats = {source: ALL_FORMATS[source.format] for source in sources}
+    # Passages and queries first: judgements are of them. What only implies some comes behind.
+    order = sorted(sources, key=lambda one: (not formats[one].texts, formats[one].repeats, formats[one].implies))
 
     def write(directory: Path) -> dict[str, Any]:
         with ExitStack() as stack:
@@ -108,7 +107,8 @@ class _Writer:
         self.passages, self.empty = IdRegister(), IdRegister()
         self.queries: dict[str, int] = {}  # hash of the text by id
         self.repeated: dict[str, int] = {}  # the same of passages of formats that repeat them
-        self.judged: dict[str, dict[str, dict[str, int]]] = {}  # relevance by passage by query by split
+        self.judged: dict[str, dict[tuple[str, str], int]] = {}  # relevance by query and passage, by split
+        self.implied: set[tuple[str, str, str]] = set()  # query, passage and split of those that a file only implies
         self.negatives: dict[str, IdRegister] = {}
         self.counts = dict.fromkeys(("repeated_queries", "repeated_judgements", "empty_passages", "of_unknown"), 0)
         self.file(CORPUS), self.file(QUERIES)
@@ -119,13 +119,6 @@ class _Writer:
             path = self.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             self.files[name] = self.stack.enter_context(path.open("w", 1 << 20, encoding="utf-8", newline="\n"))
-        return self.files[name]
-
-    def judgements(self, split: str) -> IO[str]:
-        """The file of a split's judgements, open, behind its header."""
-        name = f"qrels/{split}.tsv"
-        if name not in self.files:
-            self.file(name).write("\t".join(QRELS_HEADER) + "\n")
         return self.files[name]
 
     def take(self, source: Source, reader: Reader) -> None:
@@ -212,20 +205,25 @@ class _Writer:
     def _judgement(self, qrel: Qrel, found: Found, source: Source) -> None:
         if not self._known(qrel.query_id, qrel.passage_id, found, source):
             return
-        of_query = self.judged.setdefault(source.split, {}).setdefault(qrel.query_id, {})
-        before = of_query.get(qrel.passage_id)
-        if before == qrel.relevance:
+        judged = self.judged.setdefault(source.split, {})
+        pair, implies = qrel[:2], ALL_FORMATS[source.format].implies
+        before = judged.get(pair)
+        key = (*pair, source.split)
+        if before == qrel.relevance or (implies and before is not None and before > 0):
             self.counts["repeated_judgements"] += 1
-            return
-        if before is not None:
+        elif before is not None and not (key in self.implied and qrel.relevance > 0):
             raise _wrong(
                 f"query {qrel.query_id!r} and passage {qrel.passage_id!r} are judged {qrel.relevance} here, and "
                 f"{before} before: delete one of the two.",
                 found,
                 source,
             )
-        of_query[qrel.passage_id] = qrel.relevance
-        self.judgements(source.split).write(f"{qrel.query_id}\t{qrel.passage_id}\t{qrel.relevance}\n")
+        else:
+            judged[pair] = qrel.relevance
+            if implies:
+                self.implied.add(key)
+        if not implies:
+            self.implied.discard(key)
 
     def _negative(self, negative: Negative, found: Found, source: Source) -> None:
         if self._known(negative.query_id, negative.passage_id, found, source):
@@ -235,7 +233,10 @@ class _Writer:
                 file.write("\t".join(negative) + "\n")
 
     def finish(self, sources: Sequence[Source]) -> dict[str, Any]:
-        """What there is; refused where it makes no dataset."""
+        """Write the judgements; returns what there is; refused where it makes no dataset."""
+        for split, judged in self.judged.items():
+            rows = (Qrel(*pair, relevance) for pair, relevance in judged.items())
+            write_qrels(self.directory / "qrels" / f"{split}.tsv", rows)
         passages = len(self.passages) - len(self.empty)
         named_sources = ", ".join(source.path.name for source in sources)
         for what, count in (("passages", passages), ("queries", len(self.queries))):
@@ -244,7 +245,7 @@ class _Writer:
         return {
             "passages": passages,
             "queries": len(self.queries),
-            "judgements": {split: sum(map(len, judged.values())) for split, judged in self.judged.items()},
+            "judgements": {split: len(judged) for split, judged in self.judged.items()},
             "negatives": {split: len(seen) for split, seen in self.negatives.items()},
             "left_out": self.counts,
         }

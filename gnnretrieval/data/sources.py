@@ -70,7 +70,7 @@ def source_of(text: str | Path) -> list[Source]:
     format_ = name or recognise(path)
     its = named(format_, path)
     if its.has_split and not split:
-        split = split_of(path) or ""
+        split = _split_of(path, format_)
         if not split:
             raise InputError(
                 f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
@@ -95,6 +95,11 @@ def _of_id(path: Path, split: str) -> list[Source]:
     return [*found, Source(path, IR_DATASETS, _checked(split, path))] if opened.has_queries() else found
 
 
+def _split_of(path: Path, format_: str) -> str:
+    """The split that a file's name says; a file of questions alone judges nothing, and is called by its own name."""
+    return split_of(path) or (path.name.partition(".")[0] if format_ == "dpr-qa" else "")
+
+
 def _files_in(directory: Path) -> list[Path]:
     files = [file for file in sorted(directory.iterdir()) if file.is_file() and not file.name.startswith(".")]
     return files + [file for file in sorted((directory / "qrels").glob("*.tsv*")) if file.is_file()]
@@ -105,5 +110,5 @@ def _recognised(path: Path) -> list[Source]:
         format_ = recognise(path)
     except InputError:
         return []
-    split = path.name.partition(".")[0] if path.parent.name == "qrels" else split_of(path) or ""
+    split = path.name.partition(".")[0] if path.parent.name == "qrels" else _split_of(path, format_)
     return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]

@@ -13,7 +13,8 @@ from gnnretrieval.errors import InputError
 
 _BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
-_LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
+CLOSING = re.compile(r"\s*</\w+>$")
+LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
 
 def read_qrels(path: Path, split: str) -> Iterator[Found]:
@@ -53,7 +54,7 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
             began = None
         elif began is not None:
             if found := _TAG.match(text):
-                name, text = found[1].lower(), re.sub(r"\s*</\w+>$", "", found[2])
+                name, text = found[1].lower(), CLOSING.sub("", found[2])
                 if name in fields:
                     raise InputError(
                         f"the topic that begins on line {began} has a second <{name}> here: is a </top> missing?",
@@ -66,7 +67,7 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
 
 
 def _topic(fields: dict[str, list[str]], path: Path, line: int) -> Found:
-    texts = {name: _LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
+    texts = {name: LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
     for name in ("num", "title"):
         if not texts.get(name):
             raise InputError(f"this topic has no <{name}>: add it.", path, line)

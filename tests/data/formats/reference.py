@@ -21,6 +21,7 @@ from gnnretrieval.data.formats.table import COLUMNS
 SURROGATE = re.compile("[\ud800-\udfff]")
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)", re.IGNORECASE)
 REPEATING = {"msmarco-triples", "msmarco-top1000", "dpr-training", "squad"}
+IMPLYING = {"msmarco-triples", "msmarco-id-triples", "dpr-training", "squad"}
 JUDGING = {"beir-qrels", "msmarco-id-triples", "trec-qrels", "qrels"}
 
 
@@ -430,7 +431,9 @@ def dataset(files: list[File]) -> dict[str, Any]:
     judged: dict[str, dict[tuple, int]] = {}
     negatives: dict[str, dict[tuple, None]] = {}
     empty: set[str] = set()
-    for file in sorted(files, key=lambda one: (one.format in JUDGING, one.format in REPEATING)):
+    implied_by: dict[str, set[tuple]] = {}
+    order = sorted(files, key=lambda one: tuple(one.format in group for group in (JUDGING, REPEATING, IMPLYING)))
+    for file in order:
         repeats = file.format in REPEATING
         for kind, values, metadata in read(file):
             require(not non_finite(metadata))
@@ -453,8 +456,16 @@ def dataset(files: list[File]) -> dict[str, Any]:
                     continue
                 if kind == "negative":
                     negatives.setdefault(file.split, {})[values] = None
+                    continue
+                of_split, pair = judged.setdefault(file.split, {}), values[:2]
+                own, implied = file.format not in IMPLYING, implied_by.setdefault(file.split, set())
+                before = of_split.get(pair)
+                if before is None or (own and pair in implied and values[2] > 0):
+                    of_split[pair] = values[2]
                 else:
-                    require(judged.setdefault(file.split, {}).setdefault(values[:2], values[2]) == values[2])
+                    require(before == values[2] or (not own and before > 0))
+                implied.difference_update({pair} if own else ())
+                implied.update(() if own or before is not None else {pair})
     kept = [values for id_, values in passages.items() if id_ not in empty]
     require(bool(kept) and bool(queries_))
     return {
