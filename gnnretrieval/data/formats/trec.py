@@ -13,6 +13,7 @@ from gnnretrieval.errors import InputError
 
 _BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
+_READ = {"num", "title", "desc", "narr"}  # once a topic; the factors of old topics may come again
 CLOSING = re.compile(r"\s*</\w+>$")
 LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
@@ -55,7 +56,7 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
         elif began is not None:
             if found := _TAG.match(text):
                 name, text = found[1].lower(), CLOSING.sub("", found[2])
-                if name in fields:
+                if name in fields and name in _READ:
                     raise InputError(
                         f"the topic that begins on line {began} has a second <{name}> here: is a </top> missing?",
                         path,

@@ -11,8 +11,19 @@ from gnnretrieval.data.formats.found import Negative
 from gnnretrieval.data.formats.recognise import FORMATS, recognise, split_of
 from gnnretrieval.data.formats.table import Table
 from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.data.trec import read_run
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from tests.data.formats.published import FILES, PARAGRAPHS, SQUAD, published
+from tests.data.formats.published import (
+    FILES,
+    GRADED_QRELS,
+    OLD_TOPICS,
+    PARAGRAPHS,
+    SQUAD,
+    SQUAD_1,
+    TREC_RUN,
+    TRIVIA_QA,
+    published,
+)
 
 
 def read(format_: str, path: Path, split: str = "dev") -> list:
@@ -116,6 +127,47 @@ def test_trecs_topics_with_tags_that_close_and_that_do_not(tmp_path):
     assert found[0].metadata["description"].endswith("and, if possible, collaborating organizations.")
     assert found[0].metadata["narrative"].startswith("A relevant document")
     assert [one.line for one in found] == [2, 16]
+
+
+def test_trecs_first_topics(tmp_path):
+    path = tmp_path / "topics.51-100"
+    path.write_text(OLD_TOPICS)
+    assert recognise(path) == "trec-topics"
+    (found,) = read("trec-topics", path)
+    assert found.record == Query("090", "Data on Proven Reserves of Oil & Natural Gas Producers")
+    assert found.metadata == {
+        "description": "Document provides totals or verifiable changes in proven reserve figures.",
+        "narrative": "A relevant document will contain figures.",
+    }
+
+
+def test_graded_judgements_a_run_and_another_qa_file(tmp_path):
+    path = tmp_path / "2019qrels-pass.test.txt"
+    path.write_text(GRADED_QRELS)
+    assert recognise(path) == "trec-qrels"
+    assert [one.record.relevance for one in read("trec-qrels", path)] == [0, 2, 3]
+    path = tmp_path / "input.STANDARD"
+    path.write_text(TREC_RUN)
+    assert [passage.passage_id for passage in read_run(path)["301"]] == ["FBIS3-10082", "FR940202-2-00150"]
+    path = tmp_path / "trivia-test.qa.csv"
+    path.write_text(TRIVIA_QA)
+    assert recognise(path) == "dpr-qa"
+    assert [(one.record.text, one.metadata["answers"]) for one in read("dpr-qa", path, "test")] == [
+        ("Who was the man behind The Chipmunks?", ["David Seville"]),
+        ('Who wrote "Hamlet"?', ["Shakespeare", "William Shakespeare's pen"]),
+    ]
+
+
+def test_squad_1_has_no_impossible_questions(tmp_path):
+    path = tmp_path / "train-v1.1.json"
+    path.write_text(json.dumps(SQUAD_1))
+    assert recognise(path) == "squad"
+    passage, question, judged = read("squad", path, "train")
+    assert passage.record.title == "Beyonc%C3%A9"
+    assert question.record == Query("56be85543aeaaa14008c9063", "When did Beyoncé rise?")
+    (start,), (answer,) = question.metadata["answer_starts"], question.metadata["answers"]
+    assert passage.record.text[start : start + len(answer)] == answer
+    assert judged.record == Qrel("56be85543aeaaa14008c9063", passage.record.id, 1)
 
 
 def test_judgements_below_zero_are_kept(tmp_path):
