@@ -61,12 +61,14 @@ def measure(files: list[Path], out: Path) -> dict[str, Any]:
     counts = json.loads((out / "meta.json").read_text(encoding="utf-8"))["counts"]
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024  # the largest child so far
     lines = done.stderr.count(" bytes")
+    load = os.getloadavg()[0]  # over the last minute: what else the machine did
     return {
         "passages": counts["passages"],
         "seconds": seconds,
         "passages_per_second": counts["passages"] / seconds,
         "peak_bytes": peak,
         "lines_of_progress": lines,
+        "load_average": load,
         "bytes_in": sum(file.stat().st_size for file in files),
     }
 
@@ -96,13 +98,14 @@ def main(passages: int, work: Path | None) -> None:
         "Regenerate: `.venv/bin/python benchmarks/data_import.py"
         f"{f' --passages {passages}' if passages != PASSAGES else ''}`",
         "",
-        f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes:",
+        f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes. The load is the number of "
+        "processes that wanted a core at the end: above 1 by as many as others did, and times are longer for it.",
         "",
-        "| files | in | time | passages a second | most memory |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| files | in | time | passages a second | most memory | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
         *(
             f"| {kind} | {its['bytes_in'] / 1e9:.2f} GB | {its['seconds']:.0f} s | "
-            f"{its['passages_per_second']:,.0f} | {its['peak_bytes'] / 2**20:.0f} MiB |"
+            f"{its['passages_per_second']:,.0f} | {its['peak_bytes'] / 2**20:.0f} MiB | {its['load_average']:.1f} |"
             for kind, its in results.items()
         ),
     ]

@@ -51,6 +51,11 @@ def write_json(path: Path, value: Any) -> None:
 
 def library_versions() -> dict[str, str]:
     """Installed versions of the packages that can change a result."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     versions = {}
     for name in RECORDED_PACKAGES:
         try:

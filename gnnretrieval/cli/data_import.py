@@ -36,17 +36,20 @@ def _columns(context: click.Context, parameter: click.Parameter, values: tuple[s
 )
 @overwrite_option
 def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_unknown: bool, overwrite: bool) -> None:
-    """Make a dataset directory from files of BEIR, MS MARCO, DPR, SQuAD or TREC, or from tables.
+    """Make a dataset directory from files of BEIR, MS MARCO, DPR, SQuAD or TREC, from tables, or from ir_datasets.
 
     A file's format is seen from its name and first lines, its split from its name; FORMAT@SPLIT= says them. Of a
-    directory every file that is recognised is taken. All may be gzipped, and are read as streams.
+    directory every file that is recognised is taken. All may be gzipped, and are read as streams. ir-datasets=ID takes
+    a set of that package, which downloads it.
 
     \b
     Example: gnnretrieval data import collection.tsv queries.train.tsv qrels.train.tsv --out msmarco
     Example: gnnretrieval data import psgs_w100.tsv biencoder-nq-train.json.gz dpr-qa@test=nq-test.qa.csv --out nq
+    Example: gnnretrieval data import ir-datasets=beir/scifact/train ir-datasets=beir/scifact/test --out scifact
     Example: gnnretrieval data import docs.csv --column text=body questions.csv qrels@train=clicks.csv --out mine
     """
-    from gnnretrieval.data.importing import import_dataset, source_of
+    from gnnretrieval.data.importing import import_dataset
+    from gnnretrieval.data.sources import source_of
 
     found = [one for text in sources for one in source_of(text)]
     made = import_dataset(found, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite, say=say)
@@ -59,10 +62,10 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
 
 def _list(context: click.Context, wanted: bool) -> None:
     if wanted:
-        from gnnretrieval.data.formats.recognise import FORMATS
+        from gnnretrieval.data.formats.recognise import ALL_FORMATS
 
-        width = max(map(len, FORMATS))
-        click.echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in FORMATS.items()))
+        width = max(map(len, ALL_FORMATS))
+        click.echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in ALL_FORMATS.items()))
         context.exit()
 
 

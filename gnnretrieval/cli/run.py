@@ -21,16 +21,33 @@ _SHOWN, _KEPT = 3, 6  # examples printed, and left for the explorer
 
 @click.command()
 @click.argument("recipe", type=PATH)
-@click.option("--data", type=PATH, help="Dataset directory, where the recipe names none or another.")
+@click.option(
+    "--data",
+    type=PATH,
+    help="Dataset directory, where the recipe names none or another; or the folder of the files that it imports.",
+)
 @click.option("--out", type=PATH, help="Where everything goes (default: beside the recipe, under its name).")
+@click.option("--dry-run", is_flag=True, help="Say what would be made and how large it is; make nothing.")
 @device_option
 @json_option
-def run(recipe: Path, data: Path | None, out: Path | None, device: str, as_json: bool) -> None:
+def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device: str, as_json: bool) -> None:
     """Every stage of a RECIPE, from data to comparison; what is already made is reused.
 
     \b
     Example: gnnretrieval run graphs/fairytaleqa.toml --data my-data/fairytaleqa
+    Example: gnnretrieval run graphs/msmarco.toml --dry-run
+    Example: gnnretrieval run graphs/msmarco.toml --data downloads --device cuda
     """
+    if dry_run:
+        from gnnretrieval.recipes.dry_run import dry_run as find
+        from gnnretrieval.recipes.dry_run import dry_run_lines
+
+        found = find(recipe, data=data, out=out)
+        if as_json:
+            echo_json(found)
+        else:
+            click.echo("\n".join(dry_run_lines(found)))
+        return
     _show(_run(recipe, data, out, device), as_json)
 
 

@@ -123,7 +123,7 @@ def judgement_of(line: str, is_first: bool) -> Qrel | Fault | None:
             "score is no integer",
             f"found score {excerpt(score)}, wanted an integer (1 is relevant, 0 is not): correct this line.",
         )
-    return Qrel(query_id, passage_id, int(score))
+    return Qrel(query_id, passage_id, int(score.strip()))  # int() strips less
 
 
 def unknown_id(what: str, id_: str) -> Fault:

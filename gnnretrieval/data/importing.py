@@ -7,82 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from json.encoder import encode_basestring as quoted
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from gnnretrieval.artifacts import Artifact
-from gnnretrieval.data.beir import QRELS_HEADER
+from gnnretrieval.data.beir import write_qrels
 from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.formats.found import Found, Negative, Reader
-from gnnretrieval.data.formats.recognise import FORMATS, named, recognise, split_of
+from gnnretrieval.data.formats.recognise import ALL_FORMATS
 from gnnretrieval.data.formats.table import COLUMNS, Table
 from gnnretrieval.data.id_register import IdRegister
 from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.data.sources import Source
 from gnnretrieval.errors import InputError
 from gnnretrieval.making import make_artifact
-from gnnretrieval.provenance import sha256_of_file
 
 NEGATIVES = "negatives"  # folder, a file a split: query, passage and kind, separated by tabs
 KIND = "dataset"
-
-
-class Source(NamedTuple):
-    """A file to import.
-
-    Attributes:
-        path: The file.
-        format: Its name in :data:`~gnnretrieval.data.formats.recognise.FORMATS`.
-        split: What its judgements and negatives are of; empty where it has none.
-    """
-
-    path: Path
-    format: str
-    split: str
-
-
-def source_of(text: str | Path) -> list[Source]:
-    """The source that ``[FORMAT][@SPLIT]=PATH`` or a path names; of a directory, all of its files that are recognised.
-
-    What is not said is taken from the file's name and first lines.
-
-    Raises:
-        InputError: no such file, or its format or split cannot be told.
-    """
-    said, sign, rest = str(text).partition("=")
-    if not sign or Path(text).exists():
-        said, rest = "", str(text)
-    name, _, split = said.partition("@")
-    path = Path(rest)
-    if path.is_dir():
-        found = [one for file in _files_in(path) for one in _recognised(file)]
-        if not found:
-            raise InputError("no file in this directory is of a format that is known.", path)
-        return found
-    format_ = name or recognise(path)
-    its = named(format_, path)
-    if its.has_split and not split:
-        split = split_of(path) or ""
-        if not split:
-            raise InputError(
-                f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
-            )
-    if split and not all(part.isalnum() or part in "-_." for part in split):
-        raise InputError(f"split {excerpt(split)}: write it in letters, digits, '-', '_' and '.'.", path)
-    return [Source(path, format_, split)]
-
-
-def _files_in(directory: Path) -> list[Path]:
-    files = [file for file in sorted(directory.iterdir()) if file.is_file() and not file.name.startswith(".")]
-    return files + [file for file in sorted((directory / "qrels").glob("*.tsv*")) if file.is_file()]
-
-
-def _recognised(path: Path) -> list[Source]:
-    try:
-        format_ = recognise(path)
-    except InputError:
-        return []
-    split = path.name.partition(".")[0] if path.parent.name == "qrels" else split_of(path) or ""
-    return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]
 
 
 def import_dataset(
@@ -101,7 +42,7 @@ def import_dataset(
     ``negatives/SPLIT.tsv``. Answers and the like are metadata.
 
     Args:
-        sources: Files, of :func:`source_of`.
+        sources: Files, of :func:`~gnnretrieval.data.sources.source_of`; one that is there twice is read once.
         out: Where it goes.
         columns: Column by field, for tables whose columns have other names than the usual ones.
         skip_unknown: Leave out judgements and negatives of queries and passages that no source has.
@@ -117,9 +58,11 @@ def import_dataset(
     """
     names = dict(columns or {})
     _require_fields(names)
-    inputs = {f"{source.format}@{source.split}={source.path.name}": sha256_of_file(source.path) for source in sources}
-    # Passages and queries first: judgements are of them.
-    order = sorted(sources, key=lambda source: (not FORMATS[source.format].texts, FORMATS[source.format].repeats))
+    sources = list(dict.fromkeys(sources))
+    inputs = {source.name: source.hash for source in sources}
+    formats = {source: ALL_FORMATS[source.format] for source in sources}
+    # Passages and queries first: judgements are of them. What only implies some comes behind.
+    order = sorted(sources, key=lambda one: (not formats[one].texts, formats[one].repeats, formats[one].implies))
 
     def write(directory: Path) -> dict[str, Any]:
         with ExitStack() as stack:
@@ -144,10 +87,14 @@ def _require_fields(names: Mapping[str, str]) -> None:
 
 
 def _reader(source: Source, names: Mapping[str, str]) -> Reader:
-    reader = FORMATS[source.format].read
+    reader = ALL_FORMATS[source.format].read
     if not isinstance(reader, Table) or not names:
         return reader
     return Table(reader.kind, {field: name for field, name in names.items() if field in COLUMNS[reader.kind]})
+
+
+def _wrong(message: str, found: Found, source: Source) -> InputError:
+    return InputError(f"{found.where}: {message}" if found.where else message, source.path, found.line)
 
 
 class _Writer:
@@ -156,11 +103,12 @@ class _Writer:
     def __init__(self, directory: Path, stack: ExitStack, skip_unknown: bool) -> None:
         self.directory, self.stack, self.skip_unknown = directory, stack, skip_unknown
         self.files: dict[str, IO[str]] = {}
-        self.encode = json.JSONEncoder(ensure_ascii=False).encode
+        self.encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self.passages, self.empty = IdRegister(), IdRegister()
         self.queries: dict[str, int] = {}  # hash of the text by id
         self.repeated: dict[str, int] = {}  # the same of passages of formats that repeat them
-        self.judged: dict[str, dict[str, dict[str, int]]] = {}  # relevance by passage by query by split
+        self.judged: dict[str, dict[tuple[str, str], int]] = {}  # relevance by query and passage, by split
+        self.implied: set[tuple[str, str, str]] = set()  # query, passage and split of those that a file only implies
         self.negatives: dict[str, IdRegister] = {}
         self.counts = dict.fromkeys(("repeated_queries", "repeated_judgements", "empty_passages", "of_unknown"), 0)
         self.file(CORPUS), self.file(QUERIES)
@@ -173,16 +121,9 @@ class _Writer:
             self.files[name] = self.stack.enter_context(path.open("w", 1 << 20, encoding="utf-8", newline="\n"))
         return self.files[name]
 
-    def judgements(self, split: str) -> IO[str]:
-        """The file of a split's judgements, open, behind its header."""
-        name = f"qrels/{split}.tsv"
-        if name not in self.files:
-            self.file(name).write("\t".join(QRELS_HEADER) + "\n")
-        return self.files[name]
-
     def take(self, source: Source, reader: Reader) -> None:
         """Write what a source holds."""
-        repeats = FORMATS[source.format].repeats
+        repeats = ALL_FORMATS[source.format].repeats
         for found in reader(source.path, source.split):
             record = found.record
             if isinstance(record, Passage):
@@ -198,16 +139,14 @@ class _Writer:
         text = hash(passage) if repeats else 0
         if not self.passages.add(passage.id):
             if repeats and self.repeated.get(passage.id, text) != text:
-                raise InputError(
+                raise _wrong(
                     f"passage {passage.id!r} was there before with another text: rename or delete one of the two.",
-                    source.path,
-                    found.line,
+                    found,
+                    source,
                 )
             if not repeats:
-                raise InputError(
-                    f"passage id {passage.id!r} was there before: rename or delete one of the two.",
-                    source.path,
-                    found.line,
+                raise _wrong(
+                    f"passage id {passage.id!r} was there before: rename or delete one of the two.", found, source
                 )
             return
         if repeats:
@@ -225,15 +164,13 @@ class _Writer:
             self.counts["repeated_queries"] += 1
             return
         if before is not None:
-            raise InputError(
+            raise _wrong(
                 f"query {query.id!r} was there before with another text: rename or delete one of the two.",
-                source.path,
-                found.line,
+                found,
+                source,
             )
         if not query.text.strip():
-            raise InputError(
-                f"query {query.id!r} has an empty text: give it one or delete it.", source.path, found.line
-            )
+            raise _wrong(f"query {query.id!r} has an empty text: give it one or delete it.", found, source)
         self.queries[query.id] = text
         line = f'{{"_id": {quoted(query.id)}, "text": {quoted(query.text)}'
         self._write(QUERIES, line, found, source)
@@ -243,11 +180,11 @@ class _Writer:
         if found.metadata:
             try:
                 line += f', "metadata": {self.encode(found.metadata)}'
-            except (TypeError, ValueError):
-                raise InputError(
+            except (TypeError, ValueError, RecursionError):
+                raise _wrong(
                     f"what is said beside the text of {excerpt(found.record[0])} cannot be written as JSON.",
-                    source.path,
-                    found.line,
+                    found,
+                    source,
                 ) from None
         self.files[name].write(line + "}\n")
 
@@ -257,31 +194,36 @@ class _Writer:
                 if self.skip_unknown:
                     self.counts["of_unknown"] += 1
                     return False
-                raise InputError(
+                raise _wrong(
                     f"there is no {what} {id_!r} in these sources: add the file that has it, or leave such lines out "
                     "(--skip-unknown).",
-                    source.path,
-                    found.line,
+                    found,
+                    source,
                 )
         return passage not in self.empty
 
     def _judgement(self, qrel: Qrel, found: Found, source: Source) -> None:
         if not self._known(qrel.query_id, qrel.passage_id, found, source):
             return
-        of_query = self.judged.setdefault(source.split, {}).setdefault(qrel.query_id, {})
-        before = of_query.get(qrel.passage_id)
-        if before == qrel.relevance:
+        judged = self.judged.setdefault(source.split, {})
+        pair, implies = qrel[:2], ALL_FORMATS[source.format].implies
+        before = judged.get(pair)
+        key = (*pair, source.split)
+        if before == qrel.relevance or (implies and before is not None and before > 0):
             self.counts["repeated_judgements"] += 1
-            return
-        if before is not None:
-            raise InputError(
+        elif before is not None and not (key in self.implied and qrel.relevance > 0):
+            raise _wrong(
                 f"query {qrel.query_id!r} and passage {qrel.passage_id!r} are judged {qrel.relevance} here, and "
                 f"{before} before: delete one of the two.",
-                source.path,
-                found.line,
+                found,
+                source,
             )
-        of_query[qrel.passage_id] = qrel.relevance
-        self.judgements(source.split).write(f"{qrel.query_id}\t{qrel.passage_id}\t{qrel.relevance}\n")
+        else:
+            judged[pair] = qrel.relevance
+            if implies:
+                self.implied.add(key)
+        if not implies:
+            self.implied.discard(key)
 
     def _negative(self, negative: Negative, found: Found, source: Source) -> None:
         if self._known(negative.query_id, negative.passage_id, found, source):
@@ -291,7 +233,10 @@ class _Writer:
                 file.write("\t".join(negative) + "\n")
 
     def finish(self, sources: Sequence[Source]) -> dict[str, Any]:
-        """What there is; refused where it makes no dataset."""
+        """Write the judgements; returns what there is; refused where it makes no dataset."""
+        for split, judged in self.judged.items():
+            rows = (Qrel(*pair, relevance) for pair, relevance in judged.items())
+            write_qrels(self.directory / "qrels" / f"{split}.tsv", rows)
         passages = len(self.passages) - len(self.empty)
         named_sources = ", ".join(source.path.name for source in sources)
         for what, count in (("passages", passages), ("queries", len(self.queries))):
@@ -300,7 +245,7 @@ class _Writer:
         return {
             "passages": passages,
             "queries": len(self.queries),
-            "judgements": {split: sum(map(len, judged.values())) for split, judged in self.judged.items()},
+            "judgements": {split: len(judged) for split, judged in self.judged.items()},
             "negatives": {split: len(seen) for split, seen in self.negatives.items()},
             "left_out": self.counts,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import reprlib
 import zlib
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
     for number, raw in raw_lines(path, wanted):
         line = decoded(path, number, raw)
         if not keep_all:
-            line = line.rstrip("\r\n")
+            line = line.removesuffix("\n").removesuffix("\r")
         if keep_all or (line and not line.isspace()):
             yield number, line
 
@@ -98,6 +99,23 @@ def decoded(path: Path, number: int, raw: bytes) -> str:
             f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8{hint}: save the file as UTF-8.",
             path,
             number,
+        ) from None
+
+
+def require_characters(value: Any, path: Path, line: int | None, where: str = "") -> None:
+    """Refuse a value of JSON with half of a surrogate pair in it: ``\\ud800`` is no character, and no file can hold it.
+
+    Raises:
+        InputError: it has one.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"half of a surrogate pair (\\ud800 to \\udfff) is in {where or 'this record'}, which is no character: "
+            "remove it.",
+            path,
+            line,
         ) from None
 
 

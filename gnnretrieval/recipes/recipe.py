@@ -21,19 +21,78 @@ from gnnretrieval.training.settings import TrainSettings
 DOCSTRINGS = "docstrings"
 
 
+class Download(Settings):
+    """A file that the user downloads.
+
+    Attributes:
+        url: Where its publisher has it.
+        bytes: How long it is there.
+        md5: Its sum, where one is published.
+        sha256: The same.
+        holds: What is taken out of it, where it is a tar archive.
+    """
+
+    url: str = Field(pattern=r"^https?://.*[^/]$")
+    bytes: int | None = Field(None, ge=1)
+    md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$")
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
+    holds: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called when downloaded."""
+        return self.url.rpartition("/")[2]
+
+
 class DataSettings(Settings):
     """Where passages, queries and judgements come from.
 
     Attributes:
         source: A dataset directory, relative to the recipe; ``docstrings``: the corpus made from installed packages;
-            None: given on the command line.
+            None: given on the command line. With ``files``: the folder they are in.
         qrels: Folder of judgements in it.
         where: Metadata values that passages and queries are kept for.
+        files: What is imported, as ``data import`` takes it (``[FORMAT][@SPLIT]=NAME``), by names in the folder.
+        columns: Column by field, for tables whose columns have other names.
+        skip_unknown: Leave out judgements of queries and passages that are not there.
+        download: Where the files are to be had.
     """
 
     source: str | None = None
     qrels: str = "qrels"
     where: Mapping[str, str] = Field({})
+    files: tuple[str, ...] = ()
+    columns: Mapping[str, str] = Field({})
+    skip_unknown: bool = False
+    download: tuple[Download, ...] = ()
+
+    @model_validator(mode="after")
+    def _files_are_named(self) -> Self:
+        if not self.files and (self.download or self.columns or self.skip_unknown):
+            raise ValueError("download, columns and skip_unknown are of files to import: name them in files")
+        return self
+
+
+class SizeSettings(Settings):
+    """How large data and checkpoints are, for a dry run that has neither.
+
+    Attributes:
+        passages: Passages.
+        queries: Queries of every split, judged or not.
+        graph_queries: Queries that make the graph.
+        reported_queries: Queries that are reported on.
+        text_bytes: Bytes of passages and queries as the dataset holds them.
+        dimension: Width of the encoder's vectors.
+        edge_dimension: Width of the cross-encoder's, where it reads the pairs.
+    """
+
+    passages: int = Field(ge=1)
+    queries: int = Field(ge=1)
+    graph_queries: int = Field(ge=1)
+    reported_queries: int = Field(ge=1)
+    text_bytes: int = Field(ge=1)
+    dimension: int | None = Field(None, ge=1)
+    edge_dimension: int | None = Field(None, ge=1)
 
 
 class VectorSource(VectorSettings):
@@ -81,6 +140,7 @@ class Recipe(Settings):
         train: The GNN-encoder.
         joint: Joint training with the dual-encoder, from where ``train`` ended; not given: none.
         compare: What is reported.
+        size: How large it all is, for ``run --dry-run`` before anything is there.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -91,6 +151,7 @@ class Recipe(Settings):
     train: TrainSettings = TrainSettings()
     joint: TrainSettings | None = None
     compare: CompareSettings = CompareSettings()
+    size: SizeSettings | None = None
 
     @field_validator("joint", mode="before")
     @classmethod

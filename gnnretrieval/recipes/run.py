@@ -36,6 +36,7 @@ from gnnretrieval.memory import give_back_freed_memory
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.hybrid import compare_hybrids
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
+from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.model import GNNEncoderModel
@@ -220,7 +221,9 @@ def dataset_of(
     Raises:
         InputError: there is none.
     """
-    if data is not None:
+    if settings.files and (data is None or not is_dataset(Path(data))):
+        place = dataset_of_files(settings, folder_of(settings, path, data), directory, say)
+    elif data is not None:
         place = Path(data)
     elif settings.source == DOCSTRINGS:
         place = make_docstring_corpus(directory / "dataset", overwrite=True, say=say).path

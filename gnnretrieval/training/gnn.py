@@ -28,7 +28,7 @@ from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
 from gnnretrieval.training.joint import JointEncoders
 from gnnretrieval.training.optimizers import linear_schedule
 from gnnretrieval.training.ranks import ALONE, Ranks
-from gnnretrieval.training.settings import CORPUS_CANDIDATES, TrainSettings
+from gnnretrieval.training.settings import TrainSettings
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
 ENCODER = "encoder."  # of the dual-encoder's weights among those kept
@@ -78,12 +78,7 @@ class GNNTraining:
         self.dropped = store.label_edges() if settings.mask_unit == "none" else None
         self.goes_on = encoders is not None or start is not None
         self.tensors = GraphTensors(store, device)
-        self.whole_corpus = settings.candidates == "corpus" or (
-            settings.candidates == "auto"
-            and encoders is None
-            and store.num_passages <= CORPUS_CANDIDATES
-            and store.num_queries <= 5 * CORPUS_CANDIDATES
-        )
+        self.whole_corpus = settings.scores_corpus(store.num_passages, store.num_queries)
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
         self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)

@@ -121,6 +121,11 @@ class TrainSettings(Settings):
             raise ValueError("settings of the dual-encoder go with mode = joint: here it is frozen")
         return self
 
+    def scores_corpus(self, passages: int, queries: int) -> bool:
+        """Whether a batch is scored against every passage of a graph of this size."""
+        small = passages <= CORPUS_CANDIDATES and queries <= 5 * CORPUS_CANDIDATES
+        return self.candidates == "corpus" or (self.candidates == "auto" and not self.is_joint and small)
+
     @property
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""

@@ -181,3 +181,8 @@ def test_no_bytes_bring_anything_but_an_input_error(content):
         for read in (read_passages, read_queries, read_qrels):
             with contextlib.suppress(InputError):
                 list(read(path))
+
+
+def test_a_score_may_have_any_white_space_around_it(tmp_path):
+    path = write(tmp_path / "t.tsv", "q\tp\t\x1d1\u00a0\n")
+    assert read_qrels(path) == {"q": {"p": 1}}

@@ -12,7 +12,8 @@ from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.beir import read_passages, read_queries
 from gnnretrieval.data.converting import convert_dataset
-from gnnretrieval.data.importing import import_dataset, source_of
+from gnnretrieval.data.importing import import_dataset
+from gnnretrieval.data.sources import source_of
 from gnnretrieval.errors import GnnRetrievalError
 from tests.data.formats.published import published
 

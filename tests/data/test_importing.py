@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.importing import import_dataset, source_of
+from gnnretrieval.data.importing import import_dataset
+from gnnretrieval.data.sources import source_of
 from gnnretrieval.errors import ArtifactError, InputError
 from tests.data.formats.published import PARAGRAPHS, published
 
@@ -143,6 +144,37 @@ def test_what_contradicts_itself_is_refused(files, said, tmp_path):
     with pytest.raises(InputError, match=said):
         import_dataset(sources(*paths), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_judgement_says_how_relevant_a_passage_is_that_a_training_file_only_implies(tmp_path):
+    training = [
+        {"question": "?", "positive_ctxs": [{"text": "a", "passage_id": "1"}, {"text": "b", "passage_id": "2"}]}
+    ]
+    files = [
+        write(tmp_path / "nq-train.json", json.dumps(training)),
+        write(tmp_path / "qrels.train.tsv", "train-0\t0\t2\t3\n"),
+        write(tmp_path / "qidpidtriples.train.tsv", "train-0\t2\t1\n"),
+    ]
+    dataset = Dataset.open(import_dataset(sources(*files), tmp_path / "out").path)
+    assert dataset.split("train") == {"train-0": {"1": 1, "2": 3}}
+    write(files[1], "train-0\t0\t2\t0\n")
+    with pytest.raises(InputError, match=r"qrels.train.tsv:1: .* are judged 0 here, and 1 before"):
+        import_dataset(sources(*files), tmp_path / "contradiction")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "format_"),
+    [
+        ("collection.tsv", "17\tworld war 2\n", "msmarco-collection"),
+        ("queries.tsv", "17\tworld war 2\n", "msmarco-queries"),
+        ("collection.tsv", "{1\ta text\n", "msmarco-collection"),
+        ("qidpidtriples.train.tsv", "q1\tp1\tp2\n", "msmarco-id-triples"),
+        ("triples.train.small.tsv", "what\tone\t2\n", "msmarco-triples"),
+        ("qrels.train.tsv", "17\t0\t3\t1\n", "trec-qrels"),
+    ],
+)
+def test_what_looks_like_another_format_is_not_taken_for_it(name, text, format_, tmp_path):
+    assert source_of(f"@train={write(tmp_path / name, text)}")[0].format == format_
 
 
 def test_what_is_left_out_is_counted_and_said(tmp_path):

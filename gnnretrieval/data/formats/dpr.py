@@ -11,7 +11,7 @@ from gnnretrieval.data.formats.columns import quoted_rows
 from gnnretrieval.data.formats.found import Found, Negative, id_of
 from gnnretrieval.data.formats.json_array import json_array
 from gnnretrieval.data.formats.msmarco import text_id
-from gnnretrieval.data.lines import excerpt
+from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 
@@ -25,6 +25,10 @@ def read_passages(path: Path, split: str) -> Iterator[Found]:
         if len(fields) != 3:
             raise InputError(f"found {len(fields)} columns, wanted three (id, text, title).", path, number)
         if place == 0 and fields[0].strip().casefold() == "id":
+            if tuple(column.strip().casefold() for column in fields) != HEADER:
+                raise InputError(
+                    f"found columns {excerpt(fields)}, wanted id, text, title in this order.", path, number
+                )
             continue
         yield Found(Passage(id_of(fields[0], "passage", path, number), fields[2].strip(), fields[1]), number)
 
@@ -44,6 +48,7 @@ def _answers(text: str, path: Path, number: int) -> list[str]:
         found = None
     if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
         raise InputError(f"found answers {excerpt(text)}, wanted a list of strings, such as ['Paris'].", path, number)
+    require_characters(found, path, number)
     return found
 
 
@@ -61,6 +66,8 @@ def read_training(path: Path, split: str) -> Iterator[Found]:
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise _wrong(path, number, "answers", answers, "a list of strings")
         asked = _text(record, "question", path, number)
+        if "positive_ctxs" not in record:  # DPR reads the other two only where they are
+            raise _wrong(path, number, "keys", list(record), "positive_ctxs among them")
         yield Found(Query(query, asked), number, {"answers": answers} if answers else {})
         for passage in _passages(record, "positive_ctxs", path, number):
             yield Found(passage, number)

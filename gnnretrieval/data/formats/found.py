@@ -32,11 +32,13 @@ class Found(NamedTuple):
         record: What it is.
         line: Where it began, from 1; None where the format has no lines (Parquet: the row).
         metadata: What else the file says of it.
+        where: Its place, where a line says too little (SQuAD's JSON): ``data[3].paragraphs[0]``.
     """
 
     record: Passage | Query | Qrel | Negative
     line: int | None
     metadata: Mapping[str, Any] = {}
+    where: str = ""
 
 
 Reader = Callable[[Path, str], Iterator[Found]]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.data.lines import excerpt, read_lines, require_characters
 from gnnretrieval.errors import InputError
 
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -106,6 +106,8 @@ class _Lines:
                 raise InputError(f"not JSON: {error}.", self.path, self.line) from None
             if end == len(self.text) and self.grow():
                 continue  # a number may go on in the next line's text
+            if "\\u" in self.text[self.place : end]:
+                require_characters(value, self.path, self.line)
             self.move(end)
             return value
 

@@ -29,7 +29,8 @@ def read_queries(path: Path, split: str) -> Iterator[Found]:
 def read_id_triples(path: Path, split: str) -> Iterator[Found]:
     """``qid \\t pid of the positive \\t pid of the negative``."""
     for number, fields in plain_rows(path, "qid, positive pid and negative pid", 3):
-        query, positive, negative = (field.strip() for field in fields)
+        query = id_of(fields[0], "query", path, number)
+        positive, negative = (id_of(field, "passage", path, number) for field in fields[1:])
         yield Found(Qrel(query, positive, 1), number)
         yield Found(Negative(query, negative, "triple"), number)
 

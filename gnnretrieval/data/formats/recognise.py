@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gnnretrieval.data.formats import beir, dpr, msmarco, squad, table, trec
+from gnnretrieval.data.formats import beir, dpr, ir_datasets_id, msmarco, squad, table, trec
 from gnnretrieval.data.formats.found import Reader
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import InputError, nearest
@@ -34,6 +34,7 @@ class Format(NamedTuple):
         has_split: Whether what it holds belongs to a split.
         repeats: Whether one passage may come many times in it.
         texts: Whether passages or queries are in it, not only what is said of them.
+        implies: Whether its judgements only say that a passage is relevant: a judgement proper may say how much.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Format(NamedTuple):
     has_split: bool = False
     repeats: bool = False
     texts: bool = True
+    implies: bool = False
 
 
 FORMATS: dict[str, Format] = {
@@ -49,19 +51,28 @@ FORMATS: dict[str, Format] = {
     "beir-qrels": Format("query-id, corpus-id, score", beir.read_qrels, has_split=True, texts=False),
     "msmarco-collection": Format("pid, passage", msmarco.read_collection),
     "msmarco-queries": Format("qid, query", msmarco.read_queries),
-    "msmarco-triples": Format("query, positive and negative passage, as texts", msmarco.read_triples, True, True),
-    "msmarco-id-triples": Format("qid, pid, pid", msmarco.read_id_triples, True, texts=False),
+    "msmarco-triples": Format(
+        "query, positive and negative passage, as texts", msmarco.read_triples, True, True, implies=True
+    ),
+    "msmarco-id-triples": Format("qid, pid, pid", msmarco.read_id_triples, True, texts=False, implies=True),
     "msmarco-top1000": Format("qid, pid, query, passage", msmarco.read_top1000, True, True),
     "trec-qrels": Format("topic, iteration, document, relevance (MS MARCO's too)", trec.read_qrels, True, texts=False),
     "trec-topics": Format("<top> blocks", trec.read_topics),
     "dpr-passages": Format("id, text, title (psgs_w100.tsv)", dpr.read_passages),
-    "dpr-training": Format("questions with passages, as JSON", dpr.read_training, True, True),
+    "dpr-training": Format("questions with passages, as JSON", dpr.read_training, True, True, implies=True),
     "dpr-qa": Format("question, [answers]", dpr.read_qa, True),
-    "squad": Format("SQuAD's JSON", squad.read_squad, True, True),
+    "squad": Format("SQuAD's JSON", squad.read_squad, True, True, implies=True),
     "passages": Format("a table of passages with named columns", table.Table("passages")),
     "queries": Format("a table of queries with named columns", table.Table("queries")),
     "qrels": Format("a table of judgements with named columns", table.Table("qrels"), True, texts=False),
 }
+# A set of ir_datasets is no file: its documents, which several ids share, are read before its queries and judgements.
+IR_DATASETS, IR_DATASETS_DOCUMENTS = "ir-datasets", "ir-datasets-docs"
+OF_IDS: dict[str, Format] = {
+    IR_DATASETS_DOCUMENTS: Format("documents of an id of ir_datasets", ir_datasets_id.read_documents),
+    IR_DATASETS: Format("an id of ir_datasets in the place of PATH", ir_datasets_id.read_judged, True, repeats=True),
+}
+ALL_FORMATS = FORMATS | OF_IDS
 
 
 def recognise(path: Path) -> str:
@@ -83,7 +94,7 @@ def recognise(path: Path) -> str:
     start = first[0].lstrip()
     if ending == ".json" or start == "[":
         return _json(start, path)
-    if start.startswith("{"):
+    if start.startswith("{") and ending not in (".tsv", ".csv"):  # where it would begin an id
         return _json_lines(start, name, path)
     if any(line.strip().lower() == "<top>" for line in first) or start.lower().startswith("<top>"):
         return "trec-topics"
@@ -123,25 +134,28 @@ def _columns(first: list[str], name: str, path: Path) -> str:
     rows = [line.split("\t") for line in first]
     width = len(rows[0])
     words = first[0].split()
-    if len(words) == 4 and words[3].lstrip("+-").isdigit():
+    if width in (1, 4) and len(words) == 4 and _is_integer(words[3]):
         return "trec-qrels"
     if width == 2:
         return "msmarco-queries" if re.search("quer|question|topic", name) else "msmarco-collection"
-    if width == 3 and all(all(field.strip().isdigit() for field in row) for row in rows):
-        return "msmarco-id-triples" if "triple" in name else "beir-qrels"
-    if width == 3 and ("triple" in name or not rows[0][2].strip().lstrip("+-").isdigit()):
-        return "msmarco-triples"
+    if width == 3 and "triple" in name:
+        ids = "qidpid" in name or all(field.strip().isdigit() for row in rows for field in row)
+        return "msmarco-id-triples" if ids else "msmarco-triples"
     if width == 3:
-        return "beir-qrels"
+        return "beir-qrels" if _is_integer(rows[0][2]) else "msmarco-triples"
     if width == 4:
         return "msmarco-top1000"
     raise InputError(f"lines of {width} columns are of no format that is known: {_which()}", path, 1)
 
 
+def _is_integer(text: str) -> bool:
+    return text.strip().removeprefix("-").removeprefix("+").isdigit()
+
+
 def _table(columns: list[str], path: Path) -> str:
     kind = table.kind_of(columns)
     if kind is None:
-        raise InputError(f"columns {', '.join(columns)} do not say what this holds: {_which()}", path)
+        raise InputError(f"columns {table.listed(columns)} do not say what this holds: {_which()}", path)
     return kind
 
 
@@ -155,9 +169,10 @@ def named(name: str, path: Path) -> Format:
     Raises:
         InputError: there is none.
     """
-    if name not in FORMATS:
-        raise InputError(f"there is no format {name!r}.{nearest(name, FORMATS)} Formats: {', '.join(FORMATS)}.", path)
-    return FORMATS[name]
+    if name not in ALL_FORMATS:
+        known = ", ".join(ALL_FORMATS)
+        raise InputError(f"there is no format {name!r}.{nearest(name, ALL_FORMATS)} Formats: {known}.", path)
+    return ALL_FORMATS[name]
 
 
 def split_of(path: Path) -> str | None:

@@ -6,13 +6,14 @@ Layout: https://rajpurkar.github.io/SQuAD-explorer/.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data.formats.found import Found, id_of
 from gnnretrieval.data.formats.msmarco import text_id
-from gnnretrieval.data.lines import excerpt, read_text
+from gnnretrieval.data.lines import excerpt, read_text, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 
@@ -24,19 +25,20 @@ def read_squad(path: Path, split: str) -> Iterator[Found]:
     without an answer (2.0) has ``is_impossible``, and no relevant passage.
     """
     for where, article in _each(_opened(path), "data", path, "the file"):
+        require_characters(article, path, None, where)
         title = article.get("title") or ""
         if not isinstance(title, str):
             raise _wrong(path, f"{where}.title", title, "a string")
         for place, paragraph in _each(article, "paragraphs", path, where):
             context = _text(paragraph, "context", path, place)
             passage = f"{'_'.join(title.split())}#{text_id(context)[:8]}"  # the same in every file and split
-            yield Found(Passage(id_of(passage, "passage", path, None), title.replace("_", " "), context), None)
+            yield Found(Passage(passage, title.replace("_", " ").strip(), context), None, where=place)
             for asked, question in _each(paragraph, "qas", path, place):
-                yield from _question(question, passage, path, asked)
+                yield from _question(question, passage, len(context), path, asked)
 
 
-def _question(question: Mapping[str, Any], passage: str, path: Path, where: str) -> Iterator[Found]:
-    id_ = id_of(_text(question, "id", path, where), "question", path, None)
+def _question(question: Mapping[str, Any], passage: str, length: int, path: Path, where: str) -> Iterator[Found]:
+    id_ = id_of(_text(question, "id", path, where), f"question at {where}", path, None)
     impossible = question.get("is_impossible", False)
     if not isinstance(impossible, bool):
         raise _wrong(path, f"{where}.is_impossible", impossible, "true or false")
@@ -44,21 +46,25 @@ def _question(question: Mapping[str, Any], passage: str, path: Path, where: str)
     metadata: dict[str, Any] = {}
     if answers:
         metadata["answers"] = [_text(answer, "text", path, place) for place, answer in answers]
-        metadata["answer_starts"] = [_start(answer, path, place) for place, answer in answers]
+        metadata["answer_starts"] = [_start(answer, length, path, place) for place, answer in answers]
     if impossible:
         metadata["is_impossible"] = True
-    yield Found(Query(id_, _text(question, "question", path, where)), None, metadata)
+    yield Found(Query(id_, _text(question, "question", path, where)), None, metadata, where)
     if not impossible:
-        yield Found(Qrel(id_, passage, 1), None)
+        yield Found(Qrel(id_, passage, 1), None, where=where)
 
 
 def _opened(path: Path) -> Mapping[str, Any]:
+    text = read_text(path, "SQuAD's JSON")
     try:
-        found = json.loads(read_text(path, "SQuAD's JSON"))
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(
             f"not JSON: {error.msg} at column {error.colno}. Copy the file again.", path, error.lineno
         ) from None
+    except ValueError as error:  # a number of too many digits
+        long = re.search(r"\d{4301}", text)
+        raise InputError(f"not JSON: {error}.", path, text.count("\n", 0, long.start()) + 1 if long else None) from None
     except RecursionError:
         raise InputError("this JSON is nested too deeply to be SQuAD's.", path) from None
     if not isinstance(found, dict):
@@ -84,10 +90,10 @@ def _text(parent: Mapping[str, Any], key: str, path: Path, where: str) -> str:
     return value
 
 
-def _start(answer: Mapping[str, Any], path: Path, where: str) -> int:
+def _start(answer: Mapping[str, Any], length: int, path: Path, where: str) -> int:
     value = answer.get("answer_start")
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(path, f"{where}.answer_start", value, "an integer")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= length:
+        raise _wrong(path, f"{where}.answer_start", value, f"an integer from 0 to {length}, the passage's length")
     return value
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from gnnretrieval.data.formats.columns import quoted_rows
 from gnnretrieval.data.formats.found import Found, id_of, relevance_of
-from gnnretrieval.data.lines import excerpt
+from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
 PARQUET = {".parquet", ".pq"}
 _ROWS = 4096
+_SHORT = 40  # characters of a column's name that is shown as it is
 _ID = ("_id", "id")
 _PASSAGE_ID = ("passage_id", "passage-id", "pid", "docid", "doc_id", "docno", "corpus-id", "corpus_id")
 _QUERY_ID = ("query_id", "query-id", "qid", "question_id", "topic_id")
@@ -45,16 +46,17 @@ class Table:
     def __call__(self, path: Path, split: str) -> Iterator[Found]:
         """The rows of the table; columns that are no field of it are metadata."""
         columns, rows = opened(path)
-        places = self._places(columns, path)
+        line = None if path.suffix.lower() in PARQUET else 1
+        places = self._places(columns, path, line)
         used = {place for place in places.values() if place is not None}
         for number, row in rows:
             if len(row) != len(columns):
                 raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", path, number)
             value = {field: row[place] for field, place in places.items() if place is not None}
             rest = {columns[place]: row[place] for place in range(len(columns)) if place not in used}
-            yield self._found(value, {key: kept for key, kept in rest.items() if kept not in (None, "")}, path, number)
+            yield self._found(value, {key: kept for key, kept in rest.items() if _is_there(kept)}, path, number)
 
-    def _places(self, columns: Sequence[str], path: Path) -> dict[str, int | None]:
+    def _places(self, columns: Sequence[str], path: Path, line: int | None) -> dict[str, int | None]:
         known = [name.strip().casefold() for name in columns]
         places: dict[str, int | None] = {}
         for field, usual in COLUMNS[self.kind].items():
@@ -63,8 +65,9 @@ class Table:
             if places[field] is None and (field in self.names or field not in _OPTIONAL):
                 raise InputError(
                     f"no column of the {self.kind} is their {field}: wanted one called {' or '.join(wanted)}. Present: "
-                    f"{', '.join(columns)}. Say which it is: --column {field}=NAME.",
+                    f"{listed(columns)}. Say which it is: --column {field}=NAME.",
                     path,
+                    line,
                 )
         return places
 
@@ -82,7 +85,7 @@ class Table:
             )
         answers = value.get("answers")
         if answers not in (None, ""):
-            rest["answers"] = _list(answers)
+            rest["answers"] = _answers(answers, path, number)
         return Found(Query(id_, text), number, rest)
 
 
@@ -106,8 +109,7 @@ def opened(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
     if first is None:
         raise InputError("this file is empty; wanted a table with named columns.", path)
     header = [name.strip() for name in first[1]]
-    if len(set(header)) < len(header):
-        raise InputError(f"two columns have one name: {', '.join(header)}.", path, first[0])
+    _require_names(header, path, first[0])
     return header, rows
 
 
@@ -121,10 +123,11 @@ def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]
         file = pyarrow.parquet.ParquetFile(path)
     except FileNotFoundError:
         raise InputError("no such file; a Parquet file was expected there.", path) from None
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InputError(f"this is no Parquet file, or a damaged one ({reason}).", path) from None
     columns = list(file.schema_arrow.names)
+    _require_names(columns, path, None)
 
     def rows() -> Iterator[tuple[int, Sequence[Any]]]:
         number = 0
@@ -140,15 +143,37 @@ def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]
     return columns, rows()
 
 
-def _list(value: Any) -> list[Any]:
-    """A cell as a list: of JSON, of Parquet, or of one string."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
+def _require_names(columns: Sequence[str], path: Path, line: int | None) -> None:
+    if len({name.strip().casefold() for name in columns}) < len(columns):
+        raise InputError(f"two columns have one name: {listed(columns)}. Rename one.", path, line)
+
+
+def listed(columns: Iterable[str]) -> str:
+    """Names of columns in an error, whatever is in them."""
+    return ", ".join(name if name.isprintable() and len(name) <= _SHORT else excerpt(name) for name in columns)
+
+
+def _is_there(value: Any) -> bool:
+    """Whether a cell has a value; NaN is how some write that a number is missing."""
+    return value not in (None, "") and value == value
+
+
+def _answers(value: Any, path: Path, number: int) -> list[str]:
+    """A cell of answers: a list of strings, of Parquet or as JSON, or one string."""
+    if isinstance(value, str):
         try:
             found = json.loads(value)
         except (ValueError, RecursionError):
-            found = value
-        return found if isinstance(found, list) else [value]
-    return [value] if isinstance(value, str) else list(value)
+            found = None
+        value = found if _are_strings(found) else [value]
+    if not _are_strings(value):
+        raise InputError(f"found answers {excerpt(value)}, wanted a string or a list of strings.", path, number)
+    require_characters(value, path, number)
+    return list(value)
+
+
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _string(value: Any, field: str, path: Path, number: int) -> str:

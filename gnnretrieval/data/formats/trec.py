@@ -11,14 +11,17 @@ from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.data.records import Qrel, Query
 from gnnretrieval.errors import InputError
 
+_BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
-_LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
+_READ = {"num", "title", "desc", "narr"}  # once a topic; the factors of old topics may come again
+CLOSING = re.compile(r"\s*</\w+>$")
+LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
 
 def read_qrels(path: Path, split: str) -> Iterator[Found]:
     """``topic iteration docno relevance``, separated by whitespace; MS MARCO's are separated by tabs."""
     for number, line in read_lines(path, "TREC qrels: topic, iteration, document and relevance"):
-        fields = line.split()
+        fields = _BLANK.split(line.strip(" \t\v\f\r"))  # as trec_eval: of ASCII white space alone
         if len(fields) != 4:
             raise InputError(
                 f"found {len(fields)} columns, wanted four (topic, iteration, document, relevance): {excerpt(line)}.",
@@ -52,14 +55,20 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
             began = None
         elif began is not None:
             if found := _TAG.match(text):
-                name, text = found[1].lower(), re.sub(r"\s*</\w+>$", "", found[2])
+                name, text = found[1].lower(), CLOSING.sub("", found[2])
+                if name in fields and name in _READ:
+                    raise InputError(
+                        f"the topic that begins on line {began} has a second <{name}> here: is a </top> missing?",
+                        path,
+                        number,
+                    )
             fields.setdefault(name, []).append(text)
     if began is not None:
         raise InputError("this <top> does not end: add </top>, or copy the file again.", path, began)
 
 
 def _topic(fields: dict[str, list[str]], path: Path, line: int) -> Found:
-    texts = {name: _LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
+    texts = {name: LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
     for name in ("num", "title"):
         if not texts.get(name):
             raise InputError(f"this topic has no <{name}>: add it.", path, line)

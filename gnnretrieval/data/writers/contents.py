@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +58,11 @@ def one_line(text: str, lost: Lost) -> str:
         return text
     lost["tabs and line breaks in texts (spaces now)"] += 1
     return _BREAKS.sub(" ", text)
+
+
+def count_padded(ids: Iterable[str], lost: Lost) -> None:
+    """Count ids that readers of most formats take without the white space around them."""
+    lost["white space around ids"] += sum(id_ != id_.strip() for id_ in ids)
 
 
 def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tuple[Any, Metadata]]:

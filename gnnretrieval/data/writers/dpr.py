@@ -8,11 +8,12 @@ from pathlib import Path
 
 from gnnretrieval.data.answers import answers_of
 from gnnretrieval.data.records import Passage
-from gnnretrieval.data.writers.contents import Contents, Lost
+from gnnretrieval.data.writers.contents import Contents, Lost, count_padded
 
 
 def write_dpr(data: Contents, directory: Path, lost: Lost) -> None:
     """``psgs.tsv``, ``biencoder-SPLIT.json`` and, of queries without judgements, ``unjudged.qa.csv``."""
+    count_padded(data.dataset.passage_ids, lost)
     with (directory / "psgs.tsv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)
         writer.writerow(("id", "text", "title"))

@@ -128,7 +128,77 @@ A relevant document must as a minimum identify the organization.
 <title> Poliomyelitis and Post-Polio </title>
 </top>
 """
-TREC_QRELS = "301 0 FBIS3-10082 1\n301 0 FBIS3-10169 0\n302 0 FBIS3-10082 -1\n"
+# TREC-1 to 3 (https://trec.nist.gov/data/topics_eng/, topics 51 to 150): a head, a domain, titles over several lines,
+# concepts and factors, of which a tag closes on a line of its own.
+OLD_TOPICS = """\
+<top>
+
+<head> Tipster Topic Description
+
+<num> Number:  090
+
+<dom> Domain:  International Economics
+
+<title> Topic:  Data on Proven Reserves of Oil & Natural Gas
+Producers
+
+<desc> Description:
+
+Document provides totals or verifiable changes in proven reserve figures.
+
+<smry> Summary:
+
+Document provides totals.
+
+<narr> Narrative:
+
+A relevant document will contain figures.
+
+<con> Concept(s):
+
+1. proven reserves
+2. oil, natural gas
+
+<fac> Factor(s):
+
+<nat> Nationality: U.S.
+<nat> Nationality: U.K.
+</fac>
+
+<def> Definition(s):
+
+</top>
+"""
+# TREC Deep Learning, https://microsoft.github.io/msmarco/TREC-Deep-Learning-2019: graded, in TREC's own columns.
+GRADED_QRELS = "19335 Q0 1017759 0\n19335 Q0 1082489 2\n47923 Q0 1000017 3\n"
+# https://trec.nist.gov: six columns, of which the rank is not what orders a run (trec_eval's documentation).
+TREC_RUN = "301 Q0 FR940202-2-00150 104 2.129133 STANDARD\n301 Q0 FBIS3-10082 1 9.5 STANDARD\n"
+# https://github.com/facebookresearch/DPR, data.retriever.qas.trivia-test: double quotes inside Python's list.
+TRIVIA_QA = (
+    "Who was the man behind The Chipmunks?\t['David Seville']\n"
+    '"Who wrote ""Hamlet""?"\t"[\'Shakespeare\', ""William Shakespeare\'s pen""]"\n'
+)
+# https://rajpurkar.github.io/SQuAD-explorer/, 1.1: no is_impossible; a title that is percent-encoded.
+SQUAD_1 = {
+    "data": [
+        {
+            "title": "Beyonc%C3%A9",
+            "paragraphs": [
+                {
+                    "context": "Beyoncé rose to fame in the late 1990s.",
+                    "qas": [
+                        {
+                            "answers": [{"answer_start": 21, "text": "in the late 1990s"}],
+                            "question": "When did Beyoncé rise?",
+                            "id": "56be85543aeaaa14008c9063",
+                        }
+                    ],
+                }
+            ],
+        }
+    ],
+    "version": "1.1",
+}
 
 # https://github.com/beir-cellar/beir/wiki/Load-your-custom-dataset
 BEIR_CORPUS = (

@@ -1,0 +1,114 @@
+"""Which files are imported, of which format, and of which split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gnnretrieval.data.formats import ir_datasets_id
+from gnnretrieval.data.formats.recognise import (
+    FORMATS,
+    IR_DATASETS,
+    IR_DATASETS_DOCUMENTS,
+    OF_IDS,
+    named,
+    recognise,
+    split_of,
+)
+from gnnretrieval.data.lines import excerpt
+from gnnretrieval.errors import InputError
+from gnnretrieval.provenance import sha256_of_file, sha256_of_json
+
+
+class Source(NamedTuple):
+    """A file to import.
+
+    Attributes:
+        path: The file, or the id of ``ir_datasets``.
+        format: Its name in :data:`~gnnretrieval.data.formats.recognise.ALL_FORMATS`.
+        split: What its judgements and negatives are of; empty where it has none.
+    """
+
+    path: Path
+    format: str
+    split: str
+
+    @property
+    def name(self) -> str:
+        """What it is called among the inputs of a dataset."""
+        path = self.path.as_posix() if self.format in OF_IDS else self.path.name
+        return f"{self.format}@{self.split}={path}"
+
+    @property
+    def hash(self) -> str:
+        """sha256 of the file; of an id, of its name and the version of the package that knows its files."""
+        if self.format in OF_IDS:
+            return sha256_of_json(dict(ir_datasets_id.identity(self.path)))
+        return sha256_of_file(self.path)
+
+
+def source_of(text: str | Path) -> list[Source]:
+    """The source that ``[FORMAT][@SPLIT]=PATH`` or a path names; of a directory, all of its files that are recognised.
+
+    What is not said is taken from the file's name and first lines.
+
+    Raises:
+        InputError: no such file, or its format or split cannot be told.
+    """
+    said, sign, rest = str(text).partition("=")
+    if not sign or Path(text).exists():
+        said, rest = "", str(text)
+    name, _, split = said.partition("@")
+    path = Path(rest)
+    if name == IR_DATASETS:
+        return _of_id(path, split)
+    if path.is_dir():
+        found = [one for file in _files_in(path) for one in _recognised(file)]
+        if not found:
+            raise InputError("no file in this directory is of a format that is known.", path)
+        return found
+    format_ = name or recognise(path)
+    its = named(format_, path)
+    if its.has_split and not split:
+        split = _split_of(path, format_)
+        if not split:
+            raise InputError(
+                f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
+            )
+    return [Source(path, format_, _checked(split, path))]
+
+
+def _checked(split: str, path: Path) -> str:
+    if split and not all(part.isalnum() or part in "-_." for part in split):
+        raise InputError(f"split {excerpt(split)}: write it in letters, digits, '-', '_' and '.'.", path)
+    return split
+
+
+def _of_id(path: Path, split: str) -> list[Source]:
+    """Documents of an id of ``ir_datasets``, and its queries and judgements."""
+    opened = ir_datasets_id.open_id(path)
+    split = split or split_of(Path(path.as_posix().replace("/", "-"))) or ""
+    if opened.has_qrels() and not split:
+        raise InputError(f"the id does not say which split this is of: write {IR_DATASETS}@SPLIT={path}.", path)
+    documents = ir_datasets_id.documents_of(path)
+    found = [Source(documents, IR_DATASETS_DOCUMENTS, "")] if documents is not None else []
+    return [*found, Source(path, IR_DATASETS, _checked(split, path))] if opened.has_queries() else found
+
+
+def _split_of(path: Path, format_: str) -> str:
+    """The split that a file's name says; a file of questions alone judges nothing, and is called by its own name."""
+    return split_of(path) or (path.name.partition(".")[0] if format_ == "dpr-qa" else "")
+
+
+def _files_in(directory: Path) -> list[Path]:
+    files = [file for file in sorted(directory.iterdir()) if file.is_file() and not file.name.startswith(".")]
+    return files + [file for file in sorted((directory / "qrels").glob("*.tsv*")) if file.is_file()]
+
+
+def _recognised(path: Path) -> list[Source]:
+    try:
+        format_ = recognise(path)
+    except InputError:
+        return []
+    split = path.name.partition(".")[0] if path.parent.name == "qrels" else _split_of(path, format_)
+    return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]

@@ -1,0 +1,257 @@
+"""What a recipe's run will make: each stage, how much it reads and writes, and what is there already; makes nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.trained import JOINT
+from gnnretrieval.errors import InputError
+from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
+from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
+from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
+
+
+def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> dict[str, Any]:
+    """Say what :func:`gnnretrieval.recipes.run.run_recipe` would do with these arguments.
+
+    Counts are those of the dataset where it is there, else the recipe's own (``[size]``). Sizes are estimates from the
+    arrays' shapes, and of stages that are made the bytes on disk.
+
+    Returns:
+        ``recipe``, ``directory``, ``downloads`` (``url``, ``bytes``, ``md5``, ``sha256``, ``there``), ``sizes`` (with
+        ``from``: ``dataset`` or ``recipe``), ``stages`` (``name``, ``path``, ``made``, ``bytes``, ``work``),
+        ``disk_bytes`` (of what is not made yet), ``free_bytes``, ``memory_bytes`` (by stage) and ``joint``, as JSON
+        values.
+
+    Raises:
+        InputError: the recipe is wrong, or there is neither a dataset nor ``[size]``.
+    """
+    path = Path(path)
+    recipe = read_recipe(path)
+    directory = Path(out) if out is not None else path.parent / recipe.name
+    place = _dataset_place(recipe, path, data, directory)
+    sizes = _sizes(recipe, place, path, directory)
+    stages = [
+        {"name": name, "path": str(directory / folder), "made": made, "bytes": written, "work": work}
+        for name, folder, work in _stages(recipe, sizes, place, directory)
+        for made, written in [_on_disk(directory / folder) or (False, stage_bytes(recipe, sizes, folder))]
+    ]
+    missing = [stage["bytes"] for stage in stages if not stage["made"]]
+    return {
+        "recipe": recipe.name,
+        "directory": str(directory),
+        "downloads": _downloads(recipe, path, data),
+        "sizes": {**sizes._asdict(), "from": "recipe" if place is None else "dataset"},
+        "stages": stages,
+        "disk_bytes": None if None in missing else sum(missing),
+        "free_bytes": shutil.disk_usage(_existing(directory)).free,
+        "memory_bytes": _memory(recipe, sizes),
+        "joint": _is_joint(recipe),
+    }
+
+
+def _existing(directory: Path) -> Path:
+    return next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
+
+
+def _dataset_place(recipe: Recipe, path: Path, data: str | Path | None, directory: Path) -> Path | None:
+    """The dataset, where there is one already."""
+    settings = recipe.data
+    if data is not None and is_dataset(Path(data)):
+        return Path(data)
+    made_here = settings.files or settings.source == DOCSTRINGS
+    place = directory / "dataset" if made_here else path.parent / (settings.source or "")
+    if (made_here or settings.source) and is_dataset(place):
+        return place
+    return None
+
+
+def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> Sizes:
+    given = recipe.size
+    widths = (_dimension(recipe, directory), _edge_dimension(recipe, directory))
+    if place is not None:
+        dataset = Dataset.open(place, recipe.data.qrels, recipe.data.where)
+        return Sizes(
+            passages=len(dataset.passage_ids),
+            queries=len(dataset.query_ids),
+            graph_queries=len(dataset.split(recipe.graph.split)),
+            reported_queries=len(dataset.split(recipe.compare.split)),
+            text_bytes=sum((place / name).stat().st_size for name in ("corpus.jsonl", "queries.jsonl")),
+            dimension=widths[0],
+            edge_dimension=widths[1],
+            id_bytes=sum(sum(map(len, ids)) / len(ids) for ids in (dataset.passage_ids, dataset.query_ids)),
+        )
+    if given is None:
+        raise InputError(
+            "neither a dataset is here nor does the recipe say how large it is: give one with --data, or a [size] with "
+            f"{', '.join(SizeSettings.model_fields)}.",
+            path,
+        )
+    counts = given.model_dump(include=set(Sizes._fields) - {"dimension", "edge_dimension", "id_bytes"})
+    return Sizes(**counts, dimension=widths[0], edge_dimension=widths[1])
+
+
+def _dimension(recipe: Recipe, directory: Path) -> int | None:
+    made = _meta(directory / "features").get("dimension")
+    if made is not None:
+        return int(made)
+    return recipe.size.dimension if recipe.size is not None else _hidden_size(recipe.encoder.checkpoint)
+
+
+def _edge_dimension(recipe: Recipe, directory: Path) -> int | None:
+    graph = recipe.graph
+    if graph.edge_vectors == "none":
+        return 0
+    if graph.edge_dimensions is not None:
+        return graph.edge_dimensions
+    if recipe.size is not None:
+        return recipe.size.edge_dimension
+    return _hidden_size(graph.cross_encoder)
+
+
+def _hidden_size(checkpoint: str | None) -> int | None:
+    """Width of a checkpoint that is a directory; None of one that is a name, which is not downloaded for this."""
+    try:
+        config = json.loads((Path(str(checkpoint)) / "config.json").read_text(encoding="utf-8"))
+        return int(config["hidden_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _meta(directory: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _on_disk(directory: Path) -> tuple[bool, int] | None:
+    """Whether an artifact is made, and its bytes; None where it is not there."""
+    if not (directory / "meta.json").is_file() and not directory.is_file():
+        return None
+    files = [directory] if directory.is_file() else [file for file in directory.rglob("*") if file.is_file()]
+    # A file that several artifacts share is on the disk once.
+    return True, sum(file.stat().st_size // file.stat().st_nlink for file in files)
+
+
+def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -> list[tuple[str, str, str]]:
+    """Name, folder and work of each stage, in order."""
+    m, n = sizes.passages, sizes.graph_queries
+    texts = f"{m:,} passages and {sizes.queries:,} queries to encode"
+    pairs = f"{n * recipe.graph.k:,} edges"
+    if recipe.graph.reads_pairs:
+        loops = n + m if recipe.graph.self_loops == "cross-encoder" else 0
+        pairs += f", {n * recipe.graph.k + loops:,} pairs for the cross-encoder to read"
+    found: list[tuple[str, str, str]] = []
+    if recipe.data.files or recipe.data.source == DOCSTRINGS:
+        found.append(("data", "dataset", f"{m:,} passages and {sizes.queries:,} queries to import"))
+    found += [
+        ("features", "features", texts if recipe.vectors is None else "vectors to import"),
+        ("graph", "graph", pairs),
+        ("training", "model", _steps(recipe, n, joint=False)),
+    ]
+    if recipe.joint is not None:
+        found.append(("joint training", "model-joint", _steps(recipe, n, joint=True)))
+    model = _meta(directory / found[-1][1])
+    if JOINT in model or (not model and _is_joint(recipe)):  # a dual-encoder that did not gain on dev is not kept
+        found.append(("features of the dual-encoder trained with it", "features-joint", f"{texts}, if it gains on dev"))
+    return [
+        *found,
+        ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
+        ("index", "index", f"{m:,} vectors"),
+        ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
+        ("rankings", "rankings", f"3 systems, {sizes.reported_queries:,} queries, {recipe.compare.depth:,} deep"),
+        ("comparison", "comparison.json", ", ".join(recipe.compare.measures)),
+    ]
+
+
+def _is_joint(recipe: Recipe) -> bool:
+    return recipe.joint is not None or recipe.train.is_joint
+
+
+def _steps(recipe: Recipe, queries: int, joint: bool) -> str:
+    settings = recipe.joint if joint and recipe.joint is not None else recipe.train
+    masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
+    steps = math.ceil(round(masked * queries) / settings.batch_size) or 1
+    beside = ", the dual-encoder's weights beside it" if settings.is_joint else ""
+    return f"{settings.epochs} epochs of about {steps:,} steps of {settings.batch_size:,} queries{beside}"
+
+
+def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
+    """Bytes of memory of the stages that hold much: training (of the graph, at least), and an exact index."""
+    if sizes.dimension is None or sizes.edge_dimension is None:
+        return {"training": None, "index": None}
+    settings = recipe.joint or recipe.train
+    k = recipe.graph.k
+    needs = memory_needs(
+        sizes.passages,
+        sizes.graph_queries,
+        k,
+        sizes.dimension,
+        len(recipe.graph.edge_features) + sizes.edge_dimension,
+        queries_per_candidate=max(1.0, sizes.graph_queries * k / sizes.passages),
+        shape=TrainingShape(settings.batch_size, settings.hard_negatives, settings.mask_ratio),
+    )
+    whole = settings.scores_corpus(sizes.passages, sizes.graph_queries)
+    return {
+        "training": needs.training_corpus if whole else needs.training_batch,
+        "index": 4 * sizes.dimension * sizes.passages,
+    }
+
+
+def _downloads(recipe: Recipe, path: Path, data: str | Path | None) -> list[dict[str, Any]]:
+    folder = folder_of(recipe.data, path, data)
+    return [
+        {
+            **one.model_dump(mode="json"),
+            "there": all(is_there(name, recipe.data, folder) for name in one.holds or (one.name,)),
+        }
+        for one in recipe.data.download
+    ]
+
+
+def dry_run_lines(found: dict[str, Any]) -> list[str]:
+    """The same as text."""
+    lines = []
+    for one in found["downloads"]:
+        kind = next((kind for kind in ("sha256", "md5") if one[kind]), None)
+        checked = f", {kind} {one[kind]}" if kind else ", no published sum"
+        there = "there" if one["there"] else "to download"
+        lines.append(f"{there}: {one['url']} ({_in_words(one['bytes'])}{checked})")
+    counts = found["sizes"]
+    lines += [
+        f"{counts['passages']:,} passages, {counts['queries']:,} queries, {counts['graph_queries']:,} of them in the "
+        f"graph and {counts['reported_queries']:,} reported on (by the {counts['from']})",
+        "",
+    ]
+    width = max(len(stage["name"]) for stage in found["stages"])
+    for stage in found["stages"]:
+        size = _in_words(stage["bytes"])
+        lines.append(
+            f"{stage['name']:<{width}}  {size if stage['made'] else f'about {size}':>14}  ",
+        )
+        lines[-1] += f"made: {stage['path']}" if stage["made"] else stage["work"]
+    lines += ["", f"to be written: about {_in_words(found['disk_bytes'])}; free: {_in_words(found['free_bytes'])}"]
+    memory = found["memory_bytes"]
+    lines += [
+        f"memory: training over this graph from {_in_words(memory['training'])}"
+        + (", the dual-encoder's own not counted" if found["joint"] else "")
+        + f"; an exact index {_in_words(memory['index'])}",
+        "time: `gnnretrieval train --dry-run` times steps of training once the graph is there",
+        "a dry run: nothing was made",
+    ]
+    return lines
+
+
+def _in_words(count: int | None) -> str:
+    if count is None:
+        return "unknown"
+    size, unit = next(((size, unit) for size, unit in ((1e9, "GB"), (1e6, "MB")) if count >= size), (1e3, "KB"))
+    return f"{count / size:,.1f} {unit}"

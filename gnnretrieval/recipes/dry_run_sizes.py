@@ -1,0 +1,64 @@
+"""Bytes on disk of what a recipe makes, from the shapes of its arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gnnretrieval.recipes.recipe import Recipe
+
+_HALF, _FLOAT = 2, 4
+_TEXTS = 1.15  # bytes of texts.sqlite a byte of corpus.jsonl and queries.jsonl
+_BM25 = 0.4  # bytes of the graph's BM25 index a byte of text
+_RUN_LINE = 31  # bytes without ids
+
+
+class Sizes(NamedTuple):
+    """What sizes follow from: :class:`~gnnretrieval.recipes.recipe.SizeSettings`, and how long the ids of a query and a
+    passage are together.
+    """
+
+    passages: int
+    queries: int
+    graph_queries: int
+    reported_queries: int
+    text_bytes: int
+    dimension: int | None
+    edge_dimension: int | None
+    id_bytes: float = 14
+
+
+def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
+    """About how many bytes a stage's directory takes; None where the widths of the vectors are not known.
+
+    Embeddings and indexes link their texts to the graph's or the features', which therefore count once.
+    """
+    d, m = sizes.dimension, sizes.passages
+    texts = round(_TEXTS * sizes.text_bytes)
+    if folder == "dataset":
+        return sizes.text_bytes
+    if folder == "rankings":
+        return round(3 * sizes.reported_queries * min(recipe.compare.depth, m) * (_RUN_LINE + sizes.id_bytes))
+    if folder == "comparison.json":
+        return 20_000
+    if d is None or sizes.edge_dimension is None:
+        return None
+    if folder.startswith("features"):
+        return _HALF * d * (m + sizes.queries) + texts
+    if folder == "graph":
+        return _graph(recipe, sizes, d, sizes.edge_dimension) + texts
+    if folder.startswith("model"):
+        return _FLOAT * (8 * d * d + 2 * d * sizes.edge_dimension)
+    return (_HALF if folder == "embeddings" else _FLOAT) * d * m
+
+
+def _graph(recipe: Recipe, sizes: Sizes, dimension: int, width: int) -> int:
+    settings, m, n = recipe.graph, sizes.passages, sizes.graph_queries
+    edges = n * settings.k
+    found = edges * (4 + 4 + 8) + 8 * (m + 1)  # neighbours, scores and the passage side
+    found += _HALF * dimension * (m + n) + _HALF * len(settings.edge_features) * edges
+    found += edges * (width + 4 if settings.edge_form == "int8" else _HALF * width)
+    if settings.self_loops == "cross-encoder":
+        found += _HALF * width * (m + n)
+    if "bm25" in settings.edge_features or settings.edges == "bm25":
+        found += round(_BM25 * sizes.text_bytes)
+    return found

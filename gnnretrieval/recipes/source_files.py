@@ -1,0 +1,155 @@
+"""The files that a recipe's dataset is imported from: found, checked against their publisher's sums, unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from gnnretrieval.data.dataset import CORPUS
+from gnnretrieval.data.importing import import_dataset
+from gnnretrieval.data.sources import Source, source_of
+from gnnretrieval.errors import InputError
+from gnnretrieval.progress import progress
+from gnnretrieval.recipes.recipe import DataSettings, Download
+
+_BLOCK = 1 << 22  # bytes read at once
+_OF_IDS = "ir-datasets"
+
+
+def is_dataset(place: Path) -> bool:
+    """Whether a directory is a dataset, and no folder of files to import."""
+    return (place / CORPUS).is_file()
+
+
+def folder_of(settings: DataSettings, path: Path, data: str | Path | None) -> Path:
+    """The folder of the files of the recipe at ``path``: given, or named by it, or its own."""
+    return Path(data) if data is not None else path.parent / (settings.source or ".")
+
+
+def dataset_of_files(settings: DataSettings, folder: Path, directory: Path, say: Callable[[str], None]) -> Path:
+    """Import the recipe's files, of the folder they were downloaded to, into ``directory/dataset``; returns it.
+
+    A file may lie there gzipped or not, and in place of an archive may lie what is in it; else that is unpacked to
+    ``directory/files``. Sums are checked before the first import, and not when the dataset is there: it knows its files
+    by their sha256.
+
+    Raises:
+        InputError: a file is missing (where to get it is said) or is not the one that was published, or the import
+            fails.
+    """
+    require_files(settings, folder)
+    target, unpacked = directory / "dataset", directory / "files"
+    for download in settings.download:
+        file = folder / download.name
+        if not file.is_file() or (download.holds and not _lacks(download, folder, unpacked)):
+            continue
+        if download.holds or not (target / "meta.json").is_file():
+            _check(download, file, say)
+        if download.holds:
+            _unpack(download, file, unpacked, say)
+    sources = [one for text in settings.files for one in _sources(text, folder, unpacked)]
+    return import_dataset(
+        sources, target, columns=settings.columns, skip_unknown=settings.skip_unknown, overwrite=True, say=say
+    ).path
+
+
+def _lacks(archive: Download, *folders: Path) -> bool:
+    return any(_found(name, *folders) is None for name in archive.holds)
+
+
+def require_files(settings: DataSettings, folder: Path) -> None:
+    """Refuse a folder that lacks a file.
+
+    Raises:
+        InputError: with what is missing, and where it is to be had.
+    """
+    missing = [name for name in _names(settings) if not is_there(name, settings, folder)]
+    if not missing:
+        return
+    wanted = [one for one in settings.download if {one.name, *one.holds} & set(missing)]
+    get = "; ".join(f"curl -L -O {one.url}{f' ({one.bytes / 1e9:,.2f} GB)' if one.bytes else ''}" for one in wanted)
+    raise InputError(
+        f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing here (--data FOLDER)."
+        + (f" To get what is missing, in this folder: {get}" if get else ""),
+        folder,
+    )
+
+
+def is_there(name: str, settings: DataSettings, folder: Path) -> bool:
+    """Whether a file is in the folder, or in an archive that is."""
+    if _found(name, folder) is not None:
+        return True
+    return any(name in one.holds and (folder / one.name).is_file() for one in settings.download)
+
+
+def _names(settings: DataSettings) -> Iterator[str]:
+    for text in settings.files:
+        said, _, rest = text.rpartition("=")
+        if said.partition("@")[0] != _OF_IDS:
+            yield rest
+
+
+def _found(name: str, *folders: Path) -> Path | None:
+    """A file by its name, gzipped or not."""
+    other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
+    places = (folder / one for folder in folders for one in (name, other))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _sources(text: str, folder: Path, unpacked: Path) -> list[Source]:
+    said, sign, name = text.rpartition("=")
+    return source_of(text if said.partition("@")[0] == _OF_IDS else f"{said}{sign}{_found(name, folder, unpacked)}")
+
+
+def _check(download: Download, file: Path, say: Callable[[str], None]) -> None:
+    size = file.stat().st_size
+    if download.bytes is not None and size != download.bytes:
+        cut = "it is cut off" if size < download.bytes else "it is another file"
+        raise InputError(
+            f"found {size:,} bytes, and {download.url} has {download.bytes:,}: {cut}. Download it again.", file
+        )
+    kind = "sha256" if download.sha256 else "md5"
+    wanted = download.sha256 or download.md5
+    if wanted is None:
+        return
+    found = hashlib.new(kind, usedforsecurity=False)
+    with file.open("rb") as opened, progress(f"{kind} of {file.name}", size, "bytes") as meter:
+        while block := opened.read(_BLOCK):
+            found.update(block)
+            meter.advance(len(block))
+    if found.hexdigest() != wanted:
+        raise InputError(
+            f"its {kind} is {found.hexdigest()}, and that of {download.url} is {wanted}: download it again.", file
+        )
+    say(f"{file.name}: {kind} is the published one")
+
+
+def _unpack(download: Download, archive: Path, into: Path, say: Callable[[str], None]) -> None:
+    """The files that a tar archive holds, by their names."""
+    into.mkdir(parents=True, exist_ok=True)
+    left = {name for name in download.holds if not (into / name).is_file()}
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                name = Path(member.name).name
+                if name in left and (source := opened.extractfile(member)) is not None:
+                    say(f"{archive.name}: unpacking {name}")
+                    _write(source, into / name, member.size)
+                    left.discard(name)
+                if not left:
+                    return
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise InputError(f"this archive cannot be read ({error}): download it again.", archive) from None
+    raise InputError(f"{', '.join(sorted(left))} is not in this archive: is it the right one?", archive)
+
+
+def _write(source: IO[bytes], target: Path, size: int) -> None:
+    partial = target.with_name(f".{target.name}.partial")
+    with partial.open("wb") as file, progress(f"unpacking {target.name}", size, "bytes") as meter:
+        while block := source.read(_BLOCK):
+            file.write(block)
+            meter.advance(len(block))
+    partial.replace(target)

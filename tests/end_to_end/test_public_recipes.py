@@ -1,0 +1,64 @@
+"""The recipes of the big public sets, run over small files under their publishers' names, with small checkpoints."""
+
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.converting import convert_dataset
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+
+
+def shrunk(name: str, checkpoint: Path, cross_encoder: Path) -> str:
+    """A recipe with other checkpoints, no sums, and fewer edges and queries at once."""
+    text = (GRAPHS / f"{name}.toml").read_text(encoding="utf-8")
+    text = re.sub(r"^(bytes|md5) = .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r'^(query_)?checkpoint = ".*"', rf'\1checkpoint = "{checkpoint}"', text, flags=re.MULTILINE)
+    text = re.sub(
+        r'^cross_encoder = ".*"', f'cross_encoder = "{cross_encoder}"\npair_tokens = 32', text, flags=re.MULTILINE
+    )
+    for key, value in (("k", 5), ("epochs", 1), ("batch_size", 2), ("(?:query_)?max_tokens", 32)):
+        text = re.sub(rf"^({key}) = \d+", rf"\g<1> = {value}", text, flags=re.MULTILINE)
+    return text
+
+
+def msmarco(files: Path, folder: Path) -> None:
+    """MS MARCO's archive."""
+    with tarfile.open(folder / "collectionandqueries.tar.gz", "w:gz") as archive:
+        for name, split in (("train", "train"), ("dev.small", "test")):
+            for kind in ("queries", "qrels"):
+                archive.add(files / f"{kind}.{split}.tsv", f"{kind}.{name}.tsv")
+        archive.add(files / "collection.tsv", "collection.tsv")
+
+
+def nq(files: Path, folder: Path) -> None:
+    """DPR's files, unzipped by the user."""
+    names = {"psgs.tsv": "psgs_w100.tsv", "biencoder-train.json": "biencoder-nq-train.json"}
+    for ours, theirs in {**names, "biencoder-test.json": "biencoder-nq-dev.json"}.items():
+        (folder / theirs).write_bytes((files / ours).read_bytes())
+
+
+@pytest.mark.parametrize(("name", "to", "lay_out"), [("msmarco", "msmarco", msmarco), ("nq", "dpr", nq)])
+def test_a_public_recipe_goes_the_whole_way_from_its_publishers_files(
+    name, to, lay_out, tiny_dataset, tiny_checkpoint, tiny_cross_encoder, succeeds, tmp_path
+):
+    files = convert_dataset(Dataset.open(tiny_dataset), to, tmp_path / "files").path
+    (folder := tmp_path / "downloads").mkdir()
+    lay_out(files, folder)
+    (recipe := tmp_path / f"{name}.toml").write_text(shrunk(name, tiny_checkpoint, tiny_cross_encoder), "utf-8")
+    before = succeeds("run", recipe, "--data", folder, "--dry-run", "--json")
+    assert all(one["there"] for one in json.loads(before.out)["downloads"])
+    succeeds("run", recipe, "--data", folder)
+    comparison = json.loads((tmp_path / name / "comparison.json").read_text(encoding="utf-8"))
+    assert comparison["provenance"]["dataset"]["splits"] == {"train": 60, "test": 10}
+    found = json.loads(succeeds("run", recipe, "--data", folder, "--dry-run", "--json").out)
+    assert all(stage["made"] for stage in found["stages"])
+    assert found["disk_bytes"] == 0
+    assert found["sizes"]["from"] == "dataset"
+    assert (found["sizes"]["dimension"], found["sizes"]["passages"]) == (32, 40)
+    again = succeeds("run", recipe, "--data", folder)
+    assert again.err.count("already made from these inputs, reused") >= 8

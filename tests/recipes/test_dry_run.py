@@ -1,0 +1,129 @@
+"""What a run would make, before it makes anything."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gnnretrieval.cli import cli
+from gnnretrieval.errors import InputError
+from gnnretrieval.recipes import read_recipe
+from gnnretrieval.recipes.dry_run import dry_run
+from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+PUBLIC = ["msmarco", "nq", "triviaqa", "squad"]
+
+
+def lines(*arguments: str) -> list[str]:
+    result = CliRunner().invoke(cli, ["run", *map(str, arguments), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_recipe_says_what_to_download_and_how_large_it_becomes(name, tmp_path):
+    out = lines(GRAPHS / f"{name}.toml", "--out", tmp_path / "out", "--data", tmp_path)
+    downloads = read_recipe(GRAPHS / f"{name}.toml").data.download
+    assert [line.split()[2] for line in out if line.startswith("to download: ")] == [one.url for one in downloads]
+    assert all(f"md5 {one.md5}" in line for one, line in zip(downloads, out, strict=False))
+    named = [line.partition("  ")[0] for line in out]
+    stages = ["data", "features", "graph", "training", "embeddings", "index", "rankings", "comparison"]
+    assert [stage for stage in named if stage in stages] == stages
+    assert any(line.startswith("to be written: about ") for line in out)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_recipe_has_the_papers_settings(name):
+    recipe = read_recipe(GRAPHS / f"{name}.toml")
+    assert (recipe.graph.k, recipe.graph.edge_vectors, recipe.graph.self_loops) == (
+        25,
+        "cross-encoder",
+        "cross-encoder",
+    )
+    train = recipe.train
+    assert (train.mode, train.epochs, train.mask_ratio, train.mask_unit) == ("joint", 5, 0.05, "query")
+    assert (train.learning_rate, train.dual_encoder.encoder_learning_rate) == (5e-5, 2e-6)
+    assert (train.encoder.layers, train.encoder.gate) == (2, "filter")
+    assert name == "squad" or train.batch_size == 1024 * 4
+
+
+def test_ms_marcos_graph_has_the_size_that_its_arrays_add_up_to(tmp_path):
+    found = dry_run(GRAPHS / "msmarco.toml", out=tmp_path)
+    stages = {stage["name"]: stage for stage in found["stages"]}
+    m, n, d, w, k = 8_841_823, 502_939, 768, 384, 25
+    arrays = 16 * n * k + 8 * (m + 1) + 2 * d * (m + n) + 2 * w * (n * k + m + n)
+    assert stages["graph"]["bytes"] == arrays + round(1.15 * 3.5e9)
+    assert stages["graph"]["work"] == "12,573,475 edges, 21,918,237 pairs for the cross-encoder to read"
+    assert stages["training"]["work"].startswith("5 epochs of about 7 steps of 4,096 queries")
+    assert found["memory_bytes"]["index"] == 4 * d * m
+    assert found["disk_bytes"] == sum(stage["bytes"] for stage in found["stages"])
+    assert found["sizes"]["from"] == "recipe"
+
+
+def test_sizes_are_those_of_the_arrays_that_are_made(tiny_dataset, tiny_features, tiny_graph, tmp_path):
+    (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n[graph]\nk = 5\n')
+    recipe = read_recipe(tmp_path / "tiny.toml")
+    sizes = Sizes(40, 80, 60, 10, 0, 32, 0)
+    for folder, made in (("features", tiny_features), ("graph", tiny_graph)):
+        arrays = [np.load(file, mmap_mode="r").nbytes for file in made.path.glob("*.npy")]
+        assert stage_bytes(recipe, sizes, folder) == sum(arrays)
+
+
+def test_what_is_made_is_measured_and_counts_come_from_the_dataset(tiny_dataset, tiny_features, tmp_path):
+    (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n')
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "features").symlink_to(tiny_features.path)
+    found = dry_run(tmp_path / "tiny.toml")
+    stages = {stage["name"]: stage for stage in found["stages"]}
+    assert "data" not in stages  # it was there before
+    assert stages["features"]["made"]
+    assert stages["features"]["bytes"] > 2 * 32 * 120
+    assert not stages["graph"]["made"]
+    assert found["sizes"] == {
+        "passages": 40,
+        "queries": 80,
+        "graph_queries": 60,
+        "reported_queries": 10,
+        "text_bytes": sum((tiny_dataset / name).stat().st_size for name in ("corpus.jsonl", "queries.jsonl")),
+        "dimension": 32,
+        "edge_dimension": 0,
+        "id_bytes": found["sizes"]["id_bytes"],
+        "from": "dataset",
+    }
+    assert any(line.startswith("features ") and "made: " in line for line in lines(tmp_path / "tiny.toml"))
+
+
+@pytest.mark.parametrize(("model", "kept"), [("{}", None), ('{"dev": {}}', False), ('{"joint_encoder": {}}', True)])
+def test_features_of_a_dual_encoder_are_made_again_only_if_it_was_kept(model, kept, tmp_path):
+    (tmp_path / "model").mkdir()
+    if kept is not None:
+        (tmp_path / "model" / "meta.json").write_text(model)
+    stages = [stage["path"] for stage in dry_run(GRAPHS / "squad.toml", out=tmp_path)["stages"]]
+    assert (str(tmp_path / "features-joint") in stages) == (kept is not False)
+
+
+def test_widths_that_nothing_tells_are_unknown(tiny_dataset, tmp_path):
+    (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n')
+    found = dry_run(tmp_path / "tiny.toml")
+    assert {stage["name"]: stage["bytes"] for stage in found["stages"]}["graph"] is None
+    assert found["disk_bytes"] is None
+    assert any("to be written: about unknown" in line for line in lines(tmp_path / "tiny.toml"))
+
+
+def test_without_data_and_size_it_is_refused(tmp_path):
+    (tmp_path / "none.toml").write_text('name = "none"\n')
+    with pytest.raises(InputError, match=r"neither a dataset is here nor .* \[size\] with passages, queries"):
+        dry_run(tmp_path / "none.toml")
+
+
+def test_it_comes_as_json(tmp_path):
+    result = CliRunner().invoke(
+        cli, ["run", str(GRAPHS / "nq.toml"), "--dry-run", "--json", "--out", str(tmp_path / "x")]
+    )
+    found = json.loads(result.output)
+    assert found["recipe"] == "nq"
+    assert [one["there"] for one in found["downloads"]] == [False, False, False]

@@ -1,0 +1,114 @@
+"""Files that a recipe imports: found, checked, unpacked."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+
+import pytest
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import InputError
+from gnnretrieval.recipes.recipe import DataSettings
+from gnnretrieval.recipes.source_files import dataset_of_files
+
+TEXTS = {
+    "collection.tsv": "1\tone\n2\ttwo\n",
+    "queries.train.tsv": "7\twhat?\n",
+    "qrels.train.tsv": "7\t0\t1\t1\n",
+}
+FILES = ["msmarco-collection=collection.tsv", "msmarco-queries=queries.train.tsv", "trec-qrels@train=qrels.train.tsv"]
+
+
+def archive(texts: dict[str, str]) -> bytes:
+    with io.BytesIO() as raw:
+        with tarfile.open(fileobj=raw, mode="w:gz") as file:
+            for name, text in texts.items():
+                member = tarfile.TarInfo(f"./inside/{name}")
+                member.size = len(text)
+                file.addfile(member, io.BytesIO(text.encode()))
+        return raw.getvalue()
+
+
+def settings(data: bytes, **sums) -> DataSettings:
+    download = {"url": "https://x.org/all.tar.gz", "bytes": len(data), "holds": tuple(TEXTS), **sums}
+    return DataSettings.parse({"files": FILES, "download": [download]})
+
+
+def made(place, its: DataSettings, said: list[str] | None = None) -> Dataset:
+    said = [] if said is None else said
+    return Dataset.open(dataset_of_files(its, place / "folder", place / "out", said.append))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "folder"
+
+
+def test_an_archive_is_checked_and_unpacked_once(folder, tmp_path):
+    data = archive({**TEXTS, "other.tsv": "not wanted"})
+    (folder / "all.tar.gz").write_bytes(data)
+    its = settings(data, md5=hashlib.md5(data).hexdigest())
+    said: list[str] = []
+    assert made(tmp_path, its, said).split("train") == {"7": {"1": 1}}
+    assert "all.tar.gz: md5 is the published one" in said
+    assert sorted(file.name for file in (tmp_path / "out" / "files").iterdir()) == sorted(TEXTS)
+    again: list[str] = []
+    assert made(tmp_path, its, again).passage_ids == ["1", "2"]
+    assert [line for line in again if "md5" in line or "unpacking" in line] == []
+    assert any("already made" in line for line in again)
+
+
+def test_what_lies_in_the_folder_is_taken_gzipped_or_not(folder, tmp_path):
+    for name, text in TEXTS.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    assert made(tmp_path, settings(b"0", md5="0" * 32)).passage_ids == ["1", "2"]
+    assert not (tmp_path / "out" / "files").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sums", "said"),
+    [
+        (lambda data: data[:-5], {}, r"all.tar.gz: found .* bytes, and https://x.org/all.tar.gz has .*: it is cut off"),
+        (lambda data: data + b"0", {}, "it is another file"),
+        (lambda data: data, {"md5": "0" * 32}, r"its md5 is [0-9a-f]{32}, and that of .* is 0{32}: download it again"),
+        (lambda data: data, {"sha256": "0" * 64}, r"its sha256 is [0-9a-f]{64}"),
+        (lambda data: data[:60], {"bytes": None}, "this archive cannot be read"),
+        (
+            lambda data: archive({"collection.tsv": "1\tone\n"}),
+            {"bytes": None},
+            "qrels.train.tsv, queries.train.tsv is",
+        ),
+    ],
+)
+def test_a_download_that_is_not_the_published_one_is_refused(change, sums, said, folder, tmp_path):
+    data = archive(TEXTS)
+    (folder / "all.tar.gz").write_bytes(change(data))
+    with pytest.raises(InputError, match=said):
+        made(tmp_path, settings(data, **sums))
+    assert not (tmp_path / "out" / "dataset").exists()
+
+
+def test_what_is_missing_is_named_with_where_to_get_it(folder, tmp_path):
+    (folder / "collection.tsv").write_text(TEXTS["collection.tsv"])
+    with pytest.raises(InputError) as refused:
+        made(tmp_path, settings(b"", bytes=2_500_000_000))
+    assert str(refused.value) == (
+        f"{folder}: queries.train.tsv, qrels.train.tsv are missing here (--data FOLDER). To get what is missing, in "
+        "this folder: curl -L -O https://x.org/all.tar.gz (2.50 GB)"
+    )
+
+
+def test_an_id_of_ir_datasets_is_no_file(folder, tmp_path):
+    pytest.importorskip("ir_datasets")
+    its = DataSettings.parse({"files": ["ir-datasets@train=no/such/id"]})
+    with pytest.raises(InputError, match=r"no/such/id: ir_datasets .* has no set of this id"):
+        made(tmp_path, its)
+
+
+def test_downloads_without_files_are_refused():
+    with pytest.raises(InputError, match=r"download, columns and skip_unknown are of files"):
+        DataSettings.parse({"download": [{"url": "https://x.org/a.tsv"}]})
+    with pytest.raises(InputError, match=r"download\.0\.url"):
+        DataSettings.parse({"files": ["a"], "download": [{"url": "x.org/"}]})
