@@ -56,7 +56,11 @@ def _of_json(path: Path, content: bytes) -> Run:
     except UnicodeDecodeError as error:
         raise InputError(f"byte 0x{content[error.start]:02x} is not UTF-8: save the run as UTF-8.", path) from None
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg} at column {error.colno}.", path, error.lineno) from None
+        raise InputError(
+            f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}; wanted a whole run.",
+            path,
+            error.lineno,
+        ) from None
     except (_TwiceError, RecursionError) as error:
         reason = f"{error} is there twice in one object: keep one." if isinstance(error, _TwiceError) else "too deep."
         raise InputError(reason, path) from None
