@@ -281,7 +281,7 @@ def markdown(found: dict[str, Any]) -> str:
         "Regenerate: `.venv/bin/python benchmarks/serve.py`",
         "",
         f"The quickstart's {found['passages']:,} passages and test questions, all-MiniLM-L6-v2, {found['processors']} "
-        "cores, which the clients share. In the minutes before each part other work had a load of "
+        "cores, which the clients share. In the minutes before each part the machine had a load of "
         f"{', '.join(f'{value:.0f}' for value in found['load_before'].values())}: above 0, times are longer than on an "
         "idle machine.",
         "",
@@ -307,8 +307,8 @@ def markdown(found: dict[str, Any]) -> str:
         f"SIGKILL {kill['kills']} times, {kill['killed_in_mid_load']} with questions in flight. The same command again "
         f"answers its first question after {min(again):.1f} to {max(again):.1f} s (the very first start: "
         f"{kill['seconds_to_first_answer']:.1f} s), {'with the same answer' if kill['same_answers'] else 'OTHERWISE'}; "
-        f"{statistics.median(kill['processor_seconds']):.1f} s of it are the server's own on a processor, nearly all "
-        "of it importing torch, transformers and sentence-transformers; the rest it waited for one.",
+        f"{statistics.median(kill['processor_seconds']):.1f} s of it are the server's own on a processor, nearly "
+        "all of it importing torch, transformers and sentence-transformers; the rest it waited for one.",
         "",
         "## Malformed requests",
         "",
