@@ -13,7 +13,7 @@ from gnnretrieval.arrays import blocks, gather_rows, release
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
-from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of
+from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.making import scratch
 from gnnretrieval.progress import progress
@@ -54,11 +54,12 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> Plan:
     """How ``count`` vectors of ``dimension`` numbers are built into an index.
 
     Raises:
-        InputError: FAISS knows no such factory, it wants more vectors than there are, or the memory holds too few.
+        InputError: FAISS knows no such factory or search setting, it wants more vectors than there are, or the memory holds too few.
     """
     memory = int(settings.memory * 2**30)
     factory = factory_for(count, dimension, memory) if settings.factory == "auto" else settings.factory
     empty = empty_index(factory, dimension, settings.seed)
+    set_search(empty, settings.search or "")
     lists = inverted_lists(empty)
     if lists is not None and lists.nlist > count:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.index.building import Plan, joined, open_shards, plan_of, shard_files, write_shards
 from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
-from gnnretrieval.index.kinds import EXACT, set_search
+from gnnretrieval.index.kinds import EXACT
 from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
 from gnnretrieval.index.settings import TARGET, IndexSettings
 from gnnretrieval.making import make_artifact
@@ -201,6 +202,11 @@ def build_index(
         if of_sentences:
             share_file(source.path / SENTENCE_STARTS, directory / SENTENCE_STARTS)
         opened = joined(open_shards([directory / name for name in plan.files]))
+        try:
+            measured = _measured(opened, source, vectors, settings, plan, say)
+        except InputError:  # the recall wanted is out of reach: there is nothing to go on from
+            shutil.rmtree(directory)
+            raise
         return {
             "encoder": source.meta["encoder"],
             "similarity": source.similarity.model_dump(),
@@ -211,7 +217,7 @@ def build_index(
             **({"shards": len(plan.files)} if len(plan.files) > 1 else {}),
             "dimension": int(vectors.shape[1]),
             "bytes": sum((directory / name).stat().st_size for name in plan.files),
-            **_measured(opened, source, vectors, settings, plan, say),
+            **measured,
             "made_from": {source.meta["kind"]: relative_to(out, source.path)},
         }
 
@@ -252,9 +258,7 @@ def _measured(
     queries, what = queries_of(source, settings.seed)
     chosen_by, reported = sample_of(queries, vectors, source.similarity)
     search, figures = settings.search or "", dict[str, Any]()
-    if settings.search is not None:
-        set_search(index, search)
-    elif plan.factory != EXACT and len(chosen_by.queries):
+    if settings.search is None and plan.factory != EXACT and len(chosen_by.queries):
         target = settings.target_recall or TARGET
         strict = settings.target_recall is not None
         search = cheapest(index, chosen_by, vectors, source.similarity, target, strict=strict, say=say).search

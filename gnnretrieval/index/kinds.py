@@ -45,6 +45,8 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
             part.pq.cp.min_points_per_centroid = 1
             part.do_polysemous_training = False  # minutes of annealing for a filter that no search here uses
     outer = faiss.downcast_index(index)
+    if isinstance(outer, faiss.IndexRefine):
+        outer = faiss.downcast_index(outer.base_index)
     for number in range(outer.chain.size() if isinstance(outer, faiss.IndexPreTransform) else 0):
         transform = faiss.downcast_VectorTransform(outer.chain.at(number))
         if isinstance(transform, faiss.OPQMatrix):
