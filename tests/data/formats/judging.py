@@ -125,6 +125,7 @@ def refusal(case: Case, error: GnnRetrievalError, directory: Path) -> str:
     blank = not data.strip(b"\xef\xbb\xbf \r\n\t\x0b\x0c") or "is empty" in message
     without_lines = case.file.name.endswith(".parquet") or "none of these files" in message
     without_lines |= case.file.format == "squad" and "nested too deeply" in message
+    without_lines |= "{query id: {passage id: score}}" in message  # a run as JSON is named by query and passage
     if error.line is None and not blank and not without_lines and "data" not in message:
         return f"no line in the message: {message}"
     return FINE[1]

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from gnnretrieval.data.formats.table import COLUMNS
 
 SURROGATE = re.compile("[\ud800-\udfff]")
+WHOLE = re.compile(rb"[+]?\d+")
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)", re.IGNORECASE)
 REPEATING = {"msmarco-triples", "msmarco-top1000", "dpr-training", "squad"}
 IMPLYING = {"msmarco-triples", "msmarco-id-triples", "dpr-training", "squad"}
@@ -485,7 +486,7 @@ def non_finite(value: Any) -> bool:
 
 
 def run(data: bytes) -> dict[str, list[tuple[str, float]]]:
-    """A TREC run: (passage, score) by query, ordered as trec_eval orders them."""
+    """A run of six columns, five or three: (passage, score) by query, ordered as trec_eval orders them."""
     import numpy as np
 
     try:
@@ -493,21 +494,31 @@ def run(data: bytes) -> dict[str, list[tuple[str, float]]]:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise Refused from None
     found: dict[str, dict[str, float]] = {}
-    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-        fields = line.split()
-        if not fields:
-            continue
-        require(len(fields) == 6 and NUMBER.fullmatch(fields[4]) is not None)
-        try:
-            query, passage = fields[0].decode(), fields[2].decode()
-        except UnicodeDecodeError:
-            raise Refused from None
+    lines = [line.split() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise Refused from None
+    require(b"\0" not in data)
+    first = next(filter(None, lines), [])
+    require(first[:1] != [b"query-id"])
+    width = len(first) if len(first) == 3 else 5 if _lacks_tag(first) else 6
+    for fields in filter(None, lines):
+        require(len(fields) == width)
+        value = b"-" + fields[2] if width == 3 else fields[4]
+        require((WHOLE if width == 3 else NUMBER).fullmatch(fields[2] if width == 3 else value) is not None)
+        query, passage = fields[0].decode(), fields[1 if width == 3 else 2].decode()
         scores = found.setdefault(query, {})
         require(passage not in scores)
         with np.errstate(over="ignore"):
-            scores[passage] = float(np.float32(float(fields[4])))
+            scores[passage] = float(np.float32(float(value)))
+        require(width > 3 or len(set(scores.values())) == len(scores))
     require(bool(found))
     return {
         query: sorted(scores.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)
         for query, scores in found.items()
     }
+
+
+def _lacks_tag(fields: list[bytes]) -> bool:
+    return len(fields) == 5 and fields[1].upper() in (b"Q0", b"0") and NUMBER.fullmatch(fields[4]) is not None
