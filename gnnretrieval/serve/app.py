@@ -95,6 +95,10 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None) -> F
             hits=[schemas.HitOut.model_validate(hit._asdict()) for hit in hits],
         )
 
+    @app.get("/search", responses=not_found, summary="The same, asked in the address")
+    async def search_by_address(parameters: Annotated[schemas.SearchParameters, Query()]) -> schemas.SearchAnswer:
+        return await search(parameters)
+
     @app.post("/compare", responses=not_found, summary="Both encoders' rankings, and what moved")
     async def compare(request: schemas.CompareRequest) -> schemas.CompareAnswer:
         begun = time.perf_counter()

@@ -40,6 +40,12 @@ class SearchRequest(_Request):
     )
 
 
+class SearchParameters(SearchRequest):
+    """A question in the address, where a number is a text."""
+
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+
 class CompareRequest(_Request):
     """A question to both encoders."""
 

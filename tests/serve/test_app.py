@@ -45,6 +45,16 @@ def test_search_gives_what_the_retriever_ranks(client, retriever, questions):
     assert (alone["system"], [hit["id"] for hit in alone["hits"]]) == ("dual-encoder", ranked)
 
 
+def test_search_in_the_address_gives_the_same(client, questions):
+    asked = {"question": questions[0], "k": 3, "system": "dual-encoder"}
+    posted, got = client.post("/search", json=asked).json(), client.get("/search", params=asked).json()
+    assert got["hits"] == posted["hits"]
+    assert got["system"] == "dual-encoder"
+    assert "k" in error(client.get("/search", params={**asked, "k": "many"}), 422)["message"]
+    assert error(client.get("/search", params={"k": 3}), 422)
+    assert error(client.get("/search", params={**asked, "more": 1}), 422)
+
+
 def test_compare_gives_both_rankings_and_the_rank_elsewhere(client, retriever, questions):
     answer = client.post("/compare", json={"question": questions[0], "k": 4}).json()
     expected = retriever.compare(questions[0], 4)
