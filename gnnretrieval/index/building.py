@@ -54,7 +54,8 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> Plan:
     """How ``count`` vectors of ``dimension`` numbers are built into an index.
 
     Raises:
-        InputError: FAISS knows no such factory or search setting, it wants more vectors than there are, or the memory holds too few.
+        InputError: FAISS knows no such factory or search setting, it wants more vectors than there are, or the memory
+            holds too few.
     """
     memory = int(settings.memory * 2**30)
     factory = factory_for(count, dimension, memory) if settings.factory == "auto" else settings.factory

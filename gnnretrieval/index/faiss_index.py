@@ -20,7 +20,7 @@ from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index.building import Plan, joined, open_shards, plan_of, shard_files, write_shards
 from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
 from gnnretrieval.index.kinds import EXACT
