@@ -98,8 +98,9 @@ def main(passages: int, work: Path | None) -> None:
         "Regenerate: `.venv/bin/python benchmarks/data_import.py"
         f"{f' --passages {passages}' if passages != PASSAGES else ''}`",
         "",
-        f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes. The load is the number "
-        "of processes that wanted a core at the end: above 1 by as many as others did, and times are longer for it.",
+        f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes. The load is the "
+        "number of processes that wanted a core at the end: above 1 by as many as others did, and times are longer "
+        "for it.",
         "",
         "| files | in | time | passages a second | most memory | load |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
