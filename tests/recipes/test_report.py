@@ -88,12 +88,12 @@ def test_it_opens_offline_and_has_every_part(text):
     page = assert_opens_offline(text)
     assert headings(page, text) == [
         *("What was run", "Data", "Graph", "Training: model", "Training: model-joint"),
-        *("Comparison", "Every test", "Question by question", "Examples before and after"),
+        *("Comparison", "Every test", "Question by question", "With BM25", "Examples before and after"),
         *("Costs", "Where this is from"),
     ]
     assert len(text) < 400_000
     anchors = {link[1:] for link in page.attributes("href") if link.startswith("#")}
-    assert len(anchors) == 11
+    assert len(anchors) == 12
     assert anchors <= set(page.attributes("id"))
 
 
