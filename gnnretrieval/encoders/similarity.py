@@ -31,7 +31,7 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        lengths = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))  # linalg.norm takes twice as long for one
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
         unit: NDArray[np.float32] = rows / np.maximum(lengths, np.float32(1e-12))
         return unit
 
