@@ -99,7 +99,7 @@ def main(passages: int, work: Path | None) -> None:
         f"{f' --passages {passages}' if passages != PASSAGES else ''}`",
         "",
         f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes. The load is the "
-        "number of processes that wanted a core at the end: above 1 by as many as others did, and times are longer for it.",
+        "number of processes that wanted a core at the end: more than 1 are others, and times are longer for them.",
         "",
         "| files | in | time | passages a second | most memory | load |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
