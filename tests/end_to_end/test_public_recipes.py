@@ -3,6 +3,7 @@
 import json
 import re
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,17 @@ def shrunk(name: str, checkpoint: Path, cross_encoder: Path) -> str:
     text = (GRAPHS / f"{name}.toml").read_text(encoding="utf-8")
     text = re.sub(r"^(bytes|md5) = .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r'^(query_)?checkpoint = ".*"', rf'\1checkpoint = "{checkpoint}"', text, flags=re.MULTILINE)
-    text = re.sub(
-        r'^cross_encoder = ".*"', f'cross_encoder = "{cross_encoder}"\npair_tokens = 32', text, flags=re.MULTILINE
-    )
+    text = re.sub(r"^pair_tokens = .*\n", "", text, flags=re.MULTILINE)
+    pairs = f'cross_encoder = "{cross_encoder}"\npair_tokens = 32'
+    text = re.sub(r'^cross_encoder = ".*"', pairs, text, flags=re.MULTILINE)
     for key, value in (("k", 5), ("epochs", 1), ("batch_size", 2), ("(?:query_)?max_tokens", 32)):
         text = re.sub(rf"^({key}) = \d+", rf"\g<1> = {value}", text, flags=re.MULTILINE)
     return text
 
 
-def msmarco(files: Path, folder: Path) -> None:
+def msmarco(dataset: Dataset, place: Path, folder: Path) -> None:
     """MS MARCO's archive."""
+    files = convert_dataset(dataset, "msmarco", place).path
     with tarfile.open(folder / "collectionandqueries.tar.gz", "w:gz") as archive:
         for name, split in (("train", "train"), ("dev.small", "test")):
             for kind in ("queries", "qrels"):
@@ -35,20 +37,38 @@ def msmarco(files: Path, folder: Path) -> None:
         archive.add(files / "collection.tsv", "collection.tsv")
 
 
-def nq(files: Path, folder: Path) -> None:
+def dpr(name: str, dataset: Dataset, place: Path, folder: Path) -> None:
     """DPR's files, unzipped by the user."""
-    names = {"psgs.tsv": "psgs_w100.tsv", "biencoder-train.json": "biencoder-nq-train.json"}
-    for ours, theirs in {**names, "biencoder-test.json": "biencoder-nq-dev.json"}.items():
+    files = convert_dataset(dataset, "dpr", place).path
+    names = {"psgs.tsv": "psgs_w100.tsv", "biencoder-train.json": f"biencoder-{name}-train.json"}
+    for ours, theirs in {**names, "biencoder-test.json": f"biencoder-{name}-dev.json"}.items():
         (folder / theirs).write_bytes((files / ours).read_bytes())
 
 
-@pytest.mark.parametrize(("name", "to", "lay_out"), [("msmarco", "msmarco", msmarco), ("nq", "dpr", nq)])
+def squad(dataset: Dataset, place: Path, folder: Path) -> None:
+    """SQuAD's files, with the first word of a passage as the answer."""
+    asked = {query.id: query.text for query in dataset.queries()}
+    for split, name in (("train", "train"), ("test", "dev")):
+        labels = {query: next(iter(judged)) for query, judged in dataset.split(split).items()}
+        paragraphs = []
+        for passage in dataset.passages():
+            answer = {"text": passage.text.split()[0], "answer_start": 0}
+            mine = [query for query, label in labels.items() if label == passage.id]
+            questions = [{"id": query, "question": asked[query], "answers": [answer]} for query in mine]
+            paragraphs.append({"context": passage.text, "qas": questions})
+        file = {"version": "1.1", "data": [{"title": "All", "paragraphs": paragraphs}]}
+        (folder / f"{name}-v1.1.json").write_text(json.dumps(file), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "lay_out"),
+    [("msmarco", msmarco), ("nq", partial(dpr, "nq")), ("triviaqa", partial(dpr, "trivia")), ("squad", squad)],
+)
 def test_a_public_recipe_goes_the_whole_way_from_its_publishers_files(
-    name, to, lay_out, tiny_dataset, tiny_checkpoint, tiny_cross_encoder, succeeds, tmp_path
+    name, lay_out, tiny_dataset, tiny_checkpoint, tiny_cross_encoder, succeeds, tmp_path
 ):
-    files = convert_dataset(Dataset.open(tiny_dataset), to, tmp_path / "files").path
     (folder := tmp_path / "downloads").mkdir()
-    lay_out(files, folder)
+    lay_out(Dataset.open(tiny_dataset), tmp_path / "files", folder)
     (recipe := tmp_path / f"{name}.toml").write_text(shrunk(name, tiny_checkpoint, tiny_cross_encoder), "utf-8")
     before = succeeds("run", recipe, "--data", folder, "--dry-run", "--json")
     assert all(one["there"] for one in json.loads(before.out)["downloads"])
