@@ -35,7 +35,7 @@ def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device
     \b
     Example: gnnretrieval run graphs/fairytaleqa.toml --data my-data/fairytaleqa
     Example: gnnretrieval run graphs/msmarco.toml --dry-run
-    Example: gnnretrieval run graphs/msmarco.toml --data downloads --device cuda
+    Example: gnnretrieval run graphs/msmarco.toml --data downloads
     """
     if dry_run:
         from gnnretrieval.recipes.dry_run import dry_run as find
