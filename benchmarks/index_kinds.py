@@ -197,16 +197,17 @@ def markdown(found: dict[str, Any]) -> str:
 @click.command()
 @click.option("--features", type=click.Path(path_type=Path), required=True, help="Features of real texts, 384 wide.")
 @click.option("--vectors", type=click.Choice([str(count) for count in KINDS]), multiple=True, help="Only this many.")
+@click.option("--kind", "kinds", multiple=True, help="Only this kind.")
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where indexes go (default: made anew, not kept).")
-def main(features: Path, vectors: tuple[str, ...], rounds: int, work: Path | None) -> None:
-    """Build and measure every kind, and write the result files; the figures of sizes that are left out are kept."""
+def main(features: Path, vectors: tuple[str, ...], kinds: tuple[str, ...], rounds: int, work: Path | None) -> None:
+    """Build and measure every kind, and write the result files; figures of what is left out are kept."""
     counts = [int(count) for count in vectors] or list(KINDS)
     real = open_features(features)
     with tempfile.TemporaryDirectory(dir=work) as place:
         for count in counts:
             source = made_features(real, count, Path(place) / f"features-{count}")
-            for kind in KINDS[count]:
+            for kind in [kind for kind in KINDS[count] if not kinds or kind in kinds]:
                 index = Path(place) / "index"
                 record(measure(source, kind, index, rounds), real)
                 shutil.rmtree(index)

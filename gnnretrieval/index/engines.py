@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.index.kinds import inverted_lists, set_search, vectors_of_graph
 
 EngineName = Literal["faiss", "torch"]
@@ -33,11 +32,10 @@ class FaissEngine:
         index: The FAISS index, all its shards in one.
         search: What is set for it, such as ``nprobe=32``.
         rows: Row by FAISS's number, -1 where a vector was replaced or removed; None: the number is the row.
-        device: ``cpu``, or ``cuda`` where FAISS was installed for it.
+        device: ``cuda``: a copy on the GPU is searched, where FAISS was installed for it and has this kind there.
 
     Raises:
         InputError: ``search`` cannot be set.
-        GnnRetrievalError: this FAISS has no GPU.
     """
 
     def __init__(
@@ -48,7 +46,7 @@ class FaissEngine:
         self._rows = rows
         self._dead = 0 if rows is None else int((rows < 0).sum())
         self._live = int(index.ntotal) - self._dead
-        self._lists = inverted_lists(index) if device == "cpu" else None
+        self._on_cpu, self._lists = index, inverted_lists(index)
         self._graphed = vectors_of_graph(index)
         self._search, self._lock = search, Lock()
 
@@ -75,11 +73,11 @@ class FaissEngine:
             found[short, :most], scores[short, :most] = self._live_ones(self._graphed, queries[short], most)
         elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
             with self._lock:  # the setting is the index's: another thread's search would only be more thorough
-                set_search(self.index, f"nprobe={self._lists.nlist}")
+                set_search(self._on_cpu, f"nprobe={self._lists.nlist}")
                 try:
-                    found[short, :most], scores[short, :most] = self._live_ones(self.index, queries[short], most)
+                    found[short, :most], scores[short, :most] = self._live_ones(self._on_cpu, queries[short], most)
                 finally:
-                    set_search(self.index, self._search or "nprobe=1")
+                    set_search(self._on_cpu, self._search or "nprobe=1")
         return found, scores
 
     def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
@@ -138,11 +136,11 @@ class TorchEngine:
 
 
 def _on_gpu(index: Any, device: str) -> Any:
-    """A copy of a FAISS index on a GPU."""
+    """A copy on a GPU, where this FAISS has one and for this kind; else the index itself."""
     faiss = import_faiss()
-    if not hasattr(faiss, "StandardGpuResources"):
-        raise GnnRetrievalError(
-            "this FAISS has no GPU (it is faiss-cpu): search by --engine torch there, or install the extra gpu."
-        )
-    number = int(device.partition(":")[2] or 0)
-    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), number, index)
+    if not hasattr(faiss, "StandardGpuResources"):  # faiss-cpu
+        return index
+    try:
+        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(device.partition(":")[2] or 0), index)
+    except RuntimeError:  # HNSW and others are of the CPU alone
+        return index

@@ -109,9 +109,8 @@ def write_pgvector(
     except psycopg.Error as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InputError(f"PostgreSQL says: {reason}. Nothing was written.") from None
-    return (
-        f"SELECT id, -(embedding <#> %(question)s) AS score FROM {table} ORDER BY embedding <#> %(question)s LIMIT 10"
-    )
+    order = "embedding <#> %(question)s"  # pgvector's negative inner product
+    return f"SELECT id, -({order}) AS score FROM {name.as_string()} ORDER BY {order} LIMIT 10"
 
 
 def _rows(index: PassageIndex) -> NDArray[np.int64]:

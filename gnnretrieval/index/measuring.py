@@ -56,7 +56,7 @@ def queries_of(source: Embeddings | Features, seed: int) -> tuple[NDArray[np.flo
 
 def _known_queries(source: Embeddings | Features) -> tuple[NDArray[np.floating], str]:
     features: NDArray[np.floating] | None = None
-    what = "passages: no queries are known"
+    what = ""
     try:
         if isinstance(source, Features):
             features, what = source.queries, "of the dataset's queries"
@@ -70,7 +70,9 @@ def _known_queries(source: Embeddings | Features) -> tuple[NDArray[np.floating],
                 features, what = its.queries, "of the dataset's queries"
     except GnnRetrievalError:  # moved or gone since: what was found so far will do
         pass
-    return (features, what) if features is not None and len(features) > 1 else (source.passages, what)
+    if features is None or len(features) < 2:
+        return source.passages, "passages: no queries are known"
+    return features, what
 
 
 def sample_of(

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.index.engines import FaissEngine, TorchEngine
 
 DOT = Similarity(normalize=False, scale=1.0)
@@ -58,6 +57,7 @@ def test_nothing_asked_and_nothing_there():
 
 
 @pytest.mark.skipif(hasattr(faiss, "StandardGpuResources"), reason="this FAISS has a GPU")
-def test_a_faiss_without_a_gpu_says_what_to_do():
-    with pytest.raises(GnnRetrievalError, match="search by --engine torch there, or install the extra gpu"):
-        FaissEngine(index_of(vectors(3)), device="cuda")
+def test_a_faiss_without_a_gpu_searches_on_the_cpu_whatever_questions_are_encoded_on():
+    stored = vectors(30)
+    on_gpu, on_cpu = (FaissEngine(index_of(stored), device=device).search(stored, 3)[0] for device in ("cuda", "cpu"))
+    assert np.array_equal(on_gpu, on_cpu)

@@ -141,7 +141,7 @@ def test_postgresql_ranks_as_our_own_search(exported, postgres):
 
 def test_an_approximate_table_answers_too(exported, postgres):
     features, index = exported
-    sql = write_pgvector(index, postgres, "approximate", approximate=True, overwrite=True)
+    sql = write_pgvector(index, postgres, "an odd name", approximate=True, overwrite=True)
     rows, _ = index.search(features.queries, 10)
     found = [[id_ for id_, _ in answer] for answer in answers(postgres, sql, features)]
     shares = [len({*a} & {f"p{row}" for row in b}) / 10 for a, b in zip(found, rows.tolist(), strict=True)]

@@ -57,28 +57,6 @@ def test_inner_product_and_cosine_are_the_encoders(make_features, tmp_path):
         np.testing.assert_allclose(scores, values, rtol=1e-5)
 
 
-def test_the_cheapest_setting_that_reaches_the_target_is_taken(clustered, tmp_path):
-    lines: list[str] = []
-    low = build(clustered, tmp_path / "low", lines.append, factory="IVF32,Flat", target_recall=0.6)
-    high = build(clustered, tmp_path / "high", lines.append, factory="IVF32,Flat", target_recall=1.0)
-    probes = [int(index.meta["search"].removeprefix("nprobe=")) for index in (low, high)]
-    assert probes[0] < probes[1]
-    assert high.meta["measured"]["recall@10"] > low.meta["measured"]["recall@10"]
-    assert any(f"nprobe={probes[0]} reaches recall@10" in line for line in lines)
-
-
-def test_a_target_out_of_reach_is_an_error_and_nothing_is_there(clustered, tmp_path):
-    with pytest.raises(InputError, match=r"best search setting, nprobe=\d+, reaches recall@10 0\.\d+, and 0\.999 is"):
-        build(clustered, tmp_path / "index", factory="IVF16,PQ4", target_recall=0.999)
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_a_target_what_a_kind_cannot_reach_is_said(clustered, tmp_path):
-    lines: list[str] = []
-    build(clustered, tmp_path / "index", lines.append, factory="PQ4")
-    assert any("its codes lose the rest" in line for line in lines)
-
-
 def test_a_setting_that_is_given_is_kept(clustered, tmp_path):
     index = build(clustered, tmp_path / "index", factory="IVF16,Flat", search="nprobe=3")
     assert index.meta["search"] == "nprobe=3"
@@ -107,64 +85,6 @@ def test_k_above_the_index_finds_every_passage_once(factory, clustered, tmp_path
         found = [row for row in line if row >= 0]
         assert sorted(found) == sorted(set(found))
         assert len(found) == 1200 or ("HNSW" in factory and len(found) > 1190)
-
-
-def test_more_lists_than_vectors_are_refused(clustered, tmp_path):
-    with pytest.raises(InputError, match=r"has 4,096 lists, and there are 1,200 vectors: give IVF35 or fewer"):
-        build(clustered, tmp_path / "index", factory="IVF4096,Flat")
-
-
-def test_too_few_vectors_for_codes_are_said(make_features, tmp_path):
-    features = make_features(tmp_path / "features", 40)
-    with pytest.raises(InputError, match=r"factory 'PQ4' cannot be learned from 40 vectors .*Number of training"):
-        build(features, tmp_path / "index", factory="PQ4")
-
-
-@pytest.mark.parametrize("factory", ["Flat", "IVF16,SQ8", "HNSW8"])
-def test_an_index_in_shards_finds_what_one_in_one_piece_finds(factory, make_features, tmp_path, monkeypatch):
-    import gnnretrieval.index.building as building
-
-    monkeypatch.setattr(building, "_BLOCK", 100)
-    features = make_features(tmp_path / "features")
-    search = {"search": "nprobe=16"} if "IVF" in factory else {}
-    whole = build(features, tmp_path / "whole", factory=factory, training=600, **search)
-    small = 45_000 / 2**30
-    index = build(features, tmp_path / "index", factory=factory, training=600, memory=small, **search)
-    assert index.meta["shards"] > 1
-    assert len(list((tmp_path / "index").glob("index-*.faiss"))) == index.meta["shards"]
-    found, _ = index.search(features.queries, 10)
-    expected, _ = whole.search(features.queries, 10)
-    assert (found == expected).mean() > (0.95 if factory == "HNSW8" else 0.999)
-
-
-def test_a_memory_that_holds_no_block_is_refused(clustered, tmp_path):
-    with pytest.raises(InputError, match=r"memory of 1e-05 GiB is too little to build in: give 0\.\d+ or more"):
-        build(clustered, tmp_path / "index", memory=1e-5)
-
-
-def test_building_goes_on_after_the_last_whole_shard(make_features, tmp_path, monkeypatch):
-    import gnnretrieval.index.building as building
-
-    monkeypatch.setattr(building, "_BLOCK", 100)
-    features = make_features(tmp_path / "features")
-    settings = {"factory": "IVF16,SQ8", "memory": 45_000 / 2**30, "training": 600, "search": "nprobe=16"}
-    whole = build(features, tmp_path / "whole", **settings)
-    added = building.add_vectors
-    count = []
-
-    def stops(index, vectors, rows):
-        count.append(len(rows))
-        if len(count) == 11:
-            raise KeyboardInterrupt
-        added(index, vectors, rows)
-
-    monkeypatch.setattr(building, "add_vectors", stops)
-    with pytest.raises(KeyboardInterrupt):
-        build(features, tmp_path / "index", **settings)
-    assert not (tmp_path / "index").exists()
-    index = build(features, tmp_path / "index", **settings)
-    assert sum(count) < 1200 + 1100
-    assert index.hash == whole.hash
 
 
 def test_exact_search_by_torch_needs_the_vectors_as_they_were(make_features, tmp_path):
