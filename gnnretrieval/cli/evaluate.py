@@ -96,21 +96,12 @@ def _judged(
     """The judgements of a split, and the dataset where its texts are needed: opening it may take a minute."""
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.dataset import read_split
-    from gnnretrieval.evaluation.answers import AnswerMeasure
+    from gnnretrieval.evaluation.answers import AnswerMeasure, judged_in
 
     if not where and not any(isinstance(measure, AnswerMeasure) for measure in measures):
         return read_split(data, split, qrels), None
     dataset = Dataset.open(data, qrels, where)
-    return _judgements(dataset, split, measures), dataset
-
-
-def _judgements(dataset: Dataset, split: str, measures: Sequence[Measure]) -> dict[str, dict[str, int]]:
-    """The judgements of a split; of its queries without any, where all measures look at answers."""
-    from gnnretrieval.evaluation.answers import AnswerMeasure
-
-    if split not in dataset.splits and all(isinstance(measure, AnswerMeasure) for measure in measures):
-        return {query: {} for query in dataset.query_ids_of(split)}
-    return dataset.split(split)
+    return judged_in(dataset, split, measures), dataset
 
 
 def _leave_out_self(
@@ -189,7 +180,7 @@ def compare(
         require_page_place(html)
     asked = evaluation.parse_measures(evaluation.split_names(measures))
     dataset = Dataset.open(data, qrels, where)
-    judged = _judgements(dataset, split, asked)
+    judged = evaluation.judged_in(dataset, split, asked)
     found = {name: read_run(run) for name, run in zip(names, runs, strict=True)}
     provenance: dict[str, Any] = {
         "dataset": dataset.provenance(),

@@ -4,7 +4,7 @@ Every measure sees every run in the project's one order (:func:`gnnretrieval.dat
 queries; every test is paired by query.
 """
 
-from gnnretrieval.evaluation.answers import AnswerHits, find_answers, require_answers
+from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in, require_answers
 from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.measures import mean, per_query
@@ -35,6 +35,7 @@ __all__ = [
     "format_values",
     "fuse",
     "holm",
+    "judged_in",
     "latex_comparison",
     "leave_out_self",
     "markdown_comparison",

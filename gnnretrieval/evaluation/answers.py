@@ -42,6 +42,18 @@ _family: Any = AnswerMeasure
 Answer: ir_measures.Measure = _family()
 
 
+def judged_in(dataset: Dataset, split: str, measures: Iterable[ir_measures.Measure]) -> dict[str, dict[str, int]]:
+    """The judgements of a split; of its queries without any, such as DPR's test questions, where all measures look at
+    answers.
+
+    Raises:
+        InputError: there is no such split.
+    """
+    if split not in dataset.splits and all(isinstance(measure, AnswerMeasure) for measure in measures):
+        return {query: {} for query in dataset.query_ids_of(split)}
+    return dataset.split(split)
+
+
 def find_answers(
     dataset: Dataset, runs: Iterable[Run], measures: Iterable[ir_measures.Measure], queries: Collection[str]
 ) -> AnswerHits:

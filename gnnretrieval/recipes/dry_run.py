@@ -81,7 +81,7 @@ def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> S
             passages=len(dataset.passage_ids),
             queries=len(dataset.query_ids),
             graph_queries=len(dataset.split(recipe.graph.split)),
-            reported_queries=len(dataset.split(recipe.compare.split)),
+            reported_queries=len(dataset.query_ids_of(recipe.compare.split)),
             text_bytes=sum((place / name).stat().st_size for name in ("corpus.jsonl", "queries.jsonl")),
             dimension=widths[0],
             edge_dimension=widths[1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gnnretrieval.evaluation import most_changed, per_query, relevant_ranks
+from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
 from gnnretrieval.evaluation.changed import Change
 from gnnretrieval.index.explain import Explainer, Explanation
 from gnnretrieval.provenance import write_json
@@ -43,8 +43,8 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
     One a passage, with the explanation of the passage: of a question that was helped the relevant passage that now
     stands best, of one that was hurt the one that stood best before.
     """
-    split, measure = run.recipe.compare.split, run.recipe.compare.measures[:1]
-    judgements = run.dataset.split(split)
+    split, measure = run.recipe.compare.split, parse_measures(run.recipe.compare.measures)[:1]
+    judgements = judged_in(run.dataset, split, measure)
     after, before = (
         next(iter(per_query(judgements, run.runs[name], measure, run.answers).values()))
         for name in (GNN_ENCODER, DUAL_ENCODER)

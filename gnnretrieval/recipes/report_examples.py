@@ -33,11 +33,11 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
             )
         }
     )
-    measure, split = run.recipe.compare.measures[0], of.comparison.split
-    judged = of.dataset.split(split)
+    measure = run.recipe.compare.measures[0]
+    judged = of.judged
     named = source(
         *(f"rankings/{name}.run" for name in (DUAL_ENCODER, GNN_ENCODER)),
-        of.of_dataset(f"{of.dataset.qrels}/{split}.tsv"),
+        of.judgements,
         f"{model}/model.safetensors",
         f"{of.texts}/texts.sqlite",
         "graph/texts.sqlite",

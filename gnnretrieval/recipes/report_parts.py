@@ -12,7 +12,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run
 from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import AnswerHits, Comparison
+from gnnretrieval.evaluation import AnswerHits, Comparison, judged_in, parse_measures
 from gnnretrieval.evaluation.comparison_page import Evidence, Texts
 from gnnretrieval.graph.inspection_text import in_bytes
 from gnnretrieval.pages import (
@@ -72,18 +72,30 @@ class Reported(NamedTuple):
             rows = store.rows_of_passages(list(ids))
             return dict(zip(rows, store.texts_of_passages(list(rows.values())), strict=True))
 
+    @property
+    def judged(self) -> dict[str, dict[str, int]]:
+        """What the split's queries are measured by; nothing of each, where answers are."""
+        return judged_in(self.dataset, self.comparison.split, parse_measures(self.comparison.measure_names))
+
+    @property
+    def judgements(self) -> str:
+        """The file that says so, as it is found from the report."""
+        split = self.comparison.split
+        judged = split in self.dataset.splits  # else the queries' own answers count
+        return self.of_dataset(f"{self.dataset.qrels}/{split}.tsv" if judged else "queries.jsonl")
+
     def evidence(self) -> Evidence:
         """What the comparison is from."""
         split = self.comparison.split
         passages: Texts = self.passages
         return Evidence(
             comparison=self.comparison,
-            judged=self.dataset.split(split),
+            judged=self.judged,
             runs=self.runs,
             questions={query.id: query.text for query in self.dataset.queries_of(split)},
             passages=passages,
             files={name: f"rankings/{name}.run" for name in self.runs},
-            judgements=self.of_dataset(f"{self.dataset.qrels}/{split}.tsv"),
+            judgements=self.judgements,
             table=COMPARISON,
             linked=True,
             answers=self.answers,

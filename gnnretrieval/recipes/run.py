@@ -22,6 +22,7 @@ from gnnretrieval.evaluation import (
     Comparison,
     compare,
     find_answers,
+    judged_in,
     leave_out_self,
     markdown_comparison,
     parse_measures,
@@ -94,7 +95,7 @@ def run_recipe(
     with stage("data"):
         dataset = dataset_of(recipe.data, path, data, directory, stage.say)
         _refuse_early(recipe, dataset, directory)
-        train, reported = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
+        train, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
         stage.say(
             f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(reported):,} "
             f"{recipe.compare.split} queries"
@@ -165,11 +166,15 @@ def _how(settings: EncoderSettings) -> dict[str, Any]:
     return settings.model_dump(include={"precision", "token_budget", "window"})
 
 
+def _reported(recipe: Recipe, dataset: Dataset) -> dict[str, dict[str, int]]:
+    return judged_in(dataset, recipe.compare.split, parse_measures(recipe.compare.measures))
+
+
 def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
     """Say before any work what a later stage would refuse."""
     if directory.resolve() == dataset.path.resolve():
         raise InputError("the dataset lies where the results would go: name another place with --out.", directory)
-    graph, reported = dataset.split(recipe.graph.split), dataset.split(recipe.compare.split)
+    graph, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
     if recipe.compare.split == dev_split(dataset):
         raise InputError(
             f"split {recipe.compare.split!r} is reported on, and epoch and context scale are chosen by it. "

@@ -38,11 +38,17 @@ def msmarco(dataset: Dataset, place: Path, folder: Path) -> None:
 
 
 def dpr(name: str, dataset: Dataset, place: Path, folder: Path) -> None:
-    """DPR's files, unzipped by the user."""
+    """DPR's files, unzipped by the user; the first words of a passage answer a test question."""
     files = convert_dataset(dataset, "dpr", place).path
     names = {"psgs.tsv": "psgs_w100.tsv", "biencoder-train.json": f"biencoder-{name}-train.json"}
-    for ours, theirs in {**names, "biencoder-test.json": f"biencoder-{name}-dev.json"}.items():
+    for ours, theirs in {**names, "biencoder-dev.json": f"biencoder-{name}-dev.json"}.items():
         (folder / theirs).write_bytes((files / ours).read_bytes())
+    texts = {passage.id: passage.text for passage in dataset.passages()}
+    rows = []
+    for query in dataset.queries_of("test"):
+        words = texts[next(iter(dataset.split("test")[query.id]))].split()
+        rows.append(f"{query.text}\t{[' '.join(words[:3])]!r}\n")
+    (folder / f"{name}-test.qa.csv").write_text("".join(rows), encoding="utf-8")
 
 
 def squad(dataset: Dataset, place: Path, folder: Path) -> None:
@@ -74,7 +80,10 @@ def test_a_public_recipe_goes_the_whole_way_from_its_publishers_files(
     assert all(one["there"] for one in json.loads(before.out)["downloads"])
     succeeds("run", recipe, "--data", folder)
     comparison = json.loads((tmp_path / name / "comparison.json").read_text(encoding="utf-8"))
-    assert comparison["provenance"]["dataset"]["splits"] == {"train": 60, "test": 10}
+    judged = {"dev": 10} if name in ("nq", "triviaqa") else {"test": 10}
+    assert comparison["provenance"]["dataset"]["splits"] == {"train": 60, **judged}
+    assert comparison["queries"] == 10
+    assert all(value > 0 for system in comparison["systems"] for value in list(system["measures"].values())[-1:])
     found = json.loads(succeeds("run", recipe, "--data", folder, "--dry-run", "--json").out)
     assert all(stage["made"] for stage in found["stages"])
     assert found["disk_bytes"] == 0
