@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.settings import Settings
 
+_SHORTEST = np.float32(1e-12)
+
 
 class Similarity(Settings):
     """``s(q, p) = E_Q(q)ᵀ h_p`` (eq. 1), on unit vectors for a cosine encoder.
@@ -31,8 +33,9 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-        unit: NDArray[np.float32] = rows / np.maximum(lengths, np.float32(1e-12))
+        # np.linalg.norm is this sum, with a dozen calls around it: a tenth of a short search for one question.
+        lengths = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
+        unit: NDArray[np.float32] = rows / np.maximum(lengths, _SHORTEST)
         return unit
 
 
