@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -9,6 +11,8 @@ from torch.nn import functional as F
 
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.settings import Settings
+
+_SHORTEST = np.float32(1e-12)
 
 
 class Similarity(Settings):
@@ -31,8 +35,9 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-        unit: NDArray[np.float32] = rows / np.maximum(lengths, np.float32(1e-12))
+        # np.linalg.norm is this sum, with a dozen calls around it: a tenth of a short search for one question.
+        lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
+        unit: NDArray[np.float32] = rows / np.maximum(lengths, _SHORTEST)
         return unit
 
 
