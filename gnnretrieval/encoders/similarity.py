@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -34,7 +36,7 @@ class Similarity(Settings):
         if not self.normalize:
             return rows
         # np.linalg.norm is this sum, with a dozen calls around it: a tenth of a short search for one question.
-        lengths = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
+        lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
         unit: NDArray[np.float32] = rows / np.maximum(lengths, _SHORTEST)
         return unit
 

@@ -28,7 +28,7 @@ def test_a_public_recipe_says_what_to_download_and_how_large_it_becomes(name, tm
     out = lines(GRAPHS / f"{name}.toml", "--out", tmp_path / "out", "--data", tmp_path)
     downloads = read_recipe(GRAPHS / f"{name}.toml").data.download
     assert [line.split()[2] for line in out if line.startswith("to download: ")] == [one.url for one in downloads]
-    assert all(f"md5 {one.md5}" in line for one, line in zip(downloads, out, strict=False))
+    assert all(f"md5 {one.md5}" in line for one, line in zip(downloads, out, strict=False) if one.md5 is not None)
     named = [line.partition("  ")[0] for line in out]
     stages = ["data", "features", "graph", "training", "embeddings", "index", "rankings", "comparison"]
     assert [stage for stage in named if stage in stages] == stages
@@ -126,4 +126,4 @@ def test_it_comes_as_json(tmp_path):
     )
     found = json.loads(result.output)
     assert found["recipe"] == "nq"
-    assert [one["there"] for one in found["downloads"]] == [False, False, False]
+    assert [one["there"] for one in found["downloads"]] == [False] * 4
