@@ -186,11 +186,17 @@ def markdown(found: dict[str, Any]) -> str:
         lines.append(
             f"| {row['vectors']:,} | {row['kind']} | {row['search'] or '–'} | {row['seconds']:.0f} s | "
             f"{row['bytes'] / 2**20:.0f} MiB | {row['recall@10']:.3f} | {row['recall@100']:.3f} | "
-            f"{row['milliseconds_alone']:.2f} ms | {row['ratio_alone']:.2f} | "
-            f"{row['milliseconds_together']:.2f} ms | {row['ratio_together']:.2f} |"
+            f"{row['milliseconds_alone']:.2f} ms | {row['ratio_alone']:.3f} | "
+            f"{row['milliseconds_together']:.2f} ms | {row['ratio_together']:.3f} |"
         )
     peak = max(row["peak_bytes"] for row in found["rows"])
     lines += ["", f"Most memory of the process, its indexes twice: {peak / 2**20:,.0f} MiB."]
+    revisions = {row["git_revision"] for row in found["rows"]}
+    if len(revisions) > 1:
+        lines += [
+            "",
+            f"Rows are of {len(revisions)} revisions of the code: some were measured again alone (see the JSON).",
+        ]
     return "\n".join(lines) + "\n"
 
 
