@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, InputError
 
 _FORMAT_VERSIONS = {"graph": 2}  # of the kinds whose files have changed since version 1
 
@@ -140,3 +142,18 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     if missing:
         raise ArtifactError(f"{path}: the {kind} lacks its file {missing[0]}. {remedy}")
     return Artifact(path, meta)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes ``path`` when that is done, and is gone otherwise."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError("a part of this path is a file. Name another place.", path) from None
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks, release
+from gnnretrieval.artifacts import whole_file
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows
@@ -112,24 +113,9 @@ def write_edges(store: GraphStore, path: str | Path) -> int:
     with store.texts() as texts:
         ids = np.array(texts.query_ids(), dtype=np.object_), np.array(texts.passage_ids(), dtype=np.object_)
     count = len(shown_queries(store)) * store.k
-    with _whole(path) as partial, progress(f"writing {path.name}", count, "edges") as meter:
+    with whole_file(path) as partial, progress(f"writing {path.name}", count, "edges") as meter:
         write(partial, store, ids, meter.advance)
     return count
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` when that is done, and is gone otherwise."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError("a part of this path is a file. Name another place.", path) from None
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _columns(block: EdgeBlock, ids: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import ArrayWriter, blocks, release
+from gnnretrieval.artifacts import whole_file
 from gnnretrieval.data.trec import require_writable_ids
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index.faiss_index import PassageIndex
@@ -43,13 +43,13 @@ def write_vectors(index: PassageIndex, path: str | Path) -> list[Path]:
     if path.is_dir():
         raise InputError("this is a directory: name a file for the vectors.", path)
     rows = _rows(index)
-    with progress(f"writing {path.name}", len(rows), "vectors") as meter, _whole(path) as partial:
+    with progress(f"writing {path.name}", len(rows), "vectors") as meter, whole_file(path) as partial:
         writers[path.suffix.lower()](partial, index, meter.advance)
     ids = path.with_suffix(".ids.txt")
     if path.suffix.lower() != ".npy":
         return [path]
     require_writable_ids(_ids(index, rows), index.path)
-    with _whole(ids) as partial:
+    with whole_file(ids) as partial:
         partial.write_text("".join(f"{id_}\n" for id_ in _ids(index, rows)), encoding="utf-8")
     return [path, ids]
 
@@ -132,21 +132,6 @@ def _blocks(index: PassageIndex) -> Iterator[tuple[list[str], NDArray[np.float32
     for part in blocks(len(rows), _BLOCK):
         yield ids[part], index.similarity.prepare_array(vectors[rows[part]])
         release(vectors)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` when that is done, and is gone otherwise."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError("a part of this path is a file. Name another place.", path) from None
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _write_npy(path: Path, index: PassageIndex, advance: Callable[[int], None]) -> None:
