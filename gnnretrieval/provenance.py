@@ -67,7 +67,10 @@ def _versions() -> dict[str, str]:
 
 @cache
 def git_revision() -> str | None:
-    """Commit of the checkout this package runs from (``+changes`` when it is not clean), or None outside one."""
+    """Commit of the checkout this package runs from, or None outside one.
+
+    ``+changes`` follows when it is not clean; a benchmark's results, which it writes as it goes, are no such change.
+    """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
@@ -78,6 +81,7 @@ def git_revision() -> str | None:
         ).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+        changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+        return git("rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return None
