@@ -8,12 +8,12 @@ another real vector is away from the centre of its own cluster, plus a little no
 thus the coarse place of one text, and half the detail of another. Queries are the features' own, real questions.
 
 Each kind is built, and searched with the cheapest setting that reaches recall@10 of 0.95 on half of the queries (an
-exact one has none; product quantisation and HNSW are searched with the default, which is 0.99 or as near as it comes); recall is reported on the other half.
-FAISS called directly is the same file read by ``faiss.read_index`` with the same setting, and ``faiss.normalize_L2`` of
-the question before ``search``, as our own search brings it to length 1: questions are asked one by one, and all
-together, in rounds of which each asks both, in turns (one by one they change the order with every question, together it is
-FAISS, ours, ours, FAISS, each after a question of its own); times are medians of the rounds,
-and the ratio is the median of the rounds' ratios. Writes results/index_kinds.json and results/index_kinds.md.
+exact one has none; product quantisation and HNSW are searched with the default, which is 0.99 or as near as it comes);
+recall is reported on the other half. FAISS called directly is the same file read by ``faiss.read_index`` with the same
+setting, and ``faiss.normalize_L2`` of the question before ``search``, as our own search brings it to length 1. Questions
+are asked one by one, and all together, in rounds of which each asks both: one by one the two change their order with
+every question; together it is FAISS, ours, ours, FAISS, each after one question of its own. Times are medians of the
+rounds, and the ratio is the median of the rounds' ratios. Writes results/index_kinds.json and results/index_kinds.md.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def markdown(found: dict[str, Any]) -> str:
         "Regenerate: `.venv/bin/python benchmarks/index_kinds.py --features graphs/docstrings/features`",
         "",
         "Vectors of 384 numbers, cosine; the cheapest setting that reaches recall@10 of "
-        f"{TARGET:g} on half of 400 questions (PQ and HNSW: 0.99, or the nearest to it), recall on the other half. Building includes the exact search that is "
-        "measured by. Times: milliseconds a question, asked alone and "
+        f"{TARGET:g} on half of 400 questions (PQ and HNSW: 0.99, or the nearest to it), recall on the other half. "
+        "Building includes the exact search that is measured by. Times: milliseconds a question, asked alone and "
         f"{_ASKED} together ({_FEW} of kinds that go through every vector), {found['processors']} cores; "
         "×: our time over that of FAISS called directly on the same file, medians of rounds in which they take turns.",
         "",
