@@ -10,8 +10,8 @@ thus the coarse place of one text, and half the detail of another. Queries are t
 Each kind is built, and searched with the cheapest setting that reaches recall@10 of 0.95 on half of the queries (an
 exact one has none; product quantisation and HNSW are searched with the default, which is 0.99 or as near as it comes);
 recall is reported on the other half. FAISS called directly is the same file read by ``faiss.read_index`` with the same
-setting, with ``faiss.normalize_L2`` of the question before ``search``, as our own search brings it to length 1. Questions
-are asked one by one, and all together, in rounds of which each asks both: one by one the two change their order with
+setting, after ``faiss.normalize_L2`` of the question, as our own search brings it to length 1. Questions are asked one
+by one, and all together, in rounds of which each asks both: one by one the two change their order with
 every question; together it is FAISS, ours, ours, FAISS, each after one question of its own. Times are medians of the
 rounds, and the ratio is the median of the rounds' ratios. Writes results/index_kinds.json and results/index_kinds.md.
 """
