@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.settings import Settings
 
-_SHORTEST = np.float32(1e-12)
+_SHORTEST = 1e-12
 
 
 class Similarity(Settings):
@@ -35,7 +36,9 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        # np.linalg.norm is this sum, with a dozen calls around it: a tenth of a short search for one question.
+        if rows.size == rows.shape[-1]:  # one question: every call counts beside a search of half a millisecond
+            one: NDArray[np.float32] = rows / max(math.sqrt(np.vdot(rows, rows)), _SHORTEST)
+            return one
         lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
         unit: NDArray[np.float32] = rows / np.maximum(lengths, _SHORTEST)
         return unit

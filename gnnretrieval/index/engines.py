@@ -54,7 +54,7 @@ class FaissEngine:
         """As :meth:`Engine.search`; where lists or links lead to too few, every vector is looked at."""
         if self._rows is None and 0 < k <= self._live and len(queries):
             scores, rows = self.index.search(queries, k)
-            if rows[:, -1].min() >= 0:
+            if (rows[0, -1] if len(rows) == 1 else rows[:, -1].min()) >= 0:
                 return rows, scores
         return self._search_all(queries, k)
 

@@ -18,7 +18,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index.engines import Engine, FaissEngine
-from gnnretrieval.index.kinds import search_parameters
+from gnnretrieval.index.kinds import search_parameters, vectors_of_graph
 from gnnretrieval.progress import progress
 from gnnretrieval.training.embeddings import Embeddings
 
@@ -179,8 +179,9 @@ def cheapest(
     message = f"the best search setting{f', {best.search},' if best.search else ''} reaches recall@10 {best.recall:.3f}"
     if strict:
         raise InputError(
-            f"{message}, and {target:g} is wanted: give a factory whose codes lose less, such as "
+            f"{message}, and {target:g} is wanted: give a factory that loses less, such as "
             "IVF1024,SQ8 or one that ends in RFlat, or a lower target."
         )
-    say(f"{message}: its codes lose the rest")
+    loses = "codes lose" if vectors_of_graph(index) is None else "links miss"
+    say(f"{message}: its {loses} the rest")
     return best
