@@ -11,9 +11,10 @@ Each kind is built, and searched with the cheapest setting that reaches recall@1
 exact one has none; product quantisation and HNSW are searched with the default, which is 0.99 or as near as it comes);
 recall is reported on the other half. FAISS called directly is the same file read by ``faiss.read_index`` with the same
 setting, after ``faiss.normalize_L2`` of the question, as our own search brings it to length 1. Questions are asked one
-by one, and all together, in rounds of which each asks both: one by one the two change their order with
-every question; together it is FAISS, ours, ours, FAISS, each after one question of its own. Both read the file
-anew every round, in a process that has built nothing. Times are medians of the rounds, and the ratio is the median of the rounds' ratios. Writes results/index_kinds.json and results/index_kinds.md.
+by one, and all together, in rounds of which each asks both: one by one the two change their order with every question;
+together it is FAISS, ours, ours, FAISS, each after one question of its own. Both read the file anew every round, in a
+process that has built nothing. Times are medians of the rounds, and the ratio is the median of the rounds' ratios.
+Writes results/index_kinds.json and results/index_kinds.md.
 """
 
 from __future__ import annotations
