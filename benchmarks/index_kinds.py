@@ -117,7 +117,7 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
     """Milliseconds a question, alone and together, ours and FAISS's, and the ratios of the rounds.
 
     It is called in a process of its own: what one that has built an index reads into the memory it freed is faster.
-    Every round reads the file anew, a new copy where it is small: where in memory an index comes to lie changes its time
+    Every round reads the file anew, a new copy where it is small: where in memory an index lies changes its time
     by some hundredths, and one mapped lies where its file was written.
     """
     index = open_index(place)
