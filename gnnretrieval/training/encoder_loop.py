@@ -18,7 +18,7 @@ from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_che
 from gnnretrieval.training.encoder_settings import LoopSettings
 from gnnretrieval.training.optimizers import linear_schedule, make_optimizer
 from gnnretrieval.training.ranks import ALONE, Ranks
-from gnnretrieval.training.settings import JointSettings
+from gnnretrieval.training.settings import JointSettings, TrainSettings
 from gnnretrieval.training.towers import Tower
 from gnnretrieval.training.weights import MasterWeights
 
@@ -176,7 +176,7 @@ class EncoderLoop:
         return len(history) - 1 - history.index(self.best_record) >= self.settings.patience
 
 
-def with_precision(settings: LoopSettings | JointSettings, device: str) -> dict[str, Any]:
+def with_precision(settings: LoopSettings | JointSettings | TrainSettings, device: str) -> dict[str, Any]:
     """The settings as JSON values, with the precision that ``auto`` is on this device."""
     reduced = weights_dtype(settings.precision, torch.device(device)) == torch.bfloat16
     return {**settings.model_dump(mode="json"), "precision": "bfloat16" if reduced else "float32"}

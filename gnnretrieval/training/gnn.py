@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows, Subgraph
@@ -78,6 +79,7 @@ class GNNTraining:
         self.dropped = store.label_edges() if settings.mask_unit == "none" else None
         self.goes_on = encoders is not None or start is not None
         self.tensors = GraphTensors(store, device)
+        self.reduced = weights_dtype(settings.precision, self.device) == torch.bfloat16
         self.whole_corpus = settings.scores_corpus(store.num_passages, store.num_queries)
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
@@ -231,7 +233,9 @@ class GNNTraining:
 
     def _loss(self, step: Step, queries: Rows, asked: Tensor, graph: GraphBatch) -> Tensor:
         """Eq. 11 and 12, of query vectors ``asked`` ``(b, d)``; with distillation, the cross-encoder's share too."""
-        embeddings = self.similarity.prepare(self.model(graph))  # (C, d)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.reduced):
+            interactive = self.model(graph)
+        embeddings = self.similarity.prepare(interactive)  # (C, d), float32
         rows = torch.from_numpy(np.searchsorted(queries, step.queries)).to(self.device)
         scores = self.scale * asked[rows] @ embeddings.T  # (B, C)
         positives = torch.from_numpy(step.positives).to(self.device)

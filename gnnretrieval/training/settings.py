@@ -75,6 +75,8 @@ class TrainSettings(Settings):
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
         evidence: p-value up to which a gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
             dual-encoder stays as it was. 1: every gain is.
+        precision: Of the GNN's matrix products in training; its weights, attention, sums and scores are float32, and so
+            is embedding: ``auto`` is bfloat16 where the processor computes in it.
         patience: Epochs without a better one on dev before training stops early; not given: it does not. The last
             epochs, whose learning rate is low, are mostly the best ones.
         seed: Of every random choice.
@@ -101,6 +103,7 @@ class TrainSettings(Settings):
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     evidence: float = Field(0.05, gt=0, le=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     patience: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     encoder: GNNEncoderSettings = GNNEncoderSettings()

@@ -129,7 +129,7 @@ def train_gnn(
     if not ranks.first:
         write(Path(out))
         return GNNEncoderModel(Path(out), {})
-    config = settings.model_dump(mode="json")
+    config = with_precision(settings, device)
     if settings.is_joint:
         config["dual_encoder"] = with_precision(settings.dual_encoder, device)
     artifact = make_artifact(

@@ -67,6 +67,30 @@ def test_a_cap_on_neighbors_is_for_training_alone(tiny_graph, tmp_path, monkeypa
     assert np.diff(on_dev.passage_offsets).max() > 3
 
 
+# Precision.
+
+
+def test_bfloat16_products_train_float32_weights_that_are_measured_in_float32(tiny_graph, tmp_path):
+    full, reduced = (a_training(tiny_graph, tmp_path, precision=name) for name in ("float32", "bfloat16"))
+    first, second = (training.epoch(0)["steps"][0]["loss"] for training in (full, reduced))
+    assert first != second
+    assert first == pytest.approx(second, rel=0.01)
+    assert {parameter.dtype for parameter in reduced.model.parameters()} == {torch.float32}
+    measured = [
+        training.dev.measure(full.average, tiny_graph, training.scales)[1.0].tolist() for training in (full, reduced)
+    ]
+    assert measured[0] == measured[1]
+
+
+@pytest.mark.parametrize(("native", "kept"), [(True, "bfloat16"), (False, "float32")])
+def test_a_model_says_in_what_it_was_trained(
+    native, kept, tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gnnretrieval.encoders.loading.computes_in_bfloat16", lambda device: native)
+    inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features)
+    assert train_gnn(*inputs, TrainSettings(epochs=1), tmp_path / "model").config["precision"] == kept
+
+
 # Decay towards the identity.
 
 
