@@ -89,13 +89,13 @@ class OneSet:
     def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> GraphStore:
         """The graph of a variant, under a name of its own."""
         own = dict(its.get("graph", {}))
-        changes = {**PLAN["graph"], **own}
+        changes = dict(own)
         name = "graph" + "".join(f"-{key}={_word(value)}" for key, value in own.items())
         if its.get("cross_encoder"):
             changes["cross_encoder"] = str(self.encoders / "cross-encoder")
         if run is not None:
             changes["edges"] = "run"
-        settings = GraphSettings.parse({"k": PLAN["train"]["k"], "pair_tokens": 160, **changes})
+        settings = GraphSettings.parse({"pair_tokens": 160, **changes})
         features, out = self.features, place or self.place / name
         if its.get("over_all_labels"):
             features, out = self.features_all, self.place / f"{name}-all-labels"
@@ -111,7 +111,7 @@ class OneSet:
             first = self.place / "variants" / GNN / str(seed)
             write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
             store = self.graph(its, run, place / "graph")
-        settings = TrainSettings.parse({**PLAN["train"], **its.get("train", {}), "seed": seed})
+        settings = TrainSettings.parse({**its.get("train", {}), "seed": seed})
         more: dict[str, Any] = {"overwrite": True, "say": say}
         if its.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
@@ -168,7 +168,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     sweeps: dict[str, Any] = {}
     for setting, its in PLAN["sweeps"].items() if one.its["variants"] == "all" else ():
         for value in its["values"] if setting in asked else ():
-            changed = {**its, "train": {setting: value}}
+            changed = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
             found = [one.measured(f"{setting}={value}", changed, seed) for seed in range(min(seeds, SWEPT))]
             sweeps.setdefault(setting, []).append({"value": value, **_spread(found, base, "RR@10")})
     of_baselines = compare(one.qrels, runs, DUAL, MEASURES, "test", {})

@@ -114,9 +114,9 @@ class TextStore:
             self._db.executemany("INSERT INTO queries VALUES (?, ?, ?, ?)", rows)
 
     def add_qrels(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """Insert judgements ``(query row, passage row, relevance)``."""
+        """Insert judgements ``(query row, passage row, relevance)``; one of a pair that is judged takes its place."""
         with self._writing():
-            self._db.executemany("INSERT INTO qrels VALUES (?, ?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO qrels VALUES (?, ?, ?)", rows)
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         try:

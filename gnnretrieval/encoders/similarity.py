@@ -36,8 +36,8 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        if rows.size == rows.shape[-1]:  # one question: every call counts beside a search of half a millisecond
-            one: NDArray[np.float32] = rows / max(math.sqrt(np.vdot(rows, rows)), _SHORTEST)
+        if rows.size == rows.shape[-1]:  # one question, to the same bits: every call counts beside a short search
+            one: NDArray[np.float32] = rows / max(math.sqrt(np.add.reduce(rows * rows, axis=None)), _SHORTEST)
             return one
         lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
         unit: NDArray[np.float32] = rows / np.maximum(lengths, _SHORTEST)

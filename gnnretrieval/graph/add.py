@@ -24,7 +24,8 @@ from gnnretrieval.graph.additions import Additions
 from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edge_features import write_cheap_features
 from gnnretrieval.graph.edge_vector_files import PROBABILITIES, PROJECTION, SCALES, VECTORS, EdgeVectorFiles
-from gnnretrieval.graph.find_neighbors import by_bm25, by_run, filled_up, scores_of, with_labels
+from gnnretrieval.graph.find_neighbors import by_bm25, by_run, filled_up, scores_of
+from gnnretrieval.graph.label_edges import found_arrays, with_labels
 from gnnretrieval.graph.pair_features import Pairs, begin_loops, encode_pairs, pairs_begun
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side, relevant_pairs
@@ -71,11 +72,10 @@ def add_to_graph(
 
     Raises:
         ArtifactError: the store is being written, or carries edge vectors that only their maker can extend.
-        GnnRetrievalError: passages are added to a graph whose edges are BM25's, or passages or labels of old queries
-            to one whose edges hold labels.
+        GnnRetrievalError: passages are added to a graph whose edges are BM25's.
     """
     store = open_graph(path)
-    settings = GraphSettings.parse(store.config, store.path / "meta.json")
+    settings = GraphSettings.parse({"label_edges": False, **store.config}, store.path / "meta.json")
     _require_can_grow(store, settings, additions)
 
     def write(directory: Path) -> dict[str, Any]:
@@ -94,11 +94,6 @@ def _require_can_grow(store: GraphStore, settings: GraphSettings, additions: Add
     if settings.edges == "bm25" and additions.passages:
         raise GnnRetrievalError(
             f"{store.path}: its edges are BM25's, and new passages change BM25's score of every pair. Build it again."
-        )
-    if settings.label_edges and (additions.passages or additions.qrels.keys() - {q.id for q in additions.queries}):
-        raise GnnRetrievalError(
-            f"{store.path}: its edges hold labels, and new passages or labels of its old queries change old edges. "
-            "Build it again."
         )
     if settings.reads_pairs:
         found = find_checkpoint(str(settings.cross_encoder)).hash
@@ -140,7 +135,8 @@ class _Growth:
             if settings.reads_pairs:
                 self._encode_pairs(texts, found, neighbors, edges)
             kept = None
-            if "bm25" in settings.edge_features and not self.additions.passages:
+            stayed = np.array_equal(found.came_from[:n], np.arange(n * store.stride).reshape(n, -1))
+            if "bm25" in settings.edge_features and stayed and not self.additions.passages:
                 kept = store.edge_arrays.cheap[:, :, settings.edge_features.index("bm25")], n
             rewrite(directory, "edge_features.npy")
             write_cheap_features(directory, settings, texts, neighbors, found.scores, bm25, kept)
@@ -192,7 +188,7 @@ class _Growth:
 
     def _neighbors(self, bm25: BM25 | None) -> _Neighbors:
         n, k = self.store.num_queries, self.store.stride
-        rows, scores = self.store.neighbors.astype(np.int64), np.array(self.store.scores)
+        rows, scores = self.store.found(slice(n))
         came_from = np.arange(n * k).reshape(n, k)
         similarity, passages = self.store.similarity, self.additions.passage_vectors
         if len(passages) and self.settings.edges == "dual-encoder" and n:
@@ -208,28 +204,28 @@ class _Growth:
             new_rows += self.store.num_passages
             rows, scores, order = merge_top_k(np.hstack([rows, new_rows]), np.hstack([scores, new_scores]), k)
             came_from = np.take_along_axis(np.hstack([came_from, np.full(new_rows.shape, -1)]), order, 1)
-        asked = self.additions.query_vectors
-        if not len(asked):
-            return _Neighbors(rows, scores, came_from, 0)
-        found, found_scores, filled = self._neighbors_of_new(asked, bm25)
-        if self.settings.label_edges:
-            found, found_scores = self._with_labels(found, found_scores, asked)
-        return _Neighbors(
-            np.vstack([rows, found]),
-            np.vstack([scores, found_scores]),
-            np.vstack([came_from, np.full(found.shape, -1)]),
-            filled,
-        )
+        asked, filled = self.additions.query_vectors, 0
+        if len(asked):
+            found, found_scores, filled = self._neighbors_of_new(asked, bm25)
+            rows, scores = np.vstack([rows, found]), np.vstack([scores, found_scores])
+            came_from = np.vstack([came_from, np.full(found.shape, -1)])
+        neighbors = _Neighbors(rows, scores, came_from, filled)
+        return self._with_labels(neighbors) if self.settings.label_edges else neighbors
 
-    def _with_labels(
-        self, rows: NDArray[np.int64], scores: NDArray[np.float32], queries: NDArray[np.float16]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The new queries' neighbours with their relevant passages among them."""
+    def _with_labels(self, found: _Neighbors) -> _Neighbors:
+        """Label edges put in anew, from what was found; what was is kept."""
         with TextStore(self.directory / TEXTS) as texts:
             labels = relevant_pairs(texts)
-        labels = labels[labels[:, 0] >= self.store.num_queries] - (self.store.num_queries, 0)
-        passages = load_array(self.directory / "passage_features.npy")
-        return with_labels(rows, scores, labels, queries, passages, self.store.similarity)[:2]
+        vectors = (load_array(self.directory / f"{side}_features.npy") for side in ("query", "passage"))
+        labelled = with_labels(found.rows, found.scores, labels, *vectors, self.store.similarity)
+        for name, array in found_arrays(labelled.changed, found.rows, found.scores).items():
+            save_array(rewrite(self.directory, f"{name}.npy"), array)
+        k, came_from = self.store.stride, np.full(found.rows.shape, -1)
+        for part in blocks(self.store.num_queries, _ROWS // k + 1):
+            same = labelled.rows[part][:, :, None] == self.store.neighbors[part][:, None, :]  # (b, k, k)
+            before = k * np.arange(part.start, part.stop)[:, None] + same.argmax(2)
+            came_from[part] = np.where(same.any(2), before, -1)
+        return _Neighbors(labelled.rows, labelled.scores, came_from, found.filled)
 
     def _neighbors_of_new(
         self, queries: NDArray[np.float16], bm25: BM25 | None

@@ -20,7 +20,8 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.edge_features import write_cheap_features
-from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of, with_labels
+from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
+from gnnretrieval.graph.label_edges import found_arrays, with_labels
 from gnnretrieval.graph.pair_features import Pairs, encode_pairs, write_given_vectors
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side, relevant_pairs
@@ -108,8 +109,8 @@ def build_graph(
         out,
         KIND,
         inputs=inputs,
-        config=settings.model_dump(mode="json", exclude=None if settings.label_edges else {"label_edges"}),
-        write=write,  # graphs built before there was a choice of label edges stay what they are
+        config=settings.model_dump(mode="json"),
+        write=write,
         overwrite=overwrite,
         say=say,
     )
@@ -185,8 +186,11 @@ def _write_store(
             with TextStore(directory / TEXTS) as texts:
                 labels = relevant_pairs(texts)
             vectors = (load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy"))
-            rows, scores, count = with_labels(rows, scores, labels, *vectors, features.similarity)
-            say(f"{count:,} of {len(labels):,} labels were not among the {settings.k} found, and are edges now")
+            labelled = with_labels(rows, scores, labels, *vectors, features.similarity)
+            for name, array in found_arrays(labelled.changed, rows, scores).items():
+                save_array(directory / f"{name}.npy", array)
+            rows, scores = labelled.rows, labelled.scores
+            say(f"{labelled.count:,} of {len(labels):,} labels were not among the {settings.k} found: edges now")
         save_array(directory / "scores.npy", scores)
         save_array(directory / "neighbors.npy", rows.astype(np.uint32))
         indptr, edges = passage_side(rows.astype(np.uint32), len(dataset.passage_ids))

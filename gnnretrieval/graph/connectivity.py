@@ -82,10 +82,10 @@ def most_found(store: GraphStore, degrees: Rows, most: int) -> list[dict[str, An
 
 
 def recall_by_rank(store: GraphStore) -> tuple[int, list[float]]:
-    """Labelled queries, and the share of them with a relevant passage among their first 1, 2, … k neighbours.
+    """Labelled queries, and the share of them with a relevant passage among the first 1, 2, … k that were found.
 
-    The last share is the graph's recall ceiling: for the other queries, no edge leads to what they ask for. Queries
-    without a relevant passage (a click log's) are not counted.
+    Label edges that were put in do not count. The last share is the graph's recall ceiling: for the other queries, no
+    edge but a label's leads to what they ask for. Queries without a relevant passage (a click log's) are not counted.
     """
     labels, m = store.labels, store.num_passages
     labelled = len(np.unique(labels[:, 0]))
@@ -93,7 +93,7 @@ def recall_by_rank(store: GraphStore) -> tuple[int, list[float]]:
     for rows in blocks(store.num_queries, _BLOCK):
         first, last = np.searchsorted(labels[:, 0], (rows.start, rows.stop))
         relevant = labels[first:last, 0] * m + labels[first:last, 1]
-        pairs = np.arange(rows.start, rows.stop)[:, None] * m + np.asarray(store.neighbors[rows], dtype=np.int64)
+        pairs = np.arange(rows.start, rows.stop)[:, None] * m + store.found(rows)[0]
         found += np.maximum.accumulate(np.isin(pairs, relevant), axis=1).sum(0)
         release(store.neighbors)
     return labelled, [float(count) / labelled for count in found] if labelled else []

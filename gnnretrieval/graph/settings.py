@@ -43,8 +43,8 @@ class GraphSettings(Settings):
     edges: Literal["dual-encoder", "bm25", "run"] = "dual-encoder"
     search: Literal["exact", "faiss"] = "exact"
     probes: float = Field(0.05, gt=0, le=1)
-    label_edges: bool = False
-    edge_features: tuple[EdgeFeature, ...] = ("score", "reciprocal_rank", "bm25")
+    label_edges: bool = True
+    edge_features: tuple[EdgeFeature, ...] = ("score", "reciprocal_rank", "bm25", "label")
     edge_vectors: Literal["none", "cross-encoder", "file"] = "none"
     cross_encoder: str | None = None
     pair_tokens: int = Field(192, ge=8)

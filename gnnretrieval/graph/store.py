@@ -17,6 +17,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.edge_arrays import EdgeArrays
+from gnnretrieval.graph.label_edges import FOUND
 from gnnretrieval.graph.subgraph import Rows, Subgraph, edges_into, two_hops
 
 if TYPE_CHECKING:
@@ -91,6 +92,18 @@ class GraphStore(Artifact):
     def neighbors(self) -> NDArray[np.uint32]:
         """Passages of each query ``(n, k)`` in retrieval order."""
         return self._neighbors[:, : self.k]
+
+    def found(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Passages and scores ``(b, k)`` found for some queries, before label edges took the place of some."""
+        neighbors, scores = np.array(self.neighbors[rows], dtype=np.int64), np.array(self.scores[rows])
+        if (self.path / f"{FOUND[0]}.npy").is_file():
+            queries, before, their_scores = (self.array(name) for name in FOUND)
+            start, stop, _ = rows.indices(self.num_queries)
+            first, last = np.searchsorted(queries, (start, stop))
+            places = queries[first:last] - start
+            neighbors[places] = before[first:last, : self.k]
+            scores[places] = their_scores[first:last, : self.k]
+        return neighbors, scores
 
     @cached_property
     def scores(self) -> NDArray[np.float32]:

@@ -141,18 +141,25 @@ class Choice(NamedTuple):
         value: Mean RR@10 with it.
         gain: Mean gain in RR@10 over the dual-encoder, in the part of dev that gains least.
         p: p-value of that gain: a paired t-test, one-sided; 1 where there is none.
+        smoothed: Mean of that gain here and in the epochs before.
+        gains: The gain here by scale.
     """
 
     scale: float
     value: float
     gain: float
     p: float
+    smoothed: float
+    gains: dict[float, float]
 
 
 def choose_scale(
-    measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer]
+    measured: Mapping[float, NDArray[np.float64]],
+    base: NDArray[np.float64],
+    parts: NDArray[np.integer],
+    before: Sequence[Mapping[float, float]] = (),
 ) -> Choice:
-    """The scale of most gain; of equal ones the smallest, nearest to the dual-encoder.
+    """The scale of most gain, here and in the epochs before; of equal ones the smallest, nearest to the dual-encoder.
 
     Where dev stands for several kinds of question (``parts``), a scale is worth what it gains on the worst of them.
 
@@ -160,15 +167,16 @@ def choose_scale(
         measured: RR@10 of each query ``(q,)`` by scale.
         base: The dual-encoder's ``(q,)``.
         parts: ``(q,)``.
+        before: Gains by scale of the epochs before that count.
     """
     kinds = [parts == part for part in np.unique(parts)]
-
-    def gain(scale: float) -> float:
-        return min(float((measured[scale] - base)[kind].mean()) for kind in kinds)
-
-    scale = max(sorted(measured), key=gain)
+    gains = {
+        scale: min(float((found - base)[kind].mean()) for kind in kinds) for scale, found in sorted(measured.items())
+    }
+    smoothed = {scale: float(np.mean([gain, *(one[scale] for one in before)])) for scale, gain in gains.items()}
+    scale = max(smoothed, key=smoothed.__getitem__)
     p = max(_p_of_gain((measured[scale] - base)[kind]) for kind in kinds)
-    return Choice(scale, float(measured[scale].mean()), gain(scale), p)
+    return Choice(scale, float(measured[scale].mean()), gains[scale], p, smoothed[scale], gains)
 
 
 def _p_of_gain(differences: NDArray[np.float64]) -> float:

@@ -266,16 +266,20 @@ class GNNTraining:
             measured = dev.measure(self.average, store, self.scales, self.shown, self.pool)
             if self.base is None or self.encoders is None:
                 self.base = measured[0.0]
-            choice = choose_scale(measured, self.base, self.dev.parts)
+            before = self.progress.history[1 - self.settings.dev_window :] if self.settings.dev_window > 1 else []
+            gains = [{scale: one["gain_by_scale"][str(scale)] for scale in measured} for one in before]
+            choice = choose_scale(measured, self.base, self.dev.parts, gains)
             record = {
                 "epoch": epoch,
                 "step": self.progress.step,
                 "dev": choice.value,
                 "gain": choice.gain,
+                "smoothed_gain": choice.smoothed,
                 "p": choice.p,
                 "context_scale": choice.scale,
                 "dual_encoder": float(self.base.mean()),
                 "dev_by_scale": {str(key): float(found.mean()) for key, found in measured.items()},
+                "gain_by_scale": {str(key): gain for key, gain in choice.gains.items()},
             }
         agreed: dict[str, Any] = self.ranks.agree(record)
         return agreed
@@ -310,8 +314,8 @@ class GNNTraining:
 
     @property
     def best_record(self) -> dict[str, Any]:
-        """The first of the epochs that gained most on dev."""
-        return max(self.progress.history, key=lambda record: record["gain"])
+        """The first of the epochs that gained most on dev, with those before it."""
+        return max(self.progress.history, key=lambda record: record["smoothed_gain"])
 
     def _out_of_patience(self) -> bool:
         history, patience = self.progress.history, self.settings.patience

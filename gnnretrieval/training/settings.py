@@ -14,8 +14,8 @@ from gnnretrieval.settings import Settings
 Candidates = Literal["auto", "corpus", "batch"]
 CORPUS_CANDIDATES = 10_000  # passages up to which "auto" scores a batch against the whole corpus
 BY_MODE: dict[str, dict[str, float]] = {  # what is not given; joint: the paper's (§4.3)
-    "frozen": {"epochs": 80, "learning_rate": 2e-3},
-    "joint": {"epochs": 5, "learning_rate": 5e-5},
+    "frozen": {"epochs": 80, "learning_rate": 2e-3, "dev_window": 5},
+    "joint": {"epochs": 5, "learning_rate": 5e-5, "dev_window": 1},
 }
 
 
@@ -73,6 +73,8 @@ class TrainSettings(Settings):
             of a masked query, which the graph must have (``edge_features`` with ``probability``).
         scale: Factor on the similarity in the softmax; not given: the encoder's own.
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
+        dev_window: Epochs by whose mean gain on dev an epoch and its context scale are chosen, itself the last of them,
+            so that chance is not: 1: by its own; not given: 5, and 1 with mode = joint.
         evidence: p-value up to which a gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
             dual-encoder stays as it was. 1: every gain is.
         precision: Of the GNN's matrix products in training; its weights, attention, sums and scores are float32, and so
@@ -102,6 +104,7 @@ class TrainSettings(Settings):
     distillation: float = Field(0.0, ge=0, lt=1)
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+    dev_window: int = Field(5, ge=1)
     evidence: float = Field(0.05, gt=0, le=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     patience: int | None = Field(None, ge=1)

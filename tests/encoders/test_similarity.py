@@ -40,3 +40,12 @@ def test_what_an_artifact_recorded_is_read_back_and_a_damaged_record_refused():
         Similarity.parse({"normalize": True, "scale": 1.0, "scal": 1}, "meta.json")
     with pytest.raises(InputError, match="scale"):
         Similarity.parse({"normalize": True}, "meta.json")
+
+
+def test_one_question_is_prepared_to_the_same_bits_as_many():
+    values = np.random.default_rng(0).standard_normal((200, 384)).astype(np.float16)
+    cosine = Similarity(normalize=True, scale=1.0)
+    together = cosine.prepare_array(values)
+    assert np.array_equal(np.concatenate([cosine.prepare_array(row[None]) for row in values]), together)
+    assert np.array_equal(np.stack([cosine.prepare_array(row) for row in values]), together)
+    assert not cosine.prepare_array(np.zeros((1, 4))).any()

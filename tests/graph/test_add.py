@@ -117,11 +117,19 @@ def require_equal(ours, theirs) -> None:
     ("name", "queries", "passages"),
     [("more-queries", True, False), ("more-passages", False, True), ("whole", True, True)],
 )
-@pytest.mark.parametrize("edge_features", [("score", "reciprocal_rank", "bm25"), ("reciprocal_rank",)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GraphSettings(k=5),
+        GraphSettings(k=1),
+        GraphSettings(k=2, edge_features=("reciprocal_rank",)),
+        GraphSettings(k=5, label_edges=False, edge_features=("score", "reciprocal_rank", "bm25")),
+    ],
+    ids=["k=5", "k=1", "rank alone", "no labels"],
+)
 def test_what_is_added_is_as_if_it_had_always_been_there(
-    parts, tiny_settings, tmp_path, name, queries, passages, edge_features
+    parts, tiny_settings, tmp_path, name, queries, passages, settings
 ):
-    settings = GraphSettings(k=5, edge_features=edge_features)
     graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph")
     grown = added(graph, parts, queries, passages)
     require_equal(grown, built(parts, name, tiny_settings, settings, tmp_path / "at-once"))
@@ -139,6 +147,30 @@ def test_added_one_after_the_other_it_is_the_same(parts, tiny_settings, tmp_path
     )
     grown = add_to_graph(graph.path, additions)
     require_equal(grown, built(parts, "whole", tiny_settings, GraphSettings(k=5), tmp_path / "at-once"))
+
+
+def test_judgements_of_old_queries_are_heeded_as_if_they_had_always_been_there(parts, tiny_settings, tmp_path):
+    graph = built(parts, "early", tiny_settings, GraphSettings(k=3), tmp_path / "graph")
+    with graph.texts() as texts:
+        query, other = texts.query(3).id, texts.query(17).id
+        found = set(graph.neighbors[3].tolist())
+        passage = texts.passage(next(row for row in range(graph.num_passages) if row not in found)).id
+        seen = texts.passage(int(graph.neighbors[17][~graph.label_edges().reshape(-1, 3)[17]][0])).id
+        judged = texts.passage(int(graph.labels[graph.labels[:, 0] == 17][0, 1])).id
+    new = f"{query}\t{passage}\t1\n{query}\tp22\t1\n{other}\t{seen}\t1\n"  # p22 is new itself
+    again = f"{other}\t{judged}\t0\n"  # judged anew: not relevant after all
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text(f"query-id\tcorpus-id\tscore\n{new}{again}", encoding="utf-8")
+    files = {"passages": parts / "corpus.jsonl", "passage_vectors": parts / "corpus.npy", "qrels": qrels}
+    grown = add_to_graph(graph.path, read_additions(open_graph(graph.path), **files))
+    whole = tmp_path / "whole"
+    shutil.copytree(parts / "more-passages", whole)
+    judgements = whole / "qrels" / "train.tsv"
+    text = judgements.read_text(encoding="utf-8").replace(f"{other}\t{judged}\t1\n", again)
+    judgements.write_text(text + new, encoding="utf-8")
+    features = encode_dataset(Dataset.open(whole), tiny_settings, tmp_path / "features")
+    require_equal(grown, build_graph(Dataset.open(whole), features, GraphSettings(k=3), tmp_path / "at-once"))
+    assert grown.label_edges().reshape(-1, 3)[3].sum() == graph.label_edges().reshape(-1, 3)[3].sum() + 2
 
 
 def test_the_encoder_of_the_store_encodes_what_comes_without_vectors(parts, tiny_settings, tmp_path):

@@ -5,12 +5,12 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph import open_graph
 from gnnretrieval.graph.add import add_to_graph
 from gnnretrieval.graph.additions import read_additions
 from gnnretrieval.graph.build import build_graph
-from gnnretrieval.graph.find_neighbors import with_labels
+from gnnretrieval.graph.connectivity import recall_by_rank
+from gnnretrieval.graph.label_edges import with_labels
 from gnnretrieval.graph.settings import GraphSettings
 
 SIMILARITY = Similarity(normalize=False, scale=1.0)
@@ -25,17 +25,18 @@ def put(rows: list[list[int]], labels: list[tuple[int, int]]):
 
 
 def test_a_relevant_passage_that_was_not_found_takes_the_last_place():
-    rows, scores, count = put([[0, 1, 2], [0, 1, 2]], [(0, 1), (1, 4)])
+    rows, scores, changed, count = put([[0, 1, 2], [0, 1, 2]], [(0, 1), (1, 4)])
     assert rows.tolist() == [[0, 1, 2], [0, 1, 4]]
     assert scores.tolist() == [[9, 8, 7], [9, 8, 5]]
     assert count == 1
+    assert changed.tolist() == [1]
 
 
 def test_several_stand_by_score_and_no_relevant_one_gives_way():
-    rows, _, count = put([[0, 1, 2]], [(0, 2), (0, 5), (0, 3)])
+    rows, _, _, count = put([[0, 1, 2]], [(0, 2), (0, 5), (0, 3)])
     assert rows.tolist() == [[2, 3, 5]]
     assert count == 2
-    rows, _, count = put([[0, 1, 2]], [(0, 2), (0, 3), (0, 4), (0, 5)])
+    rows, _, _, count = put([[0, 1, 2]], [(0, 2), (0, 3), (0, 4), (0, 5)])
     assert rows.tolist() == [[2, 3, 4]]
     assert count == 2
 
@@ -49,7 +50,7 @@ def labelled_graph(tiny_dataset, tiny_features, tmp_path_factory):
 def test_every_label_is_an_edge_and_says_so(labelled_graph, tiny_dataset, tiny_features, tmp_path):
     store = labelled_graph
     plain = build_graph(
-        Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=2, edge_features=("score",)), tmp_path / "plain"
+        Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=2, label_edges=False), tmp_path / "plain"
     )
     assert not plain.label_edges().reshape(-1, 2).any(1).all()
     of_labels = store.label_edges().reshape(store.num_queries, 2)
@@ -87,9 +88,15 @@ def test_added_queries_have_their_label_edges_as_if_built_with_them(
     np.testing.assert_array_equal(store.neighbors[:60], labelled_graph.neighbors)
 
 
-def test_labels_of_old_queries_and_new_passages_are_refused(labelled_graph, tmp_path):
-    passages = write_lines(tmp_path / "corpus.jsonl", [{"_id": "new", "title": "", "text": "something else"}])
-    added = read_additions(labelled_graph, passages=passages)
-    assert added is not None
-    with pytest.raises(GnnRetrievalError, match="its edges hold labels"):
-        add_to_graph(labelled_graph.path, added)
+def test_what_was_found_is_known_and_the_recall_ceiling_is_of_that(
+    labelled_graph, tiny_dataset, tiny_features, tmp_path
+):
+    plain = build_graph(
+        Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=2, label_edges=False), tmp_path / "plain"
+    )
+    assert not np.array_equal(labelled_graph.neighbors, plain.neighbors)
+    for part in (slice(60), slice(7, 31), slice(0)):
+        for ours, theirs in zip(labelled_graph.found(part), plain.found(part), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert recall_by_rank(labelled_graph) == recall_by_rank(plain)
+    assert recall_by_rank(labelled_graph.view(k=1)) == recall_by_rank(plain.view(k=1))

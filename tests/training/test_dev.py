@@ -121,9 +121,9 @@ def test_measured_among_some_passages_the_others_do_not_count(tiny_graph, model)
     assert sum(alone[1.0]) > sum(whole[1.0])
 
 
-def chosen(measured: dict[float, list[float]], parts: list[int] | None = None):
+def chosen(measured: dict[float, list[float]], parts: list[int] | None = None, before=()):
     values = {scale: np.array(value) for scale, value in measured.items()}
-    return choose_scale(values, values[0.0], np.array(parts or [0] * len(values[0.0])))
+    return choose_scale(values, values[0.0], np.array(parts or [0] * len(values[0.0])), before)
 
 
 def test_of_equal_measures_the_scale_nearest_to_the_dual_encoder_is_chosen():
@@ -140,6 +140,15 @@ def test_a_choice_has_its_mean_its_gain_and_the_p_value_of_a_paired_test():
     assert found.p == pytest.approx(stats.ttest_rel(gained, base, alternative="greater").pvalue)
     assert chosen({0.0: base, 1.0: [0.0] * 5}).p == 1.0
     assert chosen({0.0: [0.0, 0.0], 1.0: [0.5, 0.5]}).p == 0.0
+
+
+def test_the_epochs_before_count_as_much_as_this_one():
+    measured = {0.0: [0.5, 0.5], 0.5: [0.6, 0.6], 1.0: [0.7, 0.9]}
+    assert chosen(measured).scale == 1.0
+    before = [{0.0: 0.0, 0.5: 0.2, 1.0: -0.1}, {0.0: 0.0, 0.5: 0.3, 1.0: 0.1}]
+    found = chosen(measured, before=before)
+    assert (found.scale, found.gain, found.smoothed) == (0.5, pytest.approx(0.1), pytest.approx(0.2))
+    assert found.gains == {0.0: 0.0, 0.5: pytest.approx(0.1), 1.0: pytest.approx(0.3)}
 
 
 def test_a_scale_is_worth_what_it_gains_on_the_kind_of_question_that_gains_least():

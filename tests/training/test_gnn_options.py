@@ -67,6 +67,20 @@ def test_a_cap_on_neighbors_is_for_training_alone(tiny_graph, tmp_path, monkeypa
     assert np.diff(on_dev.passage_offsets).max() > 3
 
 
+# The window on dev.
+
+
+@pytest.mark.parametrize(("window", "kept"), [(1, 2), (2, 5), (3, 4)])
+def test_an_epoch_is_chosen_with_those_before_it(window, kept, tiny_graph, tmp_path, monkeypatch):
+    gains = iter([0.1, 0.6, 0.1, 0.4, 0.45, 0.1])  # epoch 2 is a lucky one
+    monkeypatch.setattr(
+        DevSet, "measure", lambda *args: {0.0: np.zeros(4), 1.0: next(gains) + np.array([0, 0.01, 0, 0.01])}
+    )
+    training = a_training(tiny_graph, tmp_path, epochs=6, dev_window=window)
+    training.run()
+    assert training.best_record["epoch"] == kept
+
+
 # Precision.
 
 
@@ -112,7 +126,11 @@ def test_a_strong_pull_holds_the_weights_at_their_start(tiny_graph, tmp_path):
 @pytest.fixture(scope="module")
 def judged_graph(tiny_dataset, tiny_features, tiny_cross_encoder, tmp_path_factory):
     settings = GraphSettings(
-        k=5, edge_features=("score", "probability"), cross_encoder=str(tiny_cross_encoder), pair_tokens=64
+        k=5,
+        label_edges=False,
+        edge_features=("score", "probability"),
+        cross_encoder=str(tiny_cross_encoder),
+        pair_tokens=64,
     )
     return build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path_factory.mktemp("g") / "graph")
 
