@@ -95,7 +95,7 @@ def measure(
     """Build, train and rank with one form; figures and the test queries' RR@10, the mean over training seeds."""
     place = work / name.replace(" ", "-").replace("(", "").replace(")", "").replace(",", "")
     pairs = {"cross_encoder": str(work / "cross-encoder"), "pair_tokens": TOKENS}
-    settings = GraphSettings(edge_features=CHEAP, **pairs, **options)
+    settings = GraphSettings(label_edges=False, edge_features=CHEAP, **pairs, **options)
     common: dict[str, Any] = {"overwrite": True, "say": say}
     start = time.perf_counter()
     given = work / "float16" / "graph" / "edge_vectors.npy" if settings.edge_vectors == "file" else None
@@ -169,7 +169,14 @@ def main(work: Path, seeds: int, epochs: int, pairs: int) -> None:
     dataset = make_docstring_corpus(work / "dataset", overwrite=True, say=say)
     dataset = Dataset.open(dataset.path)
     features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True, say=say)
-    plain = build_graph(dataset, features, GraphSettings(edge_features=CHEAP), work / "plain", overwrite=True, say=say)
+    plain = build_graph(
+        dataset,
+        features,
+        GraphSettings(label_edges=False, edge_features=CHEAP),
+        work / "plain",
+        overwrite=True,
+        say=say,
+    )
     if not (work / "cross-encoder" / "config.json").is_file():
         train_cross_encoder(plain, work / "cross-encoder", pairs)
     forms = [measure(name, options, work, dataset, features, seeds, epochs) for name, options in FORMS.items()]

@@ -38,7 +38,7 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
         files = work / "passages.npy", work / queries
         features = import_vectors(dataset, *files, settings, work / f"features-{name}", overwrite=True, say=say)
         made[name] = dataset, features
-    settings = GraphSettings(k=K, edge_features=edge_features)
+    settings = GraphSettings(k=K, edge_features=edge_features, label_edges=False)
     for place in ("graph", "anew"):
         shutil.rmtree(work / place, ignore_errors=True)
     graph = build_graph(*made["early"], settings, work / "graph", say=say)

@@ -216,8 +216,9 @@ class _Growth:
         """Label edges put in anew, from what was found; what was is kept."""
         with TextStore(self.directory / TEXTS) as texts:
             labels = relevant_pairs(texts)
-        vectors = (load_array(self.directory / f"{side}_features.npy") for side in ("query", "passage"))
-        labelled = with_labels(found.rows, found.scores, labels, *vectors, self.store.similarity)
+        queries = load_array(self.directory / "query_features.npy")
+        passages = load_array(self.directory / "passage_features.npy")
+        labelled = with_labels(found.rows, found.scores, labels, queries, passages, self.store.similarity)
         for name, array in found_arrays(labelled.changed, found.rows, found.scores).items():
             save_array(rewrite(self.directory, f"{name}.npy"), array)
         k, came_from = self.store.stride, np.full(found.rows.shape, -1)

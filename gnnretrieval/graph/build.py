@@ -190,7 +190,7 @@ def _write_store(
             for name, array in found_arrays(labelled.changed, rows, scores).items():
                 save_array(directory / f"{name}.npy", array)
             rows, scores = labelled.rows, labelled.scores
-            say(f"{labelled.count:,} of {len(labels):,} labels were not among the {settings.k} found: edges now")
+            say(f"{labelled.put_in:,} of {len(labels):,} labels were not among the {settings.k} found: edges now")
         save_array(directory / "scores.npy", scores)
         save_array(directory / "neighbors.npy", rows.astype(np.uint32))
         indptr, edges = passage_side(rows.astype(np.uint32), len(dataset.passage_ids))

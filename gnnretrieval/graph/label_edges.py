@@ -24,13 +24,13 @@ class Labelled(NamedTuple):
         rows: ``(n, k)`` passages.
         scores: ``(n, k)``.
         changed: Sorted rows of the lists that are not what was found.
-        count: Label edges that were put in.
+        put_in: Label edges that were.
     """
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
     changed: NDArray[np.int64]
-    count: int
+    put_in: int
 
 
 def with_labels(

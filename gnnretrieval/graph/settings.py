@@ -24,7 +24,7 @@ class GraphSettings(Settings):
         search: How the dual-encoder finds them: ``exact``, or ``faiss``: an approximate IVF index, scored exactly.
         probes: Share of the lists that ``search = faiss`` looks into.
         label_edges: Each query is also joined to its relevant passages: one that is not among its k takes the place of
-            the last that is not relevant. A click log is evidence; training masks it with its query.
+            the last that is not relevant. A click log is evidence; training masks it with its query. The paper: False.
         edge_features: Cheap edge features: the dual-encoder's ``score``, the ``reciprocal_rank``, ``bm25``: the pair's
             BM25 score as a share of the query's best, ``probability``: the cross-encoder's, and ``label``: 1 where the
             passage is judged relevant to the query.

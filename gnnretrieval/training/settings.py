@@ -50,7 +50,7 @@ class TrainSettings(Settings):
         learn_from: Which of the graph's queries are trained on: ``all``; ``unseen``: those that the dual-encoder did
             not learn from (all are in the graph); ``auto``: so where at least 200 are left. What is held out
             where there is no dev split is always ``auto``.
-        k: Only each query's first k passages; not given: all that the graph has.
+        k: Only each query's first k passages, of which label edges are the last; not given: all that the graph has.
         epochs: Epochs; each splits the training queries anew; not given: 80, and 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.

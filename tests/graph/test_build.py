@@ -22,8 +22,10 @@ def test_each_training_query_is_joined_to_its_exact_top_k(tiny_graph, tiny_datas
     query_ids = list(dataset.split("train"))
     scores, order = ranked(dataset, tiny_features, query_ids)
     assert tiny_graph.neighbors.dtype == np.uint32
-    assert tiny_graph.neighbors.tolist() == order[:, :5].tolist()
-    np.testing.assert_allclose(tiny_graph.scores, np.take_along_axis(scores, order[:, :5], 1), rtol=1e-5)
+    found, found_scores = tiny_graph.found(slice(60))
+    assert found.tolist() == order[:, :5].tolist()
+    np.testing.assert_allclose(found_scores, np.take_along_axis(scores, order[:, :5], 1), rtol=1e-5)
+    np.testing.assert_allclose(tiny_graph.scores, np.take_along_axis(scores, tiny_graph.neighbors, 1), rtol=1e-5)
     with tiny_graph.texts() as texts:
         assert texts.query_ids() == query_ids
         assert texts.passage_ids() == dataset.passage_ids
@@ -37,10 +39,11 @@ def test_rows_of_features_belong_to_the_ids(tiny_graph, tiny_features):
     assert np.array_equal(tiny_graph.passage_features, tiny_features.passages)
 
 
-def test_edge_features_are_score_reciprocal_rank_and_share_of_the_best_bm25(tiny_graph, tiny_dataset):
+def test_edge_features_are_score_reciprocal_rank_share_of_the_best_bm25_and_the_label(tiny_graph, tiny_dataset):
     dataset = Dataset.open(tiny_dataset)
     found = tiny_graph.edge_arrays.cheap
-    assert found.shape == (60, 5, 3)
+    assert found.shape == (60, 5, 4)
+    assert np.array_equal(found[:, :, 3], tiny_graph.label_edges().reshape(60, 5))
     assert found.dtype == np.float16
     assert np.array_equal(found[:, :, 0], tiny_graph.scores.astype(np.float16))
     np.testing.assert_allclose(found[:, :, 1], np.tile([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5], (60, 1)), rtol=1e-3)
@@ -134,5 +137,5 @@ def test_the_store_says_what_it_was_made_from(tiny_graph, tiny_dataset, tiny_fea
     assert tiny_graph.meta["dataset"] == dataset.provenance()
     assert tiny_graph.made_from("features") == tiny_features.path.resolve()
     assert tiny_graph.made_from("dataset") == tiny_dataset.resolve()
-    assert tiny_graph.config == GraphSettings(k=5).model_dump(mode="json", exclude={"label_edges"})
+    assert tiny_graph.config == GraphSettings(k=5).model_dump(mode="json")
     assert json.loads((tiny_graph.path / "meta.json").read_text()) == open_graph(tiny_graph.path).meta

@@ -22,7 +22,7 @@ def test_counts_are_those_of_the_graph(figures, tiny_graph):
         "edges": 300,
         "dimension": 32,
     }
-    assert figures["edge_features"] == ["score", "reciprocal_rank", "bm25"]
+    assert figures["edge_features"] == ["score", "reciprocal_rank", "bm25", "label"]
 
 
 def test_bytes_on_disk_are_those_of_every_file_largest_first(figures, tiny_graph):
@@ -50,10 +50,10 @@ def test_queries_a_passage_equal_brute_force(figures, tiny_graph):
 
 def test_recall_by_rank_equals_brute_force_on_the_judgements(figures, tiny_graph, tiny_dataset):
     judged = Dataset.open(tiny_dataset).split("train")
-    expected = {}
+    expected, (found, _) = {}, tiny_graph.found(slice(60))
     for depth in range(1, 6):
         hits = [
-            any(judged[query].get(f"p{row:02d}", 0) > 0 for row in tiny_graph.neighbors[number, :depth])
+            any(judged[query].get(f"p{row:02d}", 0) > 0 for row in found[number, :depth])
             for number, query in enumerate(judged)
         ]
         expected[str(depth)] = pytest.approx(np.mean(hits))

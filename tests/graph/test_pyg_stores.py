@@ -81,8 +81,8 @@ def test_every_layout_has_the_edges_of_hetero_data_with_their_features(store, ed
 
 def test_a_two_hop_batch_of_pygs_loader_gives_what_the_whole_graph_gives(store):
     torch.manual_seed(0)
-    to_queries = GATConv((32, 32), 8, heads=2, edge_dim=3, add_self_loops=False)
-    to_passages = GATConv((16, 32), 8, edge_dim=3, add_self_loops=False)
+    to_queries = GATConv((32, 32), 8, heads=2, edge_dim=4, add_self_loops=False)
+    to_passages = GATConv((16, 32), 8, edge_dim=4, add_self_loops=False)
 
     def embed(data):
         x = {group: data[group].x for group in ("query", "passage")}

@@ -28,7 +28,7 @@ def test_the_passage_side_is_the_neighbours_turned_round(m, n, seed, data):
 
 def test_a_store_reopened_has_the_same_shape_and_similarity(tiny_graph):
     store = open_graph(tiny_graph.path)
-    assert (store.num_passages, store.num_queries, store.k, store.dimension, store.edge_dim) == (40, 60, 5, 32, 3)
+    assert (store.num_passages, store.num_queries, store.k, store.dimension, store.edge_dim) == (40, 60, 5, 32, 4)
     assert store.similarity.normalize
     assert store.similarity.scale == 20
     assert store.encoder_settings.precision == "float32"
@@ -57,7 +57,7 @@ def test_as_hetero_data_it_has_the_same_edges_and_features_both_ways(tiny_graph)
     expected = [(q, int(p)) for q in range(60) for p in tiny_graph.neighbors[q]]
     assert [tuple(edge) for edge in there.edge_index.T.tolist()] == expected
     assert [tuple(edge) for edge in back.edge_index.T.tolist()] == [(p, q) for q, p in expected]
-    features = torch.tensor(np.array(tiny_graph.edge_arrays.cheap)).float().reshape(300, 3)
+    features = torch.tensor(np.array(tiny_graph.edge_arrays.cheap)).float().reshape(300, 4)
     assert torch.equal(there.edge_attr, features)
     assert torch.equal(back.edge_attr, features)
 
@@ -110,9 +110,14 @@ def test_a_view_of_some_queries_has_their_edges_and_labels_alone(tiny_graph):
     assert subgraph.query_edges.tolist() == [q * 5 + rank for q in (3, 10, 59) for rank in range(5)]
 
 
-def test_a_subgraph_of_a_smaller_k_is_that_of_a_graph_built_with_it(tiny_graph, tiny_dataset, tiny_features, tmp_path):
-    built = build_graph(Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=3), tmp_path / "graph")
-    view = tiny_graph.view(k=3)
+def test_a_subgraph_of_a_smaller_k_is_that_of_a_graph_built_with_it(tiny_dataset, tiny_features, tmp_path):
+    wide, built = (
+        build_graph(
+            Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=k, label_edges=False), tmp_path / f"graph-{k}"
+        )
+        for k in (5, 3)
+    )
+    view = wide.view(k=3)
     asked = np.array([5, 0, 17, 5])
     for found, expected in zip(view.subgraph(asked), built.subgraph(asked), strict=True):
         assert found.shape == expected.shape
@@ -142,7 +147,7 @@ def test_a_view_of_a_split_has_its_queries(tiny_graph):
         ("passage_features", lambda a: a[:39], r"its shape is \(39, 32\), and \(40, any\) is wanted"),
         ("passage_indptr", lambda a: a[:-1], r"its shape is \(40,\), and \(41\) is wanted"),
         ("passage_edges", lambda a: a[:-1], r"its shape is \(299,\), and \(300\) is wanted"),
-        ("edge_features", lambda a: a[:, :, :2], r"its shape is \(60, 5, 2\), and \(60, 5, 3\) is wanted"),
+        ("edge_features", lambda a: a[:, :, :2], r"its shape is \(60, 5, 2\), and \(60, 5, 4\) is wanted"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_when_it_is_opened(tiny_graph, tmp_path, name, change, message):
