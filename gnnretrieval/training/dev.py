@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import GraphStore
@@ -133,33 +133,48 @@ class DevSet:
         return best
 
 
+class DevWindow(nn.Module):
+    """The last measurements on dev, by which an epoch is chosen together with its own; a checkpoint keeps them.
+
+    Args:
+        epochs: How many, this one's among them.
+        scales: Context scales, ascending.
+        queries: Dev queries.
+    """
+
+    recent: Tensor
+
+    def __init__(self, epochs: int, scales: Sequence[float], queries: int) -> None:
+        super().__init__()
+        self.scales = tuple(scales)
+        self.register_buffer("recent", torch.full((epochs, len(self.scales), queries), np.nan, dtype=torch.float64))
+
+    def with_this(self, measured: Mapping[float, NDArray[np.float64]]) -> dict[float, NDArray[np.float64]]:
+        """RR@10 of each query ``(q,)`` by scale, mean of this measurement and those before it in the window."""
+        this = torch.from_numpy(np.stack([measured[scale] for scale in self.scales])).to(self.recent.device)
+        self.recent.copy_(torch.cat([self.recent[1:], this[None]]))
+        means: NDArray[np.float64] = torch.nanmean(self.recent, dim=0).cpu().numpy()
+        return dict(zip(self.scales, means, strict=True))
+
+
 class Choice(NamedTuple):
     """The context scale that does best on dev.
 
     Attributes:
         scale: ``λ``.
-        value: Mean RR@10 with it.
         gain: Mean gain in RR@10 over the dual-encoder, in the part of dev that gains least.
         p: p-value of that gain: a paired t-test, one-sided; 1 where there is none.
-        smoothed: Mean of that gain here and in the epochs before.
-        gains: The gain here by scale.
     """
 
     scale: float
-    value: float
     gain: float
     p: float
-    smoothed: float
-    gains: dict[float, float]
 
 
 def choose_scale(
-    measured: Mapping[float, NDArray[np.float64]],
-    base: NDArray[np.float64],
-    parts: NDArray[np.integer],
-    before: Sequence[Mapping[float, float]] = (),
+    measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer]
 ) -> Choice:
-    """The scale of most gain, here and in the epochs before; of equal ones the smallest, nearest to the dual-encoder.
+    """The scale of most gain; of equal ones the smallest, nearest to the dual-encoder.
 
     Where dev stands for several kinds of question (``parts``), a scale is worth what it gains on the worst of them.
 
@@ -167,16 +182,15 @@ def choose_scale(
         measured: RR@10 of each query ``(q,)`` by scale.
         base: The dual-encoder's ``(q,)``.
         parts: ``(q,)``.
-        before: Gains by scale of the epochs before that count.
     """
     kinds = [parts == part for part in np.unique(parts)]
-    gains = {
-        scale: min(float((found - base)[kind].mean()) for kind in kinds) for scale, found in sorted(measured.items())
-    }
-    smoothed = {scale: float(np.mean([gain, *(one[scale] for one in before)])) for scale, gain in gains.items()}
-    scale = max(smoothed, key=smoothed.__getitem__)
+
+    def gain(scale: float) -> float:
+        return min(float((measured[scale] - base)[kind].mean()) for kind in kinds)
+
+    scale = max(sorted(measured), key=gain)
     p = max(_p_of_gain((measured[scale] - base)[kind]) for kind in kinds)
-    return Choice(scale, float(measured[scale].mean()), gains[scale], p, smoothed[scale], gains)
+    return Choice(scale, gain(scale), p)
 
 
 def _p_of_gain(differences: NDArray[np.float64]) -> float:

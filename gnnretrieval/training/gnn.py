@@ -22,7 +22,7 @@ from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
 from gnnretrieval.progress import progress
 from gnnretrieval.training.candidates import Step, step_of
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from gnnretrieval.training.dev import DevSet, choose_scale
+from gnnretrieval.training.dev import DevSet, DevWindow, choose_scale
 from gnnretrieval.training.gnn_examples import LearnedFrom, probability_column
 from gnnretrieval.training.gnn_log import dev_note, write_log
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
@@ -106,6 +106,7 @@ class GNNTraining:
         self.progress = Progress(0, 0, [])
         self.best = self._weights()
         self.scales = tuple(sorted({0.0, *settings.context_scales}))
+        self.modules["window"] = self.window = DevWindow(settings.dev_window, self.scales, len(dev))
         self.pool = encoders.pool(dev) if encoders is not None else None
         self.base: NDArray[np.float64] | None = None  # RR@10 of each dev query by the dual-encoder as it came
 
@@ -266,20 +267,16 @@ class GNNTraining:
             measured = dev.measure(self.average, store, self.scales, self.shown, self.pool)
             if self.base is None or self.encoders is None:
                 self.base = measured[0.0]
-            before = self.progress.history[1 - self.settings.dev_window :] if self.settings.dev_window > 1 else []
-            gains = [{scale: one["gain_by_scale"][str(scale)] for scale in measured} for one in before]
-            choice = choose_scale(measured, self.base, self.dev.parts, gains)
+            choice = choose_scale(self.window.with_this(measured), self.base, self.dev.parts)
             record = {
                 "epoch": epoch,
                 "step": self.progress.step,
-                "dev": choice.value,
+                "dev": float(measured[choice.scale].mean()),
                 "gain": choice.gain,
-                "smoothed_gain": choice.smoothed,
                 "p": choice.p,
                 "context_scale": choice.scale,
                 "dual_encoder": float(self.base.mean()),
                 "dev_by_scale": {str(key): float(found.mean()) for key, found in measured.items()},
-                "gain_by_scale": {str(key): gain for key, gain in choice.gains.items()},
             }
         agreed: dict[str, Any] = self.ranks.agree(record)
         return agreed
@@ -314,8 +311,8 @@ class GNNTraining:
 
     @property
     def best_record(self) -> dict[str, Any]:
-        """The first of the epochs that gained most on dev, with those before it."""
-        return max(self.progress.history, key=lambda record: record["smoothed_gain"])
+        """The first of the epochs that, with those before them, gained most on dev."""
+        return max(self.progress.history, key=lambda record: record["gain"])
 
     def _out_of_patience(self) -> bool:
         history, patience = self.progress.history, self.settings.patience

@@ -73,9 +73,9 @@ class TrainSettings(Settings):
             of a masked query, which the graph must have (``edge_features`` with ``probability``).
         scale: Factor on the similarity in the softmax; not given: the encoder's own.
         context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
-        dev_window: Epochs by whose mean gain on dev an epoch and its context scale are chosen, itself the last of them,
-            so that chance is not: 1: by its own; not given: 5, and 1 with mode = joint.
-        evidence: p-value up to which a gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
+        dev_window: An epoch and its context scale are chosen by what they give on dev, mean of this many epochs, itself
+            the last of them; 1: by its own; not given: 5, and 1 with mode = joint.
+        evidence: p-value up to which that gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
             dual-encoder stays as it was. 1: every gain is.
         precision: Of the GNN's matrix products in training; its weights, attention, sums and scores are float32, and so
             is embedding: ``auto`` is bfloat16 where the processor computes in it.
@@ -105,7 +105,7 @@ class TrainSettings(Settings):
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     dev_window: int = Field(5, ge=1)
-    evidence: float = Field(0.05, gt=0, le=1)
+    evidence: float = Field(0.1, gt=0, le=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     patience: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)

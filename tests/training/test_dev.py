@@ -8,7 +8,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.evaluation import mean, per_query
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training import embedding
-from gnnretrieval.training.dev import DevSet, choose_scale
+from gnnretrieval.training.dev import DevSet, DevWindow, choose_scale
 from gnnretrieval.training.embedding import gated_contexts
 
 SCALES = (0.0, 0.25, 1.0, 1.5)
@@ -121,9 +121,9 @@ def test_measured_among_some_passages_the_others_do_not_count(tiny_graph, model)
     assert sum(alone[1.0]) > sum(whole[1.0])
 
 
-def chosen(measured: dict[float, list[float]], parts: list[int] | None = None, before=()):
+def chosen(measured: dict[float, list[float]], parts: list[int] | None = None):
     values = {scale: np.array(value) for scale, value in measured.items()}
-    return choose_scale(values, values[0.0], np.array(parts or [0] * len(values[0.0])), before)
+    return choose_scale(values, values[0.0], np.array(parts or [0] * len(values[0.0])))
 
 
 def test_of_equal_measures_the_scale_nearest_to_the_dual_encoder_is_chosen():
@@ -132,23 +132,24 @@ def test_of_equal_measures_the_scale_nearest_to_the_dual_encoder_is_chosen():
     assert chosen({0.0: [0.5, 0.4], 0.5: [0.5, 0.4]}).scale == 0.0
 
 
-def test_a_choice_has_its_mean_its_gain_and_the_p_value_of_a_paired_test():
+def test_a_choice_has_its_gain_and_the_p_value_of_a_paired_test():
     base, gained = [0.1, 0.5, 0.2, 0.3, 1.0], [0.2, 0.5, 0.5, 0.3, 0.9]
     found = chosen({0.0: base, 1.0: gained})
-    assert found.value == pytest.approx(np.mean(gained))
     assert found.gain == pytest.approx(np.mean(gained) - np.mean(base))
     assert found.p == pytest.approx(stats.ttest_rel(gained, base, alternative="greater").pvalue)
     assert chosen({0.0: base, 1.0: [0.0] * 5}).p == 1.0
     assert chosen({0.0: [0.0, 0.0], 1.0: [0.5, 0.5]}).p == 0.0
 
 
-def test_the_epochs_before_count_as_much_as_this_one():
-    measured = {0.0: [0.5, 0.5], 0.5: [0.6, 0.6], 1.0: [0.7, 0.9]}
-    assert chosen(measured).scale == 1.0
-    before = [{0.0: 0.0, 0.5: 0.2, 1.0: -0.1}, {0.0: 0.0, 0.5: 0.3, 1.0: 0.1}]
-    found = chosen(measured, before=before)
-    assert (found.scale, found.gain, found.smoothed) == (0.5, pytest.approx(0.1), pytest.approx(0.2))
-    assert found.gains == {0.0: 0.0, 0.5: pytest.approx(0.1), 1.0: pytest.approx(0.3)}
+def test_a_window_is_the_mean_of_the_last_measurements():
+    window = DevWindow(2, [0.0, 1.0], 3)
+    measurements = [{0.0: np.full(3, 0.5), 1.0: np.array([0.1, 0.2, 0.3]) * time} for time in (1, 2, 5)]
+    means = [window.with_this(measured) for measured in measurements]
+    assert all(found[0.0].tolist() == [0.5] * 3 for found in means)
+    for found, times in zip(means, (1, 1.5, 3.5), strict=True):
+        np.testing.assert_allclose(found[1.0], np.array([0.1, 0.2, 0.3]) * times)
+    alone = DevWindow(1, [0.0, 1.0], 3)
+    assert all(np.array_equal(alone.with_this(one)[1.0], one[1.0]) for one in measurements)
 
 
 def test_a_scale_is_worth_what_it_gains_on_the_kind_of_question_that_gains_least():

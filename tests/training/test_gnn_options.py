@@ -76,7 +76,7 @@ def test_an_epoch_is_chosen_with_those_before_it(window, kept, tiny_graph, tmp_p
     monkeypatch.setattr(
         DevSet, "measure", lambda *args: {0.0: np.zeros(4), 1.0: next(gains) + np.array([0, 0.01, 0, 0.01])}
     )
-    training = a_training(tiny_graph, tmp_path, epochs=6, dev_window=window)
+    training = a_training(tiny_graph, tmp_path, epochs=6, dev_window=window, context_scales=(1.0,))
     training.run()
     assert training.best_record["epoch"] == kept
 
@@ -220,7 +220,13 @@ def test_examples_of_another_dataset_are_refused(tiny_graph, tiny_dataset, tmp_p
 
 def scripted(monkeypatch, gains: np.ndarray) -> None:
     monkeypatch.setattr(
-        DevSet, "measure", lambda self, model, store, scales, *args: {0.0: np.full(10, 0.3), 1.0: 0.3 + gains}
+        DevSet,
+        "measure",
+        lambda self, model, store, scales, *args: {
+            **dict.fromkeys(scales, np.zeros(len(self))),
+            0.0: np.full(10, 0.3),
+            1.0: 0.3 + gains,
+        },
     )
 
 

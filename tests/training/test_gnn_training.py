@@ -175,7 +175,7 @@ def test_only_masked_queries_are_trained_on_and_only_the_others_are_in_the_graph
     monkeypatch.setattr(GraphStore, "subgraph", subgraph)
     settings = TrainSettings(**{**SHORT, "mask_unit": "query"}, candidates="batch")
     training = GNNTraining(tiny_graph, a_dev_set(tiny_graph), settings, tmp_path)
-    monkeypatch.setattr(training.dev, "measure", lambda *args: {0.0: np.zeros(4)})
+    monkeypatch.setattr(training.dev, "measure", lambda *args: dict.fromkeys(training.scales, np.zeros(4)))
     training.epoch(0)
     (mask,) = chosen
     assert mask.sum() == 12
@@ -274,7 +274,7 @@ def scripted(monkeypatch, values: list[dict[float, float]]) -> list[dict[str, to
 
     def measure(self, model, store, scales, visible=None, among=None):
         measured.append({name: value.clone() for name, value in model.state_dict().items()})
-        return {scale: np.full(len(self), value) for scale, value in values[len(measured) - 1].items()}
+        return {scale: np.full(len(self), values[len(measured) - 1].get(scale, 0.0)) for scale in scales}
 
     monkeypatch.setattr(DevSet, "measure", measure)
     return measured
@@ -285,7 +285,7 @@ def test_the_best_epoch_on_dev_is_kept_with_its_context_scale(
 ):
     values = [{0.0: 0.1, 0.5: 0.2}, {0.0: 0.1, 0.5: 0.7}, {0.0: 0.1, 0.5: 0.7}, {0.0: 0.1, 0.5: 0.3}]
     measured = scripted(monkeypatch, values)
-    model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model")
+    model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", dev_window=1)
     assert len(measured) == 4
     assert model.meta["dev"]["chosen"] == {"epoch": 2, "context_scale": 0.5, "RR@10": pytest.approx(0.7)}
     assert model.meta["dev"]["dual_encoder"] == {"RR@10": pytest.approx(0.1)}
@@ -312,7 +312,7 @@ def test_training_stops_early_when_dev_has_not_improved_for_its_patience(
 ):
     values = [{0.0: 0.1, 1.0: value} for value in (0.2, 0.5, 0.3, 0.5, 0.9, 0.9)]
     measured = scripted(monkeypatch, values)
-    model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=6, patience=2)
+    model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=6, patience=2, dev_window=1)
     assert len(measured) == 4
     assert model.meta["dev"]["chosen"]["epoch"] == 2
     assert len([record for record in log_of(model) if "dev" in record]) == 4
