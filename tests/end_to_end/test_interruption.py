@@ -19,7 +19,7 @@ def report(recipe_text, tmp_path_factory):
     assert longer != recipe_text
     (directory / "r.toml").write_text(longer, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, SERVER, directory], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+        [sys.executable, SERVER, directory], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stderr
     return directory, json.loads(done.stdout)

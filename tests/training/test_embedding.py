@@ -67,7 +67,7 @@ def test_some_passages_alone_have_the_contexts_they_have_among_all(tiny_graph, m
 def test_over_a_view_of_smaller_k_they_are_those_of_the_graph_built_with_it(
     tiny_graph, tiny_dataset, tiny_features, tmp_path
 ):
-    settings = GraphSettings(k=2, edge_features=("score", "reciprocal_rank"))
+    settings = GraphSettings(k=2, label_edges=False, edge_features=("score", "reciprocal_rank"))
     small = build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "small")
     large = build_graph(
         Dataset.open(tiny_dataset), tiny_features, settings.model_copy(update={"k": 5}), tmp_path / "large"
@@ -114,7 +114,7 @@ def test_embedded_twice_the_bytes_are_equal(trained, tiny_graph, tmp_path):
 def test_a_store_of_other_widths_is_refused(trained, tiny_dataset, tiny_features, tmp_path):
     settings = GraphSettings(edge_features=("score",))
     other = build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "graph")
-    with pytest.raises(ArtifactError, match=r"edges of 3 .* has 32 and 1"):
+    with pytest.raises(ArtifactError, match=r"edges of 4 .* has 32 and 1"):
         embed_passages(trained, other, tmp_path / "embeddings")
     assert not (tmp_path / "embeddings").exists()
 
