@@ -11,7 +11,7 @@ quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
