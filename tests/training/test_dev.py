@@ -152,6 +152,15 @@ def test_a_window_is_the_mean_of_the_last_measurements():
     assert all(np.array_equal(alone.with_this(one)[1.0], one[1.0]) for one in measurements)
 
 
+def test_a_window_of_equal_measurements_gains_nothing():
+    base = np.array([1 / rank for rank in range(1, 11)])
+    window = DevWindow(7, [0.0, 1.0], len(base))
+    for _ in range(7):
+        found = window.with_this({0.0: base, 1.0: base})
+    assert not np.array_equal(found[0.0], base), "the mean is of other bits, or there is nothing to test here"
+    assert choose_scale(found, base, np.zeros(len(base), dtype=int)) == (0.0, 0.0, 1.0)
+
+
 def test_a_scale_is_worth_what_it_gains_on_the_kind_of_question_that_gains_least():
     parts = [0, 0, 0, 0, 1, 1]
     measured = {0.0: [0.0] * 4 + [0.5, 0.5], 0.5: [0.2] * 4 + [0.6, 0.5], 1.0: [0.9] * 4 + [0.1, 0.5]}
