@@ -60,30 +60,43 @@ class OneSet:
 
     def __init__(self, name: str, data: Path, work: Path, asked: Sequence[str]) -> None:
         self.name, self.its, self.place = name, PLAN["sets"][name], work / name
-        self.dataset = Dataset.open(self._sampled(data, work))
+        self.dataset = Dataset.open(self._sampled(data, work / "datasets" / name, self.its.get("questions")))
         self.encoders = self.place / "encoder"
+        self.query_share: float = tomllib.loads(DUAL_RECIPE.read_text(encoding="utf-8"))["train"]["query_share"]
+        learned, self.dual, wanted = self.dataset, "dpr", ["dpr", "dpr-all"]
+        if labelled := self.its.get("labelled"):
+            learned = Dataset.open(self._sampled(data, work / "datasets" / f"{name}-labelled", labelled))
+            self.query_share = labelled / len(self.dataset.split("train"))
+            self.dual, wanted = "dpr-all", ["dpr-all"]
         judged = [its for variant, its in PLAN["variants"].items() if variant in asked]
         judged = judged if self.its["variants"] == "all" else []
-        wanted = ["dpr", "dpr-all"]
         if any(its.get("cross_encoder") or its.get("examples") for its in judged):
             wanted.append("denoised")
-        made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=self.dataset.path, only=wanted, say=say)
+        made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted, say=say)
         assert made is not None
-        self.features = self.encoded(self.encoders / "dpr", self.place / "features")
-        self.features_all = self.encoded(self.encoders / "dpr-all", self.place / "features-all")
+        self.features = self.encoded(self.encoders / self.dual, self.place / "features")
+        self.features_all: Features | None = None
+        if self.dual != "dpr-all":
+            self.features_all = self.encoded(self.encoders / "dpr-all", self.place / "features-all")
         self.qrels = self.dataset.split("test")
 
-    def _sampled(self, data: Path, work: Path) -> Path:
-        its, out = self.its, work / "datasets" / self.name
+    def _sampled(self, data: Path, out: Path, questions: int | None) -> Path:
+        its = self.its
         if "source" not in its:
-            return make_docstring_corpus(work / "docstring-corpus", overwrite=True, say=say).path
+            return make_docstring_corpus(out.parent.parent / "docstring-corpus", overwrite=True, say=say).path
         options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
-        return sample_dataset(data / its["source"], out, questions=its.get("questions"), dev=1000, **options)
+        return sample_dataset(data / its["source"], out, questions=questions, dev=1000, **options)
 
     def encoded(self, encoder: Path, out: Path) -> Features:
         """Features by a trained encoder."""
         settings = EncoderSettings(checkpoint=str(encoder))
         return encode_dataset(self.dataset, settings, out, overwrite=True, say=say)
+
+    def queries_by(self, its: dict[str, Any]) -> Features:
+        """Features of the dual-encoder that a variant is over."""
+        features = self.features_all if its.get("over_all_labels") else self.features
+        assert features is not None
+        return features
 
     def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> GraphStore:
         """The graph of a variant, under a name of its own."""
@@ -95,9 +108,9 @@ class OneSet:
         if run is not None:
             changes["edges"] = "run"
         settings = GraphSettings.parse({"pair_tokens": 160, **changes})
-        features, out = self.features, place or self.place / name
+        features, out = self.queries_by(its), place or self.place / name
         if its.get("over_all_labels"):
-            features, out = self.features_all, self.place / f"{name}-all-labels"
+            out = self.place / f"{name}-all-labels"
         return build_graph(self.dataset, features, settings, out, run=run, overwrite=True, say=say)
 
     def measured(self, name: str, its: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -110,11 +123,11 @@ class OneSet:
             first = self.place / "variants" / GNN / str(seed)
             write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
             store = self.graph(its, run, place / "graph")
-        settings = TrainSettings.parse({**its.get("train", {}), "seed": seed})
+        settings = TrainSettings.parse({**self.its.get("train", {}), **its.get("train", {}), "seed": seed})
         more: dict[str, Any] = {"overwrite": True, "say": say}
         if its.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
-        queries_by = self.features_all if its.get("over_all_labels") else self.features
+        queries_by = self.queries_by(its)
         if settings.is_joint or its.get("over_all_labels"):
             more["start"] = open_model(self.place / "variants" / GNN / str(seed) / "model")
         begun = time.monotonic()
@@ -145,7 +158,8 @@ class OneSet:
         """BM25, the checkpoint as it came and the dual-encoder, on test."""
         rankings = self.encoders / "rankings"
         runs = {"bm25": read_run(rankings / "bm25.run"), "minilm": read_run(rankings / "start.run")}
-        runs[ALL_LABELS] = features_run(self.features_all, list(self.qrels), DEPTH)
+        if self.features_all is not None:
+            runs[ALL_LABELS] = features_run(self.features_all, list(self.qrels), DEPTH)
         return {**runs, DUAL: features_run(self.features, list(self.qrels), DEPTH)}
 
 
@@ -155,12 +169,15 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     fewer = min(seeds, PLAN["ablation_seeds"])
     one = OneSet(name, data, work, asked)
     runs = one.baselines()
-    base, of_all = (
-        {str(measure): values for measure, values in per_query(one.qrels, runs[system], list(MEASURES)).items()}
-        for system in (DUAL, ALL_LABELS)
-    )
+    measured = {
+        system: {str(measure): values for measure, values in per_query(one.qrels, run, list(MEASURES)).items()}
+        for system, run in runs.items()
+    }
+    base, of_all = measured[DUAL], measured.get(ALL_LABELS)
     variants = {}
     for variant, its in PLAN["variants"].items():
+        if variant == OVER_ALL and of_all is None:
+            continue
         if variant in asked and (one.its["variants"] == "all" or its.get("main")):
             most = seeds if variant in (GNN, OVER_ALL) else min(fewer, its.get("seeds", fewer))
             variants[variant] = [one.measured(variant, its, seed) for seed in range(most)]
@@ -177,13 +194,16 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "baseline_table": markdown_comparison(of_baselines),
         "variants": {variant: _rows(found, base) for variant, found in variants.items()},
         "against_gnn_encoder": _against(variants),
-        "against_all_labels": {variant: _spread(found, of_all, "RR@10") for variant, found in variants.items()},
+        "against_all_labels": of_all
+        and {variant: _spread(found, of_all, "RR@10") for variant, found in variants.items()},
         "sweeps": sweeps,
-        "domains": _domains(one, {DUAL: (base, variants[GNN]), ALL_LABELS: (of_all, variants[OVER_ALL])}),
+        "domains": _domains(
+            one, {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
+        ),
         "graph": _inspected(one),
         "dataset": one.dataset.provenance(),
-        "encoder": {**one.features.meta["encoder"], "checkpoint": "dpr"},
-        "query_share": tomllib.loads(DUAL_RECIPE.read_text(encoding="utf-8"))["train"]["query_share"],
+        "encoder": {**one.features.meta["encoder"], "checkpoint": one.dual},
+        "query_share": one.query_share,
         "seeds": seeds,
         "versions": library_versions(),
         "git_revision": git_revision(),
@@ -193,7 +213,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
 
 def _inspected(one: OneSet) -> dict[str, Any]:
     """The graph's figures, without the places where things lie on this machine."""
-    found = {**inspect_graph(one.graph({})), "encoder": "dpr"}
+    found = {**inspect_graph(one.graph({})), "encoder": one.dual}
     return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
 
 

@@ -29,6 +29,8 @@ def sweep_plot(setting: str, rows: Sequence[dict[str, Any]], result: dict[str, A
 def markdown(name: str, result: dict[str, Any]) -> str:
     """A set's page."""
     dataset, graph, splits = result["dataset"], result["graph"], result["dataset"]["splits"]
+    of_all = result["against_all_labels"]
+    beside = "then RR@10 against the dual-encoder that had all labels, tested alike; " if of_all else ""
     ablations = min(result["seeds"], PLAN["ablation_seeds"])
     lines = [
         f"# GNN-encoder on {result['title']}",
@@ -38,7 +40,7 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         "",
         f"{dataset['passages']:,} passages; {splits['train']:,} training, {splits['dev']:,} dev and {splits['test']:,} "
         f"test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on {result['query_share']:.0%} of the "
-        "training questions, the other one on all of them; the graph is of all; "
+        f"training questions{', the other one on all of them' if of_all else ''}; the graph is of all; "
         f"{result['seeds']} seeds of the GNN's training, {ablations} of a variant's. Settings: "
         "[gnn_encoder.toml](../gnn_encoder.toml).",
         "",
@@ -47,11 +49,12 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         "## GNN-encoder, and what each part is worth",
         "",
         "Mean ± deviation over seeds on test; Δ is RR@10 against the dual-encoder (its worst seed in brackets), with a "
-        "paired t-test over questions; then RR@10 against the dual-encoder that had all labels, tested alike; the last "
-        "column is against the GNN-encoder by the seeds that both have, Holm-corrected.",
+        f"paired t-test over questions; {beside}the last column is against the GNN-encoder by the seeds that both "
+        "have, Holm-corrected.",
         "",
-        "| variant | RR@10 | nDCG@10 | R@20 | Δ (worst) | p | against all labels (p) | against gnn-encoder (p) |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| variant | RR@10 | nDCG@10 | R@20 | Δ (worst) | p |{' against all labels (p) |' if of_all else ''} "
+        "against gnn-encoder (p) |",
+        f"| --- | ---: | ---: | ---: | ---: | ---: |{' ---: |' if of_all else ''} ---: |",
     ]
     for variant, row in result["variants"].items():
         what = PLAN["variants"].get(variant, {}).get("what")
@@ -62,11 +65,12 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         ]
         first, against = measures["RR@10"], result["against_gnn_encoder"].get(variant)
         versus = "" if against is None else f"{100 * against['difference']:+.1f} ({against['p_holm']:.2g})"
-        of_all = result["against_all_labels"][variant]
+        beside = ""
+        if of_all:
+            beside = f" {100 * of_all[variant]['difference']:+.1f} ({of_all[variant]['p']:.2g}) |"
         lines.append(
             f"| {variant if what is None else what} | {' | '.join(cells)} | {100 * first['difference']:+.1f} "
-            f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} | {100 * of_all['difference']:+.1f} "
-            f"({of_all['p']:.2g}) | {versus} |"
+            f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} |{beside} {versus} |"
         )
     if result["domains"]:
         lines += [
