@@ -20,6 +20,7 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
+from result_files import without_texts
 from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
@@ -364,7 +365,7 @@ def main(data: Path, work: Path, only: str | None, questions: int, stages: tuple
             result = squad_wiki(name, data, work, questions, stages)
         else:
             result = squad_wiki(name, data, work, None, stages or LARGE)
-        write_json(RESULTS / f"encoders-{name}.json", result)
+        write_json(RESULTS / f"encoders-{name}.json", without_texts(result))
         page = markdown(name, result, "" if name.endswith("large") else f" --questions {questions}", stages)
         (RESULTS / f"encoders-{name}.md").write_text(page, encoding="utf-8")
         click.echo(page)

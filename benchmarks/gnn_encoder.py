@@ -23,6 +23,7 @@ from typing import Any
 import click
 import numpy as np
 from gnn_encoder_page import DUAL, GNN, PLAN, markdown, sweep_plot
+from result_files import without_texts
 from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
@@ -213,7 +214,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
 
 def _inspected(one: OneSet) -> dict[str, Any]:
     """The graph's figures, without the places where things lie on this machine."""
-    found = {**inspect_graph(one.graph({})), "encoder": one.dual}
+    found = {**inspect_graph(one.graph({}), one.dataset.path), "encoder": one.dual}
     return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
 
 
@@ -309,7 +310,7 @@ def main(data: Path, work: Path, names: tuple[str, ...], variants: tuple[str, ..
     keep_freed_memory()
     for name in names or PLAN["sets"]:
         result = measure(name, data, work, seeds, variants)
-        write_json(RESULTS / f"gnn_encoder-{name}.json", result)
+        write_json(RESULTS / f"gnn_encoder-{name}.json", without_texts(result))
         for setting, rows in result["sweeps"].items():
             plot = sweep_plot(setting, rows, result)
             (RESULTS / f"gnn_encoder-{name}-{setting}.svg").write_text(plot, encoding="utf-8")

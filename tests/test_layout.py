@@ -1,4 +1,5 @@
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,3 +101,16 @@ def test_the_command_line_answers_without_loading_torch():
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_result_files_hold_no_texts_of_datasets():
+    def keys(value: object) -> Iterator[str]:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        yield from value if isinstance(value, dict) else ()
+        for one in inner:
+            yield from keys(one)
+
+    files = sorted((PACKAGE.parent / "benchmarks" / "results").glob("*.json"))
+    assert files
+    for file in files:
+        assert {"text", "excerpt"}.isdisjoint(keys(json.loads(file.read_text(encoding="utf-8")))), file.name
