@@ -27,6 +27,7 @@ from result_files import without_texts
 from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.same_text import SeenTexts
 from gnnretrieval.data.trec import Run, read_run, write_run
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -201,6 +202,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "domains": _domains(
             one, {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
         ),
+        "unrepeated": _unrepeated(one, variants[GNN], base),
         "graph": _inspected(one),
         "dataset": one.dataset.provenance(),
         "encoder": {**one.features.meta["encoder"], "checkpoint": one.dual},
@@ -281,12 +283,24 @@ def _domains(one: OneSet, pairs: dict[str, tuple[dict[str, Any], Sequence[dict[s
     for domain in sorted({domain_of[query] for query in one.qrels if query in domain_of}):
         chosen = [query for query in one.qrels if domain_of.get(query) == domain]
         for dual, (base, found) in pairs.items():
-            part = [{"measures": {"RR@10": {q: run["measures"]["RR@10"][q] for q in chosen}}} for run in found]
-            of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
-            before = statistics.mean(of_base["RR@10"].values())
-            spread = _spread(part, of_base, "RR@10")
-            rows.append({"domain": domain, "questions": len(chosen), "over": dual, "before": before, **spread})
+            rows.append({"domain": domain, "over": dual, **_of_some(found, base, chosen)})
     return rows
+
+
+def _unrepeated(one: OneSet, found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, Any]:
+    """The same of the test questions that no question of the graph asks in the same words."""
+    seen = SeenTexts()
+    asked = {seen.add(query.text) for query in one.dataset.queries_of("train")}
+    chosen = [query.id for query in one.dataset.queries_of("test") if seen.add(query.text) not in asked]
+    return {"of": len(one.qrels), **_of_some(found, base, [query for query in chosen if query in one.qrels])}
+
+
+def _of_some(found: Sequence[dict[str, Any]], base: dict[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """RR@10 of some of the questions, before and after."""
+    part = [{"measures": {"RR@10": {query: run["measures"]["RR@10"][query] for query in chosen}}} for run in found]
+    of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
+    before = statistics.mean(of_base["RR@10"].values())
+    return {"questions": len(chosen), "before": before, **_spread(part, of_base, "RR@10")}
 
 
 def _word(value: Any) -> str:

@@ -72,6 +72,13 @@ def markdown(name: str, result: dict[str, Any]) -> str:
             f"| {variant if what is None else what} | {' | '.join(cells)} | {100 * first['difference']:+.1f} "
             f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} |{beside} {versus} |"
         )
+    rest = result["unrepeated"]
+    if repeated := rest["of"] - rest["questions"]:
+        lines += [
+            "",
+            f"{repeated:,} of the {rest['of']:,} test questions are in the graph word for word. "
+            f"Without them the GNN-encoder gains {100 * rest['difference']:+.1f} (p = {rest['p']:.2g}).",
+        ]
     if result["domains"]:
         lines += [
             "",
