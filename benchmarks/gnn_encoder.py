@@ -168,7 +168,7 @@ class OneSet:
 def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str] = ()) -> dict[str, Any]:
     """Everything of one set, or only some variants and sweeps."""
     asked = [*PLAN["variants"], *PLAN["sweeps"]] if not wanted else [GNN, OVER_ALL, *wanted]
-    fewer = min(seeds, PLAN["ablation_seeds"])
+    fewer = min(seeds, PLAN["sets"][name].get("ablation_seeds", PLAN["ablation_seeds"]))
     one = OneSet(name, data, work, asked)
     runs = one.baselines()
     measured = {
@@ -208,6 +208,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "encoder": {**one.features.meta["encoder"], "checkpoint": one.dual},
         "query_share": one.query_share,
         "seeds": seeds,
+        "ablation_seeds": fewer,
         "versions": library_versions(),
         "git_revision": git_revision(),
         "processors": os.cpu_count(),

@@ -31,7 +31,6 @@ def markdown(name: str, result: dict[str, Any]) -> str:
     dataset, graph, splits = result["dataset"], result["graph"], result["dataset"]["splits"]
     of_all = result["against_all_labels"]
     beside = "then RR@10 against the dual-encoder that had all labels, tested alike; " if of_all else ""
-    ablations = min(result["seeds"], PLAN["ablation_seeds"])
     lines = [
         f"# GNN-encoder on {result['title']}",
         "",
@@ -41,7 +40,7 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         f"{dataset['passages']:,} passages; {splits['train']:,} training, {splits['dev']:,} dev and {splits['test']:,} "
         f"test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on {result['query_share']:.0%} of the "
         f"training questions{', the other one on all of them' if of_all else ''}; the graph is of all; "
-        f"{result['seeds']} seeds of the GNN's training, {ablations} of a variant's. Settings: "
+        f"{result['seeds']} seeds of the GNN's training, {result['ablation_seeds']} of a variant's. Settings: "
         "[gnn_encoder.toml](../gnn_encoder.toml).",
         "",
         result["baseline_table"].strip(),
