@@ -28,6 +28,7 @@ from gnnretrieval.training.towers import Item
 
 EXACT = {"precision": "float32"}
 SHORT = {
+    **EXACT,
     "mode": "joint",
     "epochs": 2,
     "mask_unit": "query",
