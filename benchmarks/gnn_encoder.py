@@ -4,9 +4,9 @@
 
 DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the docstring corpus is made. Sets, variants and sweeps
 are in gnn_encoder.toml. Every set's dual-encoder is fine-tuned first, on a share of the questions that its graph is of;
-one that had all of them stands beside it, where that takes less than hours. Epoch and context scale are chosen on dev, tables are of test. Every training
-is kept in WORK: stopped, the same command goes on. Writes results/gnn_encoder-SET.json and .md, and a plot of each
-sweep.
+one that had all of them stands beside it, where that takes less than hours. Epoch and context scale are chosen on dev,
+tables are of test. Every training is kept in WORK: stopped, the same command goes on. Writes
+results/gnn_encoder-SET.json and .md, and a plot of each sweep.
 """
 
 from __future__ import annotations
