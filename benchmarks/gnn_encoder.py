@@ -70,9 +70,7 @@ class OneSet:
             learned = Dataset.open(self._sampled(data, work / "datasets" / f"{name}-labelled", labelled))
             self.query_share = labelled / len(self.dataset.split("train"))
             self.dual, wanted = "dpr-all", ["dpr-all"]
-        judged = [its for variant, its in PLAN["variants"].items() if variant in asked]
-        judged = judged if self.its["variants"] == "all" else []
-        if any(its.get("cross_encoder") or its.get("examples") for its in judged):
+        if any(PLAN["variants"].get(one, {}).keys() & {"cross_encoder", "examples"} for one in asked):
             wanted.append("denoised")
         made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted, say=say)
         assert made is not None
@@ -167,7 +165,8 @@ class OneSet:
 
 def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str] = ()) -> dict[str, Any]:
     """Everything of one set, or only some variants and sweeps."""
-    asked = [*PLAN["variants"], *PLAN["sweeps"]] if not wanted else [GNN, OVER_ALL, *wanted]
+    plan = planned(PLAN["sets"][name]["variants"] == "all")
+    asked = [GNN, OVER_ALL, *wanted] if wanted else plan
     fewer = min(seeds, PLAN["sets"][name].get("ablation_seeds", PLAN["ablation_seeds"]))
     one = OneSet(name, data, work, asked)
     runs = one.baselines()
@@ -178,13 +177,11 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     base, of_all = measured[DUAL], measured.get(ALL_LABELS)
     variants = {}
     for variant, its in PLAN["variants"].items():
-        if variant == OVER_ALL and of_all is None:
-            continue
-        if variant in asked and (one.its["variants"] == "all" or its.get("main")):
+        if variant in asked and (variant != OVER_ALL or of_all):
             most = seeds if variant in (GNN, OVER_ALL) else min(fewer, its.get("seeds", fewer))
             variants[variant] = [one.measured(variant, its, seed) for seed in range(most)]
     sweeps: dict[str, Any] = {}
-    for setting, its in PLAN["sweeps"].items() if one.its["variants"] == "all" else ():
+    for setting, its in PLAN["sweeps"].items():
         for value in its["values"] if setting in asked else ():
             changed = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
             found = [one.measured(f"{setting}={value}", changed, seed) for seed in range(fewer)]
@@ -207,12 +204,20 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "dataset": one.dataset.provenance(),
         "encoder": {**one.features.meta["encoder"], "checkpoint": one.dual},
         "query_share": one.query_share,
+        "asked": [] if set(asked) == set(plan) else sorted(set(asked) - {GNN, OVER_ALL}, key=asked.index),
         "seeds": seeds,
         "ablation_seeds": fewer,
         "versions": library_versions(),
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
     }
+
+
+def planned(everything: bool) -> list[str]:
+    """What is measured of a set where nothing is asked for: all variants and sweeps, or the main variants."""
+    if everything:
+        return [*PLAN["variants"], *PLAN["sweeps"]]
+    return [variant for variant, its in PLAN["variants"].items() if its.get("main")]
 
 
 def _inspected(one: OneSet) -> dict[str, Any]:

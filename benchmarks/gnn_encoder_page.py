@@ -35,7 +35,7 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         f"# GNN-encoder on {result['title']}",
         "",
         f"Regenerate: `.venv/bin/python benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name}"
-        f" --seeds {result['seeds']}`",
+        f" --seeds {result['seeds']}{''.join(f' --variant {one}' for one in result['asked'])}`",
         "",
         f"{dataset['passages']:,} passages; {splits['train']:,} training, {splits['dev']:,} dev and {splits['test']:,} "
         f"test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on {result['query_share']:.0%} of the "
