@@ -128,7 +128,7 @@ class OneSet:
         if its.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
         queries_by = self.queries_by(its)
-        if settings.is_joint or its.get("over_all_labels"):
+        if settings.is_joint or settings.epochs == 0:
             more["start"] = open_model(self.place / "variants" / GNN / str(seed) / "model")
         begun = time.monotonic()
         model = train_gnn(store, self.dataset, queries_by, settings, place / "model", **more)
@@ -177,7 +177,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     base, of_all = measured[DUAL], measured.get(ALL_LABELS)
     variants = {}
     for variant, its in PLAN["variants"].items():
-        if variant in asked and (variant != OVER_ALL or of_all):
+        if variant in asked and (of_all or not its.get("over_all_labels")):
             most = seeds if variant in (GNN, OVER_ALL) else min(fewer, its.get("seeds", fewer))
             variants[variant] = [one.measured(variant, its, seed) for seed in range(most)]
     sweeps: dict[str, Any] = {}
