@@ -17,7 +17,7 @@ class Step(NamedTuple):
         queries: ``(B,)`` query row of each (query, positive) pair.
         candidates: ``(C,)`` passage rows, sorted.
         positives: ``(B,)`` column of each pair's positive.
-        relevant: ``(B, C)`` True where a candidate is relevant to the query.
+        relevant: ``(B, C)`` True where a candidate is no negative of the query: relevant to it, or not to be one.
     """
 
     queries: Rows
@@ -26,7 +26,9 @@ class Step(NamedTuple):
     relevant: NDArray[np.bool_]
 
 
-def step_of(queries: Rows, labels: Rows, candidates: Rows | None, negatives: Rows) -> Step:
+def step_of(
+    queries: Rows, labels: Rows, candidates: Rows | None, negatives: Rows, allowed: Rows | None = None
+) -> Step:
     """Pairs of ``queries`` with their positives, over ``candidates`` or, where None, the batch's own passages.
 
     Args:
@@ -34,6 +36,7 @@ def step_of(queries: Rows, labels: Rows, candidates: Rows | None, negatives: Row
         labels: ``(L, 2)`` relevant pairs (query row, passage row), sorted.
         candidates: Passage rows, sorted, that hold every positive; None: positives and ``negatives``.
         negatives: Further passage rows.
+        allowed: Passage rows, sorted, that may be negatives; None: all.
     """
     pairs = labels[np.isin(labels[:, 0], queries)]
     if candidates is None:
@@ -42,4 +45,6 @@ def step_of(queries: Rows, labels: Rows, candidates: Rows | None, negatives: Row
     number = np.searchsorted(np.unique(pairs[:, 0]), pairs[:, 0])
     of_query = np.zeros((int(number.max(initial=-1)) + 1, len(candidates)), dtype=bool)
     of_query[number, columns] = True
+    if allowed is not None:
+        of_query[:, ~np.isin(candidates, allowed)] = True
     return Step(pairs[:, 0], candidates, columns, of_query[number])

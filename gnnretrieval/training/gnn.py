@@ -81,6 +81,7 @@ class GNNTraining:
         self.tensors = GraphTensors(store, device)
         self.reduced = weights_dtype(settings.precision, self.device) == torch.bfloat16
         self.whole_corpus = settings.scores_corpus(store.num_passages, store.num_queries)
+        self.allowed = np.unique(self.labels[:, 1]) if settings.negatives == "labelled" else None
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
         self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)
@@ -160,7 +161,7 @@ class GNNTraining:
         chosen = mask_queries(len(self.labelled), labels, settings.mask_ratio, settings.mask_unit, rng)
         masked[self.labelled[chosen]] = True
         visible = self.shown if settings.mask_unit == "none" else self.shown & ~masked  # Q_g
-        everything = np.arange(self.store.num_passages) if self.whole_corpus else None
+        everything = self._everything() if self.whole_corpus else None
         graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
         steps: list[dict[str, float]] = []
         queries = rng.permutation(np.flatnonzero(masked & self.learned.taught))
@@ -173,6 +174,12 @@ class GNNTraining:
             steps[-1] |= {"learning_rate": rate, "gradient_norm": norm}
             advance(done, loss)
         return {**self._measured(epoch + 1), "steps": steps}
+
+    def _everything(self) -> Rows:
+        """The candidates of every step, where they are not the batch's own: a teacher's scores are of any passage."""
+        if self.allowed is None or self.teacher is not None:
+            return np.arange(self.store.num_passages)
+        return self.allowed
 
     def _subgraph(self, passages: Rows, visible: NDArray[np.bool_], rng: np.random.Generator) -> Subgraph:
         sample = (self.settings.neighbors, rng) if self.settings.neighbors is not None else None
@@ -191,9 +198,10 @@ class GNNTraining:
         others = np.empty(0, dtype=np.int64)
         if everything is None and settings.hard_negatives:
             others = self.learned.draw_negatives(store.neighbors, queries, settings.hard_negatives, rng)
+            others = others if self.allowed is None else np.intersect1d(others, self.allowed)
         if everything is None and self.teacher is not None:
             others = np.union1d(others, store.neighbors[queries].astype(np.int64))
-        step = step_of(queries, self.labels, everything, others)
+        step = step_of(queries, self.labels, everything, others, self.allowed)
         self._set_learning_rate()
         self.model.train()
         self.optimizer.zero_grad()

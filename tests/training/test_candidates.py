@@ -34,6 +34,12 @@ def test_a_negative_that_is_another_querys_positive_is_relevant_to_that_query_on
     assert step.relevant.tolist() == [[False, True], [True, False]]
 
 
+def test_what_may_not_be_a_negative_is_one_of_no_query_and_a_positive_still():
+    step = step_of(np.array([0, 1]), LABELS, np.arange(8), np.empty(0, dtype=np.int64), np.array([0, 2, 4, 6]))
+    assert step.positives.tolist() == [4, 2, 7]
+    assert [np.flatnonzero(~row).tolist() for row in step.relevant] == [[0, 2, 6], [0, 4, 6], [0, 4, 6]]
+
+
 @given(data=st.data())
 def test_a_steps_pairs_and_relevance_are_the_labels(data):
     pairs = data.draw(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 11)), min_size=1))

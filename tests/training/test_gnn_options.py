@@ -13,7 +13,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
-from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training import TrainSettings, gnn, train_gnn
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.gnn import GNNTraining
@@ -49,6 +49,37 @@ def test_without_masking_every_query_is_trained_on_and_no_label_edge_is_in_its_g
     assert all(not labels & set(graph.query_edges) for graph in in_training)
     assert all(len(graph.queries) > 30 for graph in in_training)
     assert labels & set(seen[-1].passage_edges)  # dev is measured over the whole graph, as passages are embedded
+
+
+# Which passages are negatives.
+
+
+@pytest.mark.parametrize("candidates", ["corpus", "batch"])
+@pytest.mark.parametrize("negatives", ["labelled", "all"])
+def test_a_passage_that_no_question_is_about_is_no_negative(tiny_graph, tmp_path, monkeypatch, candidates, negatives):
+    labelled = set(tiny_graph.labels[:, 1])
+    assert 0 < len(labelled) < tiny_graph.num_passages
+    steps = []
+    monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=gnn.step_of: steps.append(step_of(*args)) or steps[-1])
+    training = a_training(tiny_graph, tmp_path, candidates=candidates, negatives=negatives)
+    training.epoch(0)
+    for step in steps:
+        assert len(step.candidates) > len(set(step.positives))  # there are negatives
+        assert (set(step.candidates) <= labelled) == (negatives == "labelled")
+
+
+@pytest.mark.parametrize("candidates", ["corpus", "batch"])
+def test_a_teacher_scores_passages_that_are_no_negatives(judged_graph, tmp_path, monkeypatch, candidates):
+    labelled = set(judged_graph.labels[:, 1])
+    steps = []
+    monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=gnn.step_of: steps.append(step_of(*args)) or steps[-1])
+    a_training(judged_graph, tmp_path, candidates=candidates, distillation=0.5).epoch(0)
+    for step in steps:
+        assert {*judged_graph.neighbors[step.queries].ravel().tolist()} <= {*step.candidates.tolist()}
+        negatives = step.candidates[~step.relevant.all(axis=0)]
+        assert len(negatives) > 0
+        assert set(negatives) <= labelled
+        assert set(step.candidates) - labelled
 
 
 # A cap for hubs.
