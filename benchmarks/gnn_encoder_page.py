@@ -48,12 +48,12 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         "## GNN-encoder, and what each part is worth",
         "",
         "Mean ± deviation over seeds on test; Δ is RR@10 against the dual-encoder (its worst seed in brackets), with a "
-        f"paired t-test over questions; {beside}the last column is against the GNN-encoder by the seeds that both "
-        "have, Holm-corrected.",
+        f"paired t-test over questions; {beside}then RR@10 among alike passages (below); the last column is against "
+        "the GNN-encoder by the seeds that both have, Holm-corrected.",
         "",
         f"| variant | RR@10 | nDCG@10 | R@20 | Δ (worst) | p |{' against all labels (p) |' if of_all else ''} "
-        "against gnn-encoder (p) |",
-        f"| --- | ---: | ---: | ---: | ---: | ---: |{' ---: |' if of_all else ''} ---: |",
+        "alike (p) | against gnn-encoder (p) |",
+        f"| --- | ---: | ---: | ---: | ---: | ---: |{' ---: |' if of_all else ''} ---: | ---: |",
     ]
     for variant, row in result["variants"].items():
         what = PLAN["variants"].get(variant, {}).get("what")
@@ -62,6 +62,7 @@ def markdown(name: str, result: dict[str, Any]) -> str:
             f"{100 * measures[m]['mean']:.1f} ± {100 * measures[m]['deviation']:.1f}"
             for m in ("RR@10", "nDCG@10", "R@20")
         ]
+        among = result["alike"]["variants"][variant]
         first, against = measures["RR@10"], result["against_gnn_encoder"].get(variant)
         versus = "" if against is None else f"{100 * against['difference']:+.1f} ({against['p_holm']:.2g})"
         beside = ""
@@ -69,8 +70,17 @@ def markdown(name: str, result: dict[str, Any]) -> str:
             beside = f" {100 * of_all[variant]['difference']:+.1f} ({of_all[variant]['p']:.2g}) |"
         lines.append(
             f"| {variant if what is None else what} | {' | '.join(cells)} | {100 * first['difference']:+.1f} "
-            f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} |{beside} {versus} |"
+            f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} |{beside} "
+            f"{100 * among['mean']:.1f}, {100 * among['difference']:+.1f} ({among['p']:.2g}) | {versus} |"
         )
+    alike = result["alike"]
+    lines += [
+        "",
+        f"Among alike passages: {alike['passages_without_questions']:,} of {dataset['passages']:,} passages have no "
+        f"training question, and {alike['asked_for_without_questions']:.0%} of those that test asks for. A "
+        "ranking that does no more than tell the two apart gains on such a set. Here each question ranks only passages "
+        f"that are as its own in this: there the dual-encoder has {100 * alike[DUAL]:.1f} RR@10.",
+    ]
     rest = result["unrepeated"]
     if repeated := rest["of"] - rest["questions"]:
         lines += [

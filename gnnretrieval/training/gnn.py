@@ -161,6 +161,8 @@ class GNNTraining:
         chosen = mask_queries(len(self.labelled), labels, settings.mask_ratio, settings.mask_unit, rng)
         masked[self.labelled[chosen]] = True
         visible = self.shown if settings.mask_unit == "none" else self.shown & ~masked  # Q_g
+        if settings.negatives == "masked":
+            self.allowed = np.unique(self.labels[masked[self.labels[:, 0]], 1])
         everything = self._everything() if self.whole_corpus else None
         graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
         steps: list[dict[str, float]] = []

@@ -12,7 +12,7 @@ from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.settings import Settings
 
 Candidates = Literal["auto", "corpus", "batch"]
-Negatives = Literal["labelled", "all"]
+Negatives = Literal["masked", "labelled", "all"]
 CORPUS_CANDIDATES = 10_000  # passages up to which "auto" scores a batch against the whole corpus
 BY_MODE: dict[str, dict[str, float]] = {  # what is not given; joint: the paper's (§4.3)
     "frozen": {"epochs": 80, "learning_rate": 2e-3, "dev_window": 5},
