@@ -26,9 +26,7 @@ class Step(NamedTuple):
     relevant: NDArray[np.bool_]
 
 
-def step_of(
-    queries: Rows, labels: Rows, candidates: Rows | None, negatives: Rows, allowed: Rows | None = None
-) -> Step:
+def step_of(queries: Rows, labels: Rows, candidates: Rows | None, negatives: Rows, allowed: Rows | None = None) -> Step:
     """Pairs of ``queries`` with their positives, over ``candidates`` or, where None, the batch's own passages.
 
     Args:

@@ -81,7 +81,7 @@ class GNNTraining:
         self.tensors = GraphTensors(store, device)
         self.reduced = weights_dtype(settings.precision, self.device) == torch.bfloat16
         self.whole_corpus = settings.scores_corpus(store.num_passages, store.num_queries)
-        self.allowed = np.unique(self.labels[:, 1]) if settings.negatives == "labelled" else None
+        self.allowed: Rows | None = None  # passages that may be negatives in this epoch; None: all
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
         self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)

@@ -12,7 +12,7 @@ from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.settings import Settings
 
 Candidates = Literal["auto", "corpus", "batch"]
-Negatives = Literal["masked", "labelled", "all"]
+Negatives = Literal["masked", "all"]
 CORPUS_CANDIDATES = 10_000  # passages up to which "auto" scores a batch against the whole corpus
 BY_MODE: dict[str, dict[str, float]] = {  # what is not given; joint: the paper's (§4.3)
     "frozen": {"epochs": 80, "learning_rate": 2e-3, "dev_window": 5},
@@ -67,9 +67,9 @@ class TrainSettings(Settings):
         candidates: What a query's positive is told from: ``corpus``: every passage; ``batch``: the batch's positives
             and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages and 50,000 queries, where the
             dual-encoder is frozen.
-        negatives: Which of them are negatives: ``labelled``: only passages that some query of the graph is labelled
-            with; ``all``, as the paper. A passage without a label is never a positive: as a negative it would teach
-            that what only strangers' questions found is not relevant.
+        negatives: Which of them are negatives: ``masked``: only passages that a masked query is labelled with, so that
+            each is as likely to be a positive, and a passage's having visible questions of its own, or none, tells
+            nothing; ``all``: any, as the paper.
         hard_negatives: Of each query, with ``candidates = batch``: mined ones, or neighbours that are not relevant.
         neighbors: Edges of a passage that training hears, drawn at random where it has more; not given: all. Embedding
             always hears all.
@@ -103,7 +103,7 @@ class TrainSettings(Settings):
     identity_decay: float = Field(0.0, ge=0)
     gradient_clip: float = Field(1.0, gt=0)
     candidates: Candidates = "auto"
-    negatives: Negatives = "labelled"
+    negatives: Negatives = "masked"
     hard_negatives: int = Field(4, ge=0)
     neighbors: int | None = Field(None, ge=1)
     distillation: float = Field(0.0, ge=0, lt=1)

@@ -55,17 +55,23 @@ def test_without_masking_every_query_is_trained_on_and_no_label_edge_is_in_its_g
 
 
 @pytest.mark.parametrize("candidates", ["corpus", "batch"])
-@pytest.mark.parametrize("negatives", ["labelled", "all"])
-def test_a_passage_that_no_question_is_about_is_no_negative(tiny_graph, tmp_path, monkeypatch, candidates, negatives):
-    labelled = set(tiny_graph.labels[:, 1])
-    assert 0 < len(labelled) < tiny_graph.num_passages
-    steps = []
-    monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=gnn.step_of: steps.append(step_of(*args)) or steps[-1])
-    training = a_training(tiny_graph, tmp_path, candidates=candidates, negatives=negatives)
-    training.epoch(0)
-    for step in steps:
-        assert len(step.candidates) > len(set(step.positives))  # there are negatives
-        assert (set(step.candidates) <= labelled) == (negatives == "labelled")
+@pytest.mark.parametrize("negatives", ["masked", "all"])
+def test_negatives_are_passages_that_masked_queries_are_labelled_with(
+    tiny_graph, tmp_path, monkeypatch, candidates, negatives
+):
+    chosen, steps = [], []
+    mask_queries, step_of = gnn.mask_queries, gnn.step_of
+    monkeypatch.setattr(gnn, "mask_queries", lambda *args: chosen.append(mask_queries(*args)) or chosen[-1])
+    monkeypatch.setattr(gnn, "step_of", lambda *args: steps.append(step_of(*args)) or steps[-1])
+    training = a_training(tiny_graph, tmp_path, candidates=candidates, negatives=negatives, batch_size=6)
+    for epoch in range(3):
+        training.epoch(epoch)
+        of_masked = {passage for query, passage in tiny_graph.labels.tolist() if chosen[epoch][query]}
+        assert len(of_masked) < tiny_graph.num_passages
+        for step in steps:
+            assert len(step.candidates) > len(set(step.positives))  # there are negatives
+            assert (set(step.candidates.tolist()) <= of_masked) == (negatives == "masked")
+        steps.clear()
 
 
 @pytest.mark.parametrize("candidates", ["corpus", "batch"])
