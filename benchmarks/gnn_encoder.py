@@ -164,12 +164,10 @@ class OneSet:
         gains by that alone. Here it doesn't.
         """
         labelled = {p for judged in self.dataset.split("train").values() for p, grade in judged.items() if grade > 0}
-        kept = {}
+        kept: Run = {}
         for query, judged in self.qrels.items():
             own = {passage in labelled for passage, grade in judged.items() if grade > 0}
-            kept[query] = {
-                passage: score for passage, score in run.get(query, {}).items() if (passage in labelled) in own
-            }
+            kept[query] = [found for found in run[query] if (found.passage_id in labelled) in own]
         return dict(next(iter(per_query(self.qrels, _cut(kept, DEPTH), ["RR@10"]).values())))
 
     def baselines(self) -> dict[str, Run]:
@@ -346,7 +344,7 @@ def _of_some(found: Sequence[dict[str, Any]], base: dict[str, Any], chosen: Sequ
 
 
 def _cut(run: Run, depth: int) -> Run:
-    return {query: dict(list(found.items())[:depth]) for query, found in run.items()}
+    return {query: found[:depth] for query, found in run.items()}
 
 
 def _word(value: Any) -> str:
