@@ -163,7 +163,10 @@ class GNNTraining:
         visible = self.shown if settings.mask_unit == "none" else self.shown & ~masked  # Q_g
         if settings.negatives == "masked":
             self.allowed = np.unique(self.labels[masked[self.labels[:, 0]], 1])
-        everything = self._everything() if self.whole_corpus else None
+        everything: Rows | None = None
+        if self.whole_corpus:  # a teacher's scores are of any passage
+            everything = self.allowed if self.teacher is None else None
+            everything = np.arange(self.store.num_passages) if everything is None else everything
         graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
         steps: list[dict[str, float]] = []
         queries = rng.permutation(np.flatnonzero(masked & self.learned.taught))
@@ -176,12 +179,6 @@ class GNNTraining:
             steps[-1] |= {"learning_rate": rate, "gradient_norm": norm}
             advance(done, loss)
         return {**self._measured(epoch + 1), "steps": steps}
-
-    def _everything(self) -> Rows:
-        """The candidates of every step, where they are not the batch's own: a teacher's scores are of any passage."""
-        if self.allowed is None or self.teacher is not None:
-            return np.arange(self.store.num_passages)
-        return self.allowed
 
     def _subgraph(self, passages: Rows, visible: NDArray[np.bool_], rng: np.random.Generator) -> Subgraph:
         sample = (self.settings.neighbors, rng) if self.settings.neighbors is not None else None
