@@ -80,6 +80,8 @@ class OneSet:
         if self.dual != "dpr-all":
             self.features_all = self.encoded(self.encoders / "dpr-all", self.place / "features-all")
         self.qrels = self.dataset.split("test")
+        train = self.dataset.split("train").values()
+        self.labelled = {passage for judged in train for passage, grade in judged.items() if grade > 0}
 
     def _sampled(self, data: Path, out: Path, questions: int | None) -> Path:
         its = self.its
@@ -163,11 +165,10 @@ class OneSet:
         In a split by passage the one that is asked for never has any: a ranking that puts those that have some lower
         gains by that alone. Here it doesn't.
         """
-        labelled = {p for judged in self.dataset.split("train").values() for p, grade in judged.items() if grade > 0}
         kept: Run = {}
         for query, judged in self.qrels.items():
-            own = {passage in labelled for passage, grade in judged.items() if grade > 0}
-            kept[query] = [found for found in run[query] if (found.passage_id in labelled) in own]
+            own = {passage in self.labelled for passage, grade in judged.items() if grade > 0}
+            kept[query] = [found for found in run[query] if (found.passage_id in self.labelled) in own]
         return dict(next(iter(per_query(self.qrels, _cut(kept, DEPTH), ["RR@10"]).values())))
 
     def baselines(self) -> dict[str, Run]:
@@ -251,8 +252,7 @@ def _rows(found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, An
 
 
 def _alike(one: OneSet, variants: dict[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
-    """RR@10 among passages like the relevant one (:meth:`OneSet.alike`), of the dual-encoders and every variant."""
-    labelled = {p for judged in one.dataset.split("train").values() for p, grade in judged.items() if grade > 0}
+    """RR@10 among passages like the relevant one (:meth:`OneSet.alike`), of the dual-encoder and every variant."""
     base = one.alike(features_run(one.features, list(one.qrels), DEEP))
     rows = {
         variant: _spread([{"measures": {"RR@10": run["alike"]}} for run in found], {"RR@10": base}, "RR@10")
@@ -260,8 +260,8 @@ def _alike(one: OneSet, variants: dict[str, Sequence[dict[str, Any]]]) -> dict[s
     }
     asked_for = {p for judged in one.qrels.values() for p, grade in judged.items() if grade > 0}
     return {
-        "passages_without_questions": len(set(one.dataset.passage_ids) - labelled),
-        "asked_for_without_questions": len(asked_for - labelled) / len(asked_for),
+        "passages_without_questions": len(set(one.dataset.passage_ids) - one.labelled),
+        "asked_for_without_questions": len(asked_for - one.labelled) / len(asked_for),
         DUAL: statistics.mean(base.values()),
         "variants": rows,
     }

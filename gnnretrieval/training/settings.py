@@ -103,7 +103,7 @@ class TrainSettings(Settings):
     identity_decay: float = Field(0.0, ge=0)
     gradient_clip: float = Field(1.0, gt=0)
     candidates: Candidates = "auto"
-    negatives: Negatives = "masked"
+    negatives: Negatives = "all"
     hard_negatives: int = Field(4, ge=0)
     neighbors: int | None = Field(None, ge=1)
     distillation: float = Field(0.0, ge=0, lt=1)

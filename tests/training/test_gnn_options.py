@@ -79,7 +79,7 @@ def test_a_teacher_scores_passages_that_are_no_negatives(judged_graph, tmp_path,
     labelled = set(judged_graph.labels[:, 1])
     steps = []
     monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=gnn.step_of: steps.append(step_of(*args)) or steps[-1])
-    a_training(judged_graph, tmp_path, candidates=candidates, distillation=0.5).epoch(0)
+    a_training(judged_graph, tmp_path, candidates=candidates, negatives="masked", distillation=0.5).epoch(0)
     for step in steps:
         assert {*judged_graph.neighbors[step.queries].ravel().tolist()} <= {*step.candidates.tolist()}
         negatives = step.candidates[~step.relevant.all(axis=0)]
