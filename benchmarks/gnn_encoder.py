@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import time
 import tomllib
 from collections.abc import Sequence
@@ -21,17 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
+from gnn_encoder_analysis import against, alike, domains, rows_of, rr_alike, spread, unrepeated
 from gnn_encoder_page import DUAL, GNN, PLAN, markdown, sweep_plot
 from result_files import without_texts
 from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.same_text import SeenTexts
 from gnnretrieval.data.trec import Run, read_run, write_run
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.evaluation import compare, holm, markdown_comparison, paired_test, per_query
+from gnnretrieval.evaluation import compare, markdown_comparison, per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.inspect import inspect_graph
 from gnnretrieval.graph.settings import GraphSettings
@@ -160,16 +158,8 @@ class OneSet:
         return index_run(index, queries, features.queries[features.rows_of(queries)], depth)
 
     def alike(self, run: Run) -> dict[str, float]:
-        """RR@10 of each test question among passages that are like its own in having training questions, or none.
-
-        In a split by passage the one that is asked for never has any: a ranking that puts those that have some lower
-        gains by that alone. Here it doesn't.
-        """
-        kept: Run = {}
-        for query, judged in self.qrels.items():
-            own = {passage in self.labelled for passage, grade in judged.items() if grade > 0}
-            kept[query] = [found for found in run[query] if (found.passage_id in self.labelled) in own]
-        return dict(next(iter(per_query(self.qrels, _cut(kept, DEPTH), ["RR@10"]).values())))
+        """RR@10 of each test question among passages like its own."""
+        return rr_alike(run, self.qrels, self.labelled, DEPTH)
 
     def baselines(self) -> dict[str, Run]:
         """BM25, the checkpoint as it came and the dual-encoder, on test."""
@@ -199,25 +189,27 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
             variants[variant] = [one.measured(variant, its, seed) for seed in range(most)]
     sweeps: dict[str, Any] = {}
     for setting, its in PLAN["sweeps"].items():
+        default = getattr(GraphSettings() if its.get("graph") else TrainSettings(), setting)
         for value in its["values"] if setting in asked else ():
             changed = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
-            found = [one.measured(f"{setting}={value}", changed, seed) for seed in range(fewer)]
-            sweeps.setdefault(setting, []).append({"value": value, **_spread(found, base, "RR@10")})
+            called, changed = (GNN, {}) if value == default else (f"{setting}={value}", changed)
+            found = [one.measured(called, changed, seed) for seed in range(fewer)]
+            sweeps.setdefault(setting, []).append({"value": value, **spread(found, base, "RR@10")})
+    pairs = {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
+    alike_base = one.alike(features_run(one.features, list(one.qrels), DEEP))
     of_baselines = compare(one.qrels, runs, DUAL, MEASURES, "test", {})
     return {
         "title": one.its["title"],
         "baselines": of_baselines.as_json(),
         "baseline_table": markdown_comparison(of_baselines),
-        "variants": {variant: _rows(found, base) for variant, found in variants.items()},
-        "alike": _alike(one, variants),
-        "against_gnn_encoder": _against(variants),
+        "variants": {variant: rows_of(found, base) for variant, found in variants.items()},
+        "alike": alike(alike_base, variants, one.qrels, one.dataset.passage_ids, one.labelled),
+        "against_gnn_encoder": against(variants),
         "against_all_labels": of_all
-        and {variant: _spread(found, of_all, "RR@10") for variant, found in variants.items()},
+        and {variant: spread(found, of_all, "RR@10") for variant, found in variants.items()},
         "sweeps": sweeps,
-        "domains": _domains(
-            one, {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
-        ),
-        "unrepeated": _unrepeated(one, variants[GNN], base),
+        "domains": domains(one.dataset, one.qrels, pairs),
+        "unrepeated": unrepeated(one.dataset, one.qrels, variants[GNN], base),
         "graph": _inspected(one),
         "dataset": one.dataset.provenance(),
         "encoder": {**one.features.meta["encoder"], "checkpoint": one.dual},
@@ -242,105 +234,6 @@ def _inspected(one: OneSet) -> dict[str, Any]:
     """The graph's figures, without the places where things lie on this machine."""
     found = {**inspect_graph(one.graph({}), one.dataset.path), "encoder": one.dual}
     return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
-
-
-def _rows(found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "measures": {measure: _spread(found, base, measure) for measure in base},
-        "chosen": [one["dev"]["chosen"] for one in found],
-    }
-
-
-def _alike(one: OneSet, variants: dict[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
-    """RR@10 among passages like the relevant one (:meth:`OneSet.alike`), of the dual-encoder and every variant."""
-    base = one.alike(features_run(one.features, list(one.qrels), DEEP))
-    rows = {
-        variant: _spread([{"measures": {"RR@10": run["alike"]}} for run in found], {"RR@10": base}, "RR@10")
-        for variant, found in variants.items()
-    }
-    asked_for = {p for judged in one.qrels.values() for p, grade in judged.items() if grade > 0}
-    return {
-        "passages_without_questions": len(set(one.dataset.passage_ids) - one.labelled),
-        "asked_for_without_questions": len(asked_for - one.labelled) / len(asked_for),
-        DUAL: statistics.mean(base.values()),
-        "variants": rows,
-    }
-
-
-def _spread(found: Sequence[dict[str, Any]], base: dict[str, Any], measure: str) -> dict[str, float]:
-    """Mean and deviation over seeds, the difference to the dual-encoder, and its p-value.
-
-    The test is a paired t-test over questions, of each question's mean over the seeds.
-    """
-    means = [statistics.mean(one["measures"][measure].values()) for one in found]
-    test = paired_test(
-        _mean_of_seeds(found, measure), {query: round(value, 9) for query, value in base[measure].items()}
-    )
-    worst = min(means) - statistics.mean(base[measure].values())
-    return {
-        "mean": statistics.mean(means),
-        "deviation": statistics.stdev(means) if len(means) > 1 else 0.0,
-        "difference": test.difference,
-        "p": test.p,
-        "worst_difference": worst,
-    }
-
-
-def _mean_of_seeds(found: Sequence[dict[str, Any]], measure: str) -> dict[str, float]:
-    # Rounded: a mean of three equal values is not always that value, and a test finds such differences significant.
-    return {
-        query: round(float(np.mean([one["measures"][measure][query] for one in found])), 9) for query in base_of(found)
-    }
-
-
-def base_of(found: Sequence[dict[str, Any]]) -> list[str]:
-    """The questions."""
-    return list(next(iter(found[0]["measures"].values())))
-
-
-def _against(variants: dict[str, Sequence[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    """Every variant against the GNN-encoder as it is, by the seeds that both have, Holm-corrected."""
-    tests = {
-        name: paired_test(_mean_of_seeds(found, "RR@10"), _mean_of_seeds(variants[GNN][: len(found)], "RR@10"))
-        for name, found in variants.items()
-        if name != GNN
-    }
-    corrected = holm([test.p for test in tests.values()])
-    return {
-        name: {"difference": test.difference, "p": test.p, "p_holm": p}
-        for (name, test), p in zip(tests.items(), corrected, strict=True)
-    }
-
-
-def _domains(one: OneSet, pairs: dict[str, tuple[dict[str, Any], Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    """RR@10 of each domain apart, where questions have one, of each dual-encoder and the GNN-encoder over it."""
-    domain_of: dict[str, str] = {}
-    for line in (one.dataset.path / "queries.jsonl").read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        if "domain" in record.get("metadata", {}):
-            domain_of[record["_id"]] = record["metadata"]["domain"]
-    rows = []
-    for domain in sorted({domain_of[query] for query in one.qrels if query in domain_of}):
-        chosen = [query for query in one.qrels if domain_of.get(query) == domain]
-        for dual, (base, found) in pairs.items():
-            rows.append({"domain": domain, "over": dual, **_of_some(found, base, chosen)})
-    return rows
-
-
-def _unrepeated(one: OneSet, found: Sequence[dict[str, Any]], base: dict[str, Any]) -> dict[str, Any]:
-    """The same of the test questions that no question of the graph asks in the same words."""
-    seen = SeenTexts()
-    asked = {seen.add(query.text) for query in one.dataset.queries_of("train")}
-    chosen = [query.id for query in one.dataset.queries_of("test") if seen.add(query.text) not in asked]
-    return {"of": len(one.qrels), **_of_some(found, base, [query for query in chosen if query in one.qrels])}
-
-
-def _of_some(found: Sequence[dict[str, Any]], base: dict[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """RR@10 of some of the questions, before and after."""
-    part = [{"measures": {"RR@10": {query: run["measures"]["RR@10"][query] for query in chosen}}} for run in found]
-    of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
-    before = statistics.mean(of_base["RR@10"].values())
-    return {"questions": len(chosen), "before": before, **_spread(part, of_base, "RR@10")}
 
 
 def _cut(run: Run, depth: int) -> Run:

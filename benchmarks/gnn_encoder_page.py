@@ -28,22 +28,41 @@ def sweep_plot(setting: str, rows: Sequence[dict[str, Any]], result: dict[str, A
 
 def markdown(name: str, result: dict[str, Any]) -> str:
     """A set's page."""
-    dataset, graph, splits = result["dataset"], result["graph"], result["dataset"]["splits"]
-    of_all = result["against_all_labels"]
-    beside = "then RR@10 against the dual-encoder that had all labels, tested alike; " if of_all else ""
     lines = [
+        *_introduction(name, result),
+        *_variants(result),
+        *_alike(result),
+        *_unrepeated(result),
+        *_domains(result),
+        *(line for setting, rows in result["sweeps"].items() for line in _sweep(name, setting, rows)),
+        *_chosen(result),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _introduction(name: str, result: dict[str, Any]) -> list[str]:
+    dataset, splits = result["dataset"], result["dataset"]["splits"]
+    asked = "".join(f" --variant {one}" for one in result["asked"])
+    command = f"benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name} --seeds {result['seeds']}{asked}"
+    return [
         f"# GNN-encoder on {result['title']}",
         "",
-        f"Regenerate: `.venv/bin/python benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name}"
-        f" --seeds {result['seeds']}{''.join(f' --variant {one}' for one in result['asked'])}`",
+        f"Regenerate: `.venv/bin/python {command}`",
         "",
         f"{dataset['passages']:,} passages; {splits['train']:,} training, {splits['dev']:,} dev and {splits['test']:,} "
         f"test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on {result['query_share']:.0%} of the "
-        f"training questions{', the other one on all of them' if of_all else ''}; the graph is of all; "
-        f"{result['seeds']} seeds of the GNN's training, {result['ablation_seeds']} of a variant's. Settings: "
+        f"training questions{', the other one on all of them' if result['against_all_labels'] else ''}; the graph is "
+        f"of all; {result['seeds']} seeds of the GNN's training, {result['ablation_seeds']} of a variant's. Settings: "
         "[gnn_encoder.toml](../gnn_encoder.toml).",
         "",
         result["baseline_table"].strip(),
+    ]
+
+
+def _variants(result: dict[str, Any]) -> list[str]:
+    of_all = result["against_all_labels"]
+    beside = "then RR@10 against the dual-encoder that had all labels, tested alike; " if of_all else ""
+    lines = [
         "",
         "## GNN-encoder, and what each part is worth",
         "",
@@ -56,71 +75,88 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         f"| --- | ---: | ---: | ---: | ---: | ---: |{' ---: |' if of_all else ''} ---: | ---: |",
     ]
     for variant, row in result["variants"].items():
-        what = PLAN["variants"].get(variant, {}).get("what")
-        measures = row["measures"]
-        cells = [
-            f"{100 * measures[m]['mean']:.1f} ± {100 * measures[m]['deviation']:.1f}"
-            for m in ("RR@10", "nDCG@10", "R@20")
-        ]
-        among = result["alike"]["variants"][variant]
-        first, against = measures["RR@10"], result["against_gnn_encoder"].get(variant)
-        versus = "" if against is None else f"{100 * against['difference']:+.1f} ({against['p_holm']:.2g})"
-        beside = ""
+        what = PLAN["variants"].get(variant, {}).get("what", variant)
+        first, among = row["measures"]["RR@10"], result["alike"]["variants"][variant]
+        against = result["against_gnn_encoder"].get(variant)
+        cells = [what, *(_mean(row["measures"][measure]) for measure in ("RR@10", "nDCG@10", "R@20"))]
+        cells += [_difference(first), f"{first['p']:.2g}"]
         if of_all:
-            beside = f" {100 * of_all[variant]['difference']:+.1f} ({of_all[variant]['p']:.2g}) |"
-        lines.append(
-            f"| {variant if what is None else what} | {' | '.join(cells)} | {100 * first['difference']:+.1f} "
-            f"({100 * first['worst_difference']:+.1f}) | {first['p']:.2g} |{beside} "
-            f"{100 * among['mean']:.1f}, {100 * among['difference']:+.1f} ({among['p']:.2g}) | {versus} |"
-        )
+            cells.append(f"{100 * of_all[variant]['difference']:+.1f} ({of_all[variant]['p']:.2g})")
+        cells.append(f"{100 * among['mean']:.1f}, {100 * among['difference']:+.1f} ({among['p']:.2g})")
+        cells.append("" if against is None else f"{100 * against['difference']:+.1f} ({against['p_holm']:.2g})")
+        lines.append(_row(cells))
+    return lines
+
+
+def _alike(result: dict[str, Any]) -> list[str]:
     alike = result["alike"]
-    lines += [
+    return [
         "",
-        f"Among alike passages: {alike['passages_without_questions']:,} of {dataset['passages']:,} passages have no "
-        f"training question, and {alike['asked_for_without_questions']:.0%} of those that test asks for. A "
+        f"Among alike passages: {alike['passages_without_questions']:,} of {result['dataset']['passages']:,} passages "
+        f"have no training question, and {alike['asked_for_without_questions']:.0%} of those that test asks for. A "
         "ranking that does no more than tell the two apart gains on such a set. Here each question ranks only passages "
         f"that are as its own in this: there the dual-encoder has {100 * alike[DUAL]:.1f} RR@10.",
     ]
+
+
+def _unrepeated(result: dict[str, Any]) -> list[str]:
     rest = result["unrepeated"]
-    if repeated := rest["of"] - rest["questions"]:
-        lines += [
-            "",
-            f"{repeated:,} of the {rest['of']:,} test questions are in the graph word for word. "
-            f"Without them the GNN-encoder gains {100 * rest['difference']:+.1f} (p = {rest['p']:.2g}).",
-        ]
-    if result["domains"]:
-        lines += [
-            "",
-            "## Each domain apart",
-            "",
-            "| domain | questions | over | dual-encoder | gnn-encoder | Δ (worst) | p |",
-            "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
-        ]
-        for row in result["domains"]:
-            lines.append(
-                f"| {row['domain']} | {row['questions']:,} | {row['over']} | {100 * row['before']:.1f} | "
-                f"{100 * row['mean']:.1f} ± {100 * row['deviation']:.1f} | {100 * row['difference']:+.1f} "
-                f"({100 * row['worst_difference']:+.1f}) | {row['p']:.2g} |"
-            )
-    for setting, rows in result["sweeps"].items():
-        lines += [
-            "",
-            f"## {PLAN['sweeps'][setting]['title']}",
-            "",
-            f"![{setting}](gnn_encoder-{name}-{setting}.svg)",
-            "",
-        ]
-        lines += [f"| {setting} | RR@10 | Δ |", "| ---: | ---: | ---: |"]
-        lines += [
-            f"| {row['value']} | {100 * row['mean']:.1f} ± {100 * row['deviation']:.1f} | "
-            f"{100 * row['difference']:+.1f} |"
-            for row in rows
-        ]
+    repeated = rest["of"] - rest["questions"]
+    if not repeated:
+        return []
+    return [
+        "",
+        f"{repeated:,} of the {rest['of']:,} test questions are in the graph word for word. "
+        f"Without them the GNN-encoder gains {100 * rest['difference']:+.1f} (p = {rest['p']:.2g}).",
+    ]
+
+
+def _domains(result: dict[str, Any]) -> list[str]:
+    if not result["domains"]:
+        return []
+    lines = [
+        "",
+        "## Each domain apart",
+        "",
+        "| domain | questions | over | dual-encoder | gnn-encoder | Δ (worst) | p |",
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["domains"]:
+        its = [row["domain"], f"{row['questions']:,}", row["over"], f"{100 * row['before']:.1f}"]
+        lines.append(_row([*its, _mean(row), _difference(row), f"{row['p']:.2g}"]))
+    return lines
+
+
+def _sweep(name: str, setting: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [
+        "",
+        f"## {PLAN['sweeps'][setting]['title']}",
+        "",
+        f"![{setting}](gnn_encoder-{name}-{setting}.svg)",
+        "",
+        f"| {setting} | RR@10 | Δ |",
+        "| ---: | ---: | ---: |",
+        *(_row([str(row["value"]), _mean(row), f"{100 * row['difference']:+.1f}"]) for row in rows),
+    ]
+
+
+def _chosen(result: dict[str, Any]) -> list[str]:
     chosen = result["variants"][GNN]["chosen"]
-    lines += [
+    return [
         "",
         "Chosen on dev, seed by seed: "
         + "; ".join(f"epoch {one['epoch']}, λ {one['context_scale']:g}" for one in chosen)
-        + f". The graph: k = {graph['k']}, see `graph` in the JSON file for all of its figures.",
+        + f". The graph: k = {result['graph']['k']}, see `graph` in the JSON file for all of its figures.",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _mean(found: dict[str, float]) -> str:
+    return f"{100 * found['mean']:.1f} ± {100 * found['deviation']:.1f}"
+
+
+def _difference(found: dict[str, float]) -> str:
+    return f"{100 * found['difference']:+.1f} ({100 * found['worst_difference']:+.1f})"

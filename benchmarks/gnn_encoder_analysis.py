@@ -1,0 +1,152 @@
+"""What benchmarks/gnn_encoder.py makes of measured runs: means over seeds, differences and their tests."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gnn_encoder_page import DUAL, GNN
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.same_text import SeenTexts
+from gnnretrieval.data.trec import Run
+from gnnretrieval.evaluation import holm, paired_test, per_query
+
+Measures = Mapping[str, Mapping[str, float]]  # by measure and question
+Runs = Sequence[Mapping[str, Any]]  # one a seed: "measures", "alike" and what was chosen on "dev"
+Qrels = Mapping[str, Mapping[str, int]]
+
+
+def rows_of(found: Runs, base: Measures) -> dict[str, Any]:
+    """A variant's row: every measure, and what was chosen on dev, seed by seed."""
+    return {
+        "measures": {measure: spread(found, base, measure) for measure in base},
+        "chosen": [one["dev"]["chosen"] for one in found],
+    }
+
+
+def rr_alike(run: Run, qrels: Qrels, labelled: Collection[str], depth: int) -> dict[str, float]:
+    """RR@10 of each question among passages that are like its own in having training questions, or none.
+
+    In a split by passage the one that is asked for never has any: a ranking that puts those that have some lower
+    gains by that alone. Here it doesn't.
+
+    Args:
+        run: Deep rankings.
+        qrels: Judgements of the questions.
+        labelled: Passages with training questions.
+        depth: How many of those left over are kept.
+    """
+    kept: Run = {}
+    for query, judged in qrels.items():
+        own = {passage in labelled for passage, grade in judged.items() if grade > 0}
+        kept[query] = [found for found in run[query] if (found.passage_id in labelled) in own][:depth]
+    return dict(next(iter(per_query(qrels, kept, ["RR@10"]).values())))
+
+
+def alike(
+    base: dict[str, float],
+    variants: Mapping[str, Runs],
+    qrels: Qrels,
+    passages: Collection[str],
+    labelled: Collection[str],
+) -> dict[str, Any]:
+    """What every variant gains among passages like the relevant one, and how many passages are of which kind.
+
+    Args:
+        base: :func:`rr_alike` of the dual-encoder.
+        variants: Measured runs, with theirs.
+        qrels: Judgements of test.
+        passages: All passages.
+        labelled: Those with training questions.
+    """
+    rows = {
+        variant: spread([{"measures": {"RR@10": run["alike"]}} for run in found], {"RR@10": base}, "RR@10")
+        for variant, found in variants.items()
+    }
+    asked_for = {p for judged in qrels.values() for p, grade in judged.items() if grade > 0}
+    return {
+        "passages_without_questions": len(set(passages) - set(labelled)),
+        "asked_for_without_questions": len(asked_for - set(labelled)) / len(asked_for),
+        DUAL: statistics.mean(base.values()),
+        "variants": rows,
+    }
+
+
+def spread(found: Runs, base: Measures, measure: str) -> dict[str, float]:
+    """Mean and deviation over seeds, the difference to the dual-encoder, and its p-value.
+
+    The test is a paired t-test over questions, of each question's mean over the seeds.
+    """
+    means = [statistics.mean(one["measures"][measure].values()) for one in found]
+    test = paired_test(
+        _mean_of_seeds(found, measure), {query: round(value, 9) for query, value in base[measure].items()}
+    )
+    worst = min(means) - statistics.mean(base[measure].values())
+    return {
+        "mean": statistics.mean(means),
+        "deviation": statistics.stdev(means) if len(means) > 1 else 0.0,
+        "difference": test.difference,
+        "p": test.p,
+        "worst_difference": worst,
+    }
+
+
+def _mean_of_seeds(found: Runs, measure: str) -> dict[str, float]:
+    # Rounded: a mean of three equal values is not always that value, and a test finds such differences significant.
+    return {
+        query: round(float(np.mean([one["measures"][measure][query] for one in found])), 9)
+        for query in _questions(found)
+    }
+
+
+def _questions(found: Runs) -> list[str]:
+    return list(next(iter(found[0]["measures"].values())))
+
+
+def against(variants: Mapping[str, Runs]) -> dict[str, dict[str, float]]:
+    """Every variant against the GNN-encoder as it is, by the seeds that both have, Holm-corrected."""
+    tests = {
+        name: paired_test(_mean_of_seeds(found, "RR@10"), _mean_of_seeds(variants[GNN][: len(found)], "RR@10"))
+        for name, found in variants.items()
+        if name != GNN
+    }
+    corrected = holm([test.p for test in tests.values()])
+    return {
+        name: {"difference": test.difference, "p": test.p, "p_holm": p}
+        for (name, test), p in zip(tests.items(), corrected, strict=True)
+    }
+
+
+def domains(dataset: Dataset, qrels: Qrels, pairs: Mapping[str, tuple[Measures, Runs]]) -> list[dict[str, Any]]:
+    """RR@10 of each domain apart, where questions have one, of each dual-encoder and the GNN-encoder over it."""
+    domain_of: dict[str, str] = {}
+    for line in (dataset.path / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if "domain" in record.get("metadata", {}):
+            domain_of[record["_id"]] = record["metadata"]["domain"]
+    rows = []
+    for domain in sorted({domain_of[query] for query in qrels if query in domain_of}):
+        chosen = [query for query in qrels if domain_of.get(query) == domain]
+        for dual, (base, found) in pairs.items():
+            rows.append({"domain": domain, "over": dual, **_of_some(found, base, chosen)})
+    return rows
+
+
+def unrepeated(dataset: Dataset, qrels: Qrels, found: Runs, base: Measures) -> dict[str, Any]:
+    """The same of the test questions that no question of the graph asks in the same words."""
+    seen = SeenTexts()
+    asked = {seen.add(query.text) for query in dataset.queries_of("train")}
+    chosen = [query.id for query in dataset.queries_of("test") if seen.add(query.text) not in asked]
+    return {"of": len(qrels), **_of_some(found, base, [query for query in chosen if query in qrels])}
+
+
+def _of_some(found: Runs, base: Measures, chosen: Sequence[str]) -> dict[str, Any]:
+    """RR@10 of some of the questions, before and after."""
+    part = [{"measures": {"RR@10": {query: run["measures"]["RR@10"][query] for query in chosen}}} for run in found]
+    of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
+    before = statistics.mean(of_base["RR@10"].values())
+    return {"questions": len(chosen), "before": before, **spread(part, of_base, "RR@10")}
