@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 from gnn_encoder_analysis import against, alike, domains, rows_of, rr_alike, spread, unrepeated
-from gnn_encoder_page import DUAL, GNN, PLAN, markdown, sweep_plot
+from gnn_encoder_page import DUAL, GNN, OVER_ALL, PLAN, markdown, sweep_plot
 from result_files import without_texts
 from sampling import sample_dataset
 
@@ -51,7 +51,6 @@ RESULTS = ROOT / "results"
 DUAL_RECIPE = ROOT / "gnn_encoder_dual.toml"
 MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
 ALL_LABELS = "dual-encoder, all labels"
-OVER_ALL = "over-all-labels"
 DEPTH = 100
 DEEP = 1000  # so deep is ranked where only some passages are looked at
 
@@ -193,7 +192,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         for value in its["values"] if setting in asked else ():
             changed = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
             called, changed = (GNN, {}) if value == default else (f"{setting}={value}", changed)
-            found = [one.measured(called, changed, seed) for seed in range(fewer)]
+            found = [one.measured(called, changed, seed) for seed in range(min(seeds, PLAN["sweep_seeds"]))]
             sweeps.setdefault(setting, []).append({"value": value, **spread(found, base, "RR@10")})
     pairs = {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
     alike_base = one.alike(features_run(one.features, list(one.qrels), DEEP))

@@ -10,7 +10,7 @@ from typing import Any
 from svg_plot import line_plot
 
 PLAN = tomllib.loads((Path(__file__).resolve().parent / "gnn_encoder.toml").read_text(encoding="utf-8"))
-DUAL, GNN = "dual-encoder", "gnn-encoder"
+DUAL, GNN, OVER_ALL = "dual-encoder", "gnn-encoder", "over-all-labels"
 
 
 def sweep_plot(setting: str, rows: Sequence[dict[str, Any]], result: dict[str, Any]) -> str:
@@ -52,8 +52,8 @@ def _introduction(name: str, result: dict[str, Any]) -> list[str]:
         f"{dataset['passages']:,} passages; {splits['train']:,} training, {splits['dev']:,} dev and {splits['test']:,} "
         f"test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on {result['query_share']:.0%} of the "
         f"training questions{', the other one on all of them' if result['against_all_labels'] else ''}; the graph is "
-        f"of all; {result['seeds']} seeds of the GNN's training, {result['ablation_seeds']} of a variant's. Settings: "
-        "[gnn_encoder.toml](../gnn_encoder.toml).",
+        f"of all; {result['seeds']} seeds of the GNN's training, {result['ablation_seeds']} of a variant's where no "
+        "other number is said. Settings: [gnn_encoder.toml](../gnn_encoder.toml).",
         "",
         result["baseline_table"].strip(),
     ]
@@ -76,6 +76,8 @@ def _variants(result: dict[str, Any]) -> list[str]:
     ]
     for variant, row in result["variants"].items():
         what = PLAN["variants"].get(variant, {}).get("what", variant)
+        if variant not in (GNN, OVER_ALL) and (seeds := len(row["chosen"])) != result["ablation_seeds"]:
+            what += f" ({_seeds(seeds)})"
         first, among = row["measures"]["RR@10"], result["alike"]["variants"][variant]
         against = result["against_gnn_encoder"].get(variant)
         cells = [what, *(_mean(row["measures"][measure]) for measure in ("RR@10", "nDCG@10", "R@20"))]
@@ -134,6 +136,8 @@ def _sweep(name: str, setting: str, rows: Sequence[dict[str, Any]]) -> list[str]
         "",
         f"![{setting}](gnn_encoder-{name}-{setting}.svg)",
         "",
+        f"{_seeds(PLAN['sweep_seeds'])} a value.",
+        "",
         f"| {setting} | RR@10 | Δ |",
         "| ---: | ---: | ---: |",
         *(_row([str(row["value"]), _mean(row), f"{100 * row['difference']:+.1f}"]) for row in rows),
@@ -148,6 +152,10 @@ def _chosen(result: dict[str, Any]) -> list[str]:
         + "; ".join(f"epoch {one['epoch']}, λ {one['context_scale']:g}" for one in chosen)
         + f". The graph: k = {result['graph']['k']}, see `graph` in the JSON file for all of its figures.",
     ]
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number != 1 else ''}"
 
 
 def _row(cells: Sequence[str]) -> str:
