@@ -95,7 +95,7 @@ class TrainSettings(Settings):
     k: int | None = Field(None, ge=1)
     epochs: int = Field(80, ge=0)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
-    mask_unit: MaskUnit = "mixed"
+    mask_unit: MaskUnit = "query"
     batch_size: int = Field(128, ge=1)
     learning_rate: float = Field(2e-3, gt=0)
     warmup: float = Field(0.1, ge=0, lt=1)
