@@ -199,7 +199,7 @@ def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
         queries_per_candidate=max(1.0, sizes.graph_queries * k / sizes.passages),
         shape=TrainingShape(settings.batch_size, settings.hard_negatives, settings.mask_ratio),
     )
-    whole = settings.scores_corpus(sizes.passages, sizes.graph_queries)
+    whole = settings.candidates == "corpus"
     return {
         "training": needs.training_corpus if whole else needs.training_batch,
         "index": 4 * sizes.dimension * sizes.passages,

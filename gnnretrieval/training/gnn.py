@@ -80,7 +80,7 @@ class GNNTraining:
         self.goes_on = encoders is not None or start is not None
         self.tensors = GraphTensors(store, device)
         self.reduced = weights_dtype(settings.precision, self.device) == torch.bfloat16
-        self.whole_corpus = settings.scores_corpus(store.num_passages, store.num_queries)
+        self.whole_corpus = settings.candidates == "corpus"
         self.allowed: Rows | None = None  # passages that may be negatives in this epoch; None: all
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)

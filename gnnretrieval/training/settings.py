@@ -11,9 +11,8 @@ from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.settings import Settings
 
-Candidates = Literal["auto", "corpus", "batch"]
+Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
-CORPUS_CANDIDATES = 10_000  # passages up to which "auto" scores a batch against the whole corpus
 BY_MODE: dict[str, dict[str, float | str]] = {  # what is not given; joint: the paper's (§4.3)
     "frozen": {"epochs": 80, "learning_rate": 2e-3, "negatives": "masked"},
     "joint": {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"},
@@ -64,9 +63,8 @@ class TrainSettings(Settings):
         weight_averaging: Decay of the exponential average of the weights, which is what is measured and kept; 0: none.
         identity_decay: Pull of the weights towards their start, the identity, as weight decay is one towards 0.
         gradient_clip: Largest norm of a gradient.
-        candidates: What a query's positive is told from: ``corpus``: every passage; ``batch``: the batch's positives
-            and hard negatives, as the paper; ``auto``: the corpus up to 10,000 passages and 50,000 queries, where the
-            dual-encoder is frozen.
+        candidates: What a query's positive is told from: ``batch``: the batch's positives and hard negatives, as the
+            paper; ``corpus``: every passage, where the dual-encoder is frozen.
         negatives: Which of them are negatives: ``masked``: only passages that a masked query is labelled with, so that
             each is as likely to be a positive, and a passage's having visible questions of its own, or none, tells
             nothing; ``all``: any, as the paper; not given: ``masked``, and ``all`` with mode = joint.
@@ -102,7 +100,7 @@ class TrainSettings(Settings):
     weight_averaging: float = Field(0.0, ge=0, lt=1)
     identity_decay: float = Field(0.0, ge=0)
     gradient_clip: float = Field(1.0, gt=0)
-    candidates: Candidates = "auto"
+    candidates: Candidates = "batch"
     negatives: Negatives = "masked"
     hard_negatives: int = Field(4, ge=0)
     neighbors: int | None = Field(None, ge=1)
@@ -131,11 +129,6 @@ class TrainSettings(Settings):
         if self.mode == "frozen" and self.dual_encoder != JointSettings():
             raise ValueError("settings of the dual-encoder go with mode = joint: here it is frozen")
         return self
-
-    def scores_corpus(self, passages: int, queries: int) -> bool:
-        """Whether a batch is scored against every passage of a graph of this size."""
-        small = passages <= CORPUS_CANDIDATES and queries <= 5 * CORPUS_CANDIDATES
-        return self.candidates == "corpus" or (self.candidates == "auto" and not self.is_joint and small)
 
     @property
     def is_joint(self) -> bool:
