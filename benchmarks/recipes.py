@@ -34,7 +34,6 @@ from gnnretrieval.training import embed_passages, train_gnn
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
-_EARLIER = "Up to 40 epochs and no label edges, earlier defaults."
 SETS = {"docstrings": None, "fairytaleqa": "fairytaleqa", "squad-open": "squad-open"}
 
 
@@ -78,23 +77,24 @@ def figures(inspected: dict[str, Any]) -> dict[str, Any]:
 
 def markdown(results: dict[str, Any]) -> str:
     """All tables as a page."""
+    seeds = max(len(result["seeds"]) for result in results["recipes"].values())
     lines = [
         "# GNN-encoder on the recipes",
         "",
-        "Regenerate: `.venv/bin/python benchmarks/recipes.py --data DIRECTORY`",
+        f"Regenerate: `.venv/bin/python benchmarks/recipes.py --data DIRECTORY --seeds {seeds}`",
         "",
     ]
     for name, result in results["recipes"].items():
         lines += [f"## {name}", "", result["table"].strip(), ""]
-        seeds = result["seeds"]
-        values = [100 * row["difference"] for row in seeds]
-        gaining = sum(row["difference"] > 0 and row["p"] < 0.01 for row in seeds)
+        rows = result["seeds"]
+        values = [100 * row["difference"] for row in rows]
+        gaining = sum(row["difference"] > 0 and row["p"] < 0.01 for row in rows)
         spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
         lines += [
-            f"Over {len(seeds)} seeds: GNN-encoder {statistics.mean(100 * row['RR@10'] for row in seeds):.1f} RR@10, "
+            f"Over {len(rows)} seeds: GNN-encoder {statistics.mean(100 * row['RR@10'] for row in rows):.1f} RR@10, "
             f"{statistics.mean(values):+.1f}{spread} over the dual-encoder (worst {min(values):+.1f}, best "
-            f"{max(values):+.1f}; {gaining} of {len(seeds)} gain with p < 0.01, paired t-test). "
-            + (f"{result['train']['epochs']} epochs." if "train" in result else _EARLIER),
+            f"{max(values):+.1f}; {gaining} of {len(rows)} gain with p < 0.01, paired t-test). "
+            f"{result['train']['epochs']} epochs.",
             "",
         ]
     return "\n".join(lines)
