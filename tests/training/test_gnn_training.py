@@ -105,7 +105,7 @@ def test_no_masked_query_reaches_the_loss_through_the_graph(tiny_graph, masked, 
     monkeypatch.setattr(gnn, "mask_queries", lambda *args: masked)
     negatives = np.arange(tiny_graph.num_passages)  # so that both stores score the same candidates
     monkeypatch.setattr(LearnedFrom, "draw_negatives", lambda *args: negatives)
-    settings = TrainSettings(**{**SHORT, "batch_size": 12}, candidates=candidates)
+    settings = TrainSettings(**{**SHORT, "batch_size": 12}, candidates=candidates, negatives="all")
 
     def embeddings_in_the_loss(store: GraphStore) -> dict[int, torch.Tensor]:
         training = GNNTraining(store, a_dev_set(store), settings, tmp_path)

