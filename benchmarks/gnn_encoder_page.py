@@ -163,7 +163,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _mean(found: dict[str, float]) -> str:
-    return f"{100 * found['mean']:.1f} ± {100 * found['deviation']:.1f}"
+    spread = f" ± {100 * found['deviation']:.1f}" if found["deviation"] else ""  # one seed has none
+    return f"{100 * found['mean']:.1f}{spread}"
 
 
 def _difference(found: dict[str, float]) -> str:
