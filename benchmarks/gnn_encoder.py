@@ -59,11 +59,15 @@ class OneSet:
     """A set with its dual-encoder, and the trainings over it."""
 
     def __init__(self, name: str, data: Path, work: Path, asked: Sequence[str]) -> None:
-        self.name, self.its, self.place = name, PLAN["sets"][name], work / name
+        self.name, self.its = name, PLAN["sets"][name]
+        name = self.its.get("like", name)
+        self.place = work / name
         self.dataset = Dataset.open(self._sampled(data, work / "datasets" / name, self.its.get("questions")))
         self.encoders = self.place / "encoder"
         self.query_share: float = tomllib.loads(DUAL_RECIPE.read_text(encoding="utf-8"))["train"]["query_share"]
-        learned, self.dual, wanted = self.dataset, "dpr", ["dpr", "dpr-all"]
+        learned, self.dual, wanted = self.dataset, "dpr", ["dpr"]
+        if of_all := self.its.get("all_labels", "labelled" not in self.its):
+            wanted.append("dpr-all")
         if labelled := self.its.get("labelled"):
             learned = Dataset.open(self._sampled(data, work / "datasets" / f"{name}-labelled", labelled))
             self.query_share = labelled / len(self.dataset.split("train"))
@@ -74,7 +78,7 @@ class OneSet:
         assert made is not None
         self.features = self.encoded(self.encoders / self.dual, self.place / "features")
         self.features_all: Features | None = None
-        if self.dual != "dpr-all":
+        if of_all:
             self.features_all = self.encoded(self.encoders / "dpr-all", self.place / "features-all")
         self.qrels = self.dataset.split("test")
         train = self.dataset.split("train").values()
@@ -171,7 +175,7 @@ class OneSet:
 
 def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str] = ()) -> dict[str, Any]:
     """Everything of one set, or only some variants and sweeps."""
-    plan = planned(PLAN["sets"][name]["variants"] == "all")
+    plan = planned(PLAN["sets"][name]["variants"])
     asked = [GNN, OVER_ALL, *wanted] if wanted else plan
     fewer = min(seeds, PLAN["sets"][name].get("ablation_seeds", PLAN["ablation_seeds"]))
     one = OneSet(name, data, work, asked)
@@ -222,11 +226,18 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     }
 
 
-def planned(everything: bool) -> list[str]:
-    """What is measured of a set where nothing is asked for: all variants and sweeps, or the main variants."""
-    if everything:
-        return [*PLAN["variants"], *PLAN["sweeps"]]
-    return [variant for variant, its in PLAN["variants"].items() if its.get("main")]
+def planned(variants: str | list[str]) -> list[str]:
+    """What is measured of a set where nothing is asked for on the command line.
+
+    Args:
+        variants: The variants and sweeps; ``main``: those of every set; ``all``: all but those that a set lists.
+    """
+    if variants == "main":
+        return [variant for variant, its in PLAN["variants"].items() if its.get("main")]
+    if variants != "all":
+        return [GNN, *variants]
+    lists = [its["variants"] for its in PLAN["sets"].values() if isinstance(its["variants"], list)]
+    return [one for one in (*PLAN["variants"], *PLAN["sweeps"]) if not any(one in its for its in lists)]
 
 
 def _inspected(one: OneSet) -> dict[str, Any]:

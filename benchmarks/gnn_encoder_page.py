@@ -21,7 +21,7 @@ def sweep_plot(setting: str, rows: Sequence[dict[str, Any]], result: dict[str, A
         [row["value"] for row in rows],
         [100 * row["mean"] for row in rows],
         [100 * row["deviation"] for row in rows],
-        "RR@10",
+        (PLAN["sweeps"][setting]["axis"], "RR@10"),
         {DUAL: base},
     )
 

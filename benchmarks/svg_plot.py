@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 
 _WIDTH, _HEIGHT = 560, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 45
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 55
 
 
 def line_plot(
@@ -14,7 +15,7 @@ def line_plot(
     x: Sequence[float],
     y: Sequence[float],
     deviation: Sequence[float],
-    measured: str,
+    labels: tuple[str, str],
     levels: Mapping[str, float],
 ) -> str:
     """One line over evenly spaced values of ``x``, with a bar of ± deviation at each, and horizontal levels to compare.
@@ -24,7 +25,7 @@ def line_plot(
         x: Values along the axis, written as they are.
         y: Of the line.
         deviation: Half of each bar.
-        measured: Label of the vertical axis.
+        labels: Of the horizontal and the vertical axis.
         levels: Height by name.
     """
     low = min([*(a - b for a, b in zip(y, deviation, strict=True)), *levels.values()])
@@ -44,14 +45,15 @@ def line_plot(
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="22" font-size="14" font-weight="600">{html.escape(title)}</text>',
         f'<text x="14" y="{_HEIGHT / 2}" transform="rotate(-90 14 {_HEIGHT / 2})" text-anchor="middle">'
-        f"{html.escape(measured)}</text>",
+        f"{html.escape(labels[1])}</text>",
+        f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">'
+        f"{html.escape(labels[0])}</text>",
     ]
-    for step in range(5):
-        value = low + (step + 0.5) * (high - low) / 5
+    for value in _ticks(low, high):
         parts.append(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{down(value):.1f}" y2="{down(value):.1f}" '
             'stroke="#dfe3e8"/>'
-            f'<text x="{_LEFT - 8}" y="{down(value) + 4:.1f}" text-anchor="end">{value:.1f}</text>'
+            f'<text x="{_LEFT - 8}" y="{down(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
         )
     for name, value in levels.items():
         parts.append(
@@ -71,3 +73,11 @@ def line_plot(
             f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{label:g}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Four to ten round numbers between two."""
+    rough = (high - low) / 8
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
+    return [round(number * step, 9) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
