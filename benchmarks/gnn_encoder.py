@@ -23,7 +23,7 @@ import click
 from gnn_encoder_analysis import against, alike, domains, rows_of, rr_alike, spread, unrepeated
 from gnn_encoder_page import DUAL, GNN, OVER_ALL, PLAN, markdown, sweep_plot
 from result_files import without_texts
-from sampling import sample_dataset
+from sampling import hold_out, sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.trec import Run, read_run, write_run
@@ -45,6 +45,7 @@ from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 from gnnretrieval.training.model import open_model
+from gnnretrieval.training.pair_data import in_share
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -59,23 +60,24 @@ class OneSet:
     """A set with its dual-encoder, and the trainings over it."""
 
     def __init__(self, name: str, data: Path, work: Path, asked: Sequence[str]) -> None:
-        self.name, self.its = name, PLAN["sets"][name]
-        name = self.its.get("like", name)
-        self.place = work / name
-        self.dataset = Dataset.open(self._sampled(data, work / "datasets" / name, self.its.get("questions")))
-        self.encoders = self.place / "encoder"
+        self.name, self.its, self.place = name, PLAN["sets"][name], work / name
+        like = self.its.get("like", name)
+        self.encoders = work / like / "encoder"
+        self.dataset = Dataset.open(self._sampled(data, work / "datasets" / like, self.its.get("questions")))
         self.query_share: float = tomllib.loads(DUAL_RECIPE.read_text(encoding="utf-8"))["train"]["query_share"]
         learned, self.dual, wanted = self.dataset, "dpr", ["dpr"]
         if of_all := self.its.get("all_labels", "labelled" not in self.its):
             wanted.append("dpr-all")
         if labelled := self.its.get("labelled"):
-            learned = Dataset.open(self._sampled(data, work / "datasets" / f"{name}-labelled", labelled))
+            learned = Dataset.open(self._sampled(data, work / "datasets" / f"{like}-labelled", labelled))
             self.query_share = labelled / len(self.dataset.split("train"))
             self.dual, wanted = "dpr-all", ["dpr-all"]
         if any(PLAN["variants"].get(one, {}).keys() & {"cross_encoder", "examples"} for one in asked):
             wanted.append("denoised")
         made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted, say=say)
         assert made is not None
+        if self.its.get("held_out"):
+            self.dataset = Dataset.open(hold_out(self.dataset.path, work / "datasets" / name, self._unlearned))
         self.features = self.encoded(self.encoders / self.dual, self.place / "features")
         self.features_all: Features | None = None
         if of_all:
@@ -90,6 +92,11 @@ class OneSet:
             return make_docstring_corpus(out.parent.parent / "docstring-corpus", overwrite=True, say=say).path
         options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
         return sample_dataset(data / its["source"], out, questions=questions, dev=1000, **options)
+
+    def _unlearned(self, record: dict[str, Any]) -> bool:
+        """Whether a question is another author's, of those that the dual-encoder did not learn from."""
+        kind: str = record["metadata"]["kind"]
+        return kind == "see-also" and not in_share(record["_id"], self.query_share)
 
     def encoded(self, encoder: Path, out: Path) -> Features:
         """Features by a trained encoder."""
@@ -156,6 +163,23 @@ class OneSet:
         write_json(kept, found)
         return found
 
+    def swept(self, setting: str, own: Sequence[Any], base: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
+        """A row for every value of a setting, tested against the dual-encoder and against the GNN-encoder as it is."""
+        its = PLAN["sweeps"][setting]
+        default = getattr(GraphSettings() if its.get("graph") else TrainSettings(), setting)
+        found = {}
+        for value in its["values"]:
+            changes = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
+            if value != self.its.get("train", {}).get(setting, default):
+                found[value] = [self.measured(f"{setting}={value}", changes, seed) for seed in range(seeds)]
+            else:
+                found[value] = list(own[:seeds])
+        tests = against({GNN: own, **{str(value): runs for value, runs in found.items() if runs != list(own[:seeds])}})
+        return [
+            {"value": value, **spread(runs, base, "RR@10"), "against_gnn_encoder": tests.get(str(value))}
+            for value, runs in found.items()
+        ]
+
     def _ranked(self, index: PassageIndex, features: Features, split: str, depth: int = DEPTH) -> Run:
         queries = list(self.dataset.split(split))
         return index_run(index, queries, features.queries[features.rows_of(queries)], depth)
@@ -165,9 +189,11 @@ class OneSet:
         return rr_alike(run, self.qrels, self.labelled, DEPTH)
 
     def baselines(self) -> dict[str, Run]:
-        """BM25, the checkpoint as it came and the dual-encoder, on test."""
-        rankings = self.encoders / "rankings"
-        runs = {"bm25": read_run(rankings / "bm25.run"), "minilm": read_run(rankings / "start.run")}
+        """BM25, the checkpoint as it came and the dual-encoder, on test (held-out questions: the last alone)."""
+        runs: dict[str, Run] = {}
+        if not self.its.get("held_out"):
+            rankings = self.encoders / "rankings"
+            runs = {"bm25": read_run(rankings / "bm25.run"), "minilm": read_run(rankings / "start.run")}
         if self.features_all is not None:
             runs[ALL_LABELS] = features_run(self.features_all, list(self.qrels), DEPTH)
         return {**runs, DUAL: features_run(self.features, list(self.qrels), DEPTH)}
@@ -177,7 +203,8 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     """Everything of one set, or only some variants and sweeps."""
     plan = planned(PLAN["sets"][name]["variants"])
     asked = [GNN, OVER_ALL, *wanted] if wanted else plan
-    fewer = min(seeds, PLAN["sets"][name].get("ablation_seeds", PLAN["ablation_seeds"]))
+    its_set = {**PLAN, **PLAN["sets"][name]}
+    fewer, of_value = min(seeds, its_set["ablation_seeds"]), min(seeds, its_set["sweep_seeds"])
     one = OneSet(name, data, work, asked)
     runs = one.baselines()
     measured = {
@@ -190,14 +217,9 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         if variant in asked and (of_all or not its.get("over_all_labels")):
             most = seeds if variant in (GNN, OVER_ALL) else min(fewer, its.get("seeds", fewer))
             variants[variant] = [one.measured(variant, its, seed) for seed in range(most)]
-    sweeps: dict[str, Any] = {}
-    for setting, its in PLAN["sweeps"].items():
-        default = getattr(GraphSettings() if its.get("graph") else TrainSettings(), setting)
-        for value in its["values"] if setting in asked else ():
-            changed = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
-            called, changed = (GNN, {}) if value == default else (f"{setting}={value}", changed)
-            found = [one.measured(called, changed, seed) for seed in range(min(seeds, PLAN["sweep_seeds"]))]
-            sweeps.setdefault(setting, []).append({"value": value, **spread(found, base, "RR@10")})
+    sweeps = {
+        setting: one.swept(setting, variants[GNN], base, of_value) for setting in PLAN["sweeps"] if setting in asked
+    }
     pairs = {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
     alike_base = one.alike(features_run(one.features, list(one.qrels), DEEP))
     of_baselines = compare(one.qrels, runs, DUAL, MEASURES, "test", {})
@@ -220,6 +242,8 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "asked": [] if set(asked) == set(plan) else sorted(set(asked) - {GNN, OVER_ALL}, key=asked.index),
         "seeds": seeds,
         "ablation_seeds": fewer,
+        "sweep_seeds": of_value,
+        "note": its_set.get("note", ""),
         "versions": library_versions(),
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
@@ -230,14 +254,13 @@ def planned(variants: str | list[str]) -> list[str]:
     """What is measured of a set where nothing is asked for on the command line.
 
     Args:
-        variants: The variants and sweeps; ``main``: those of every set; ``all``: all but those that a set lists.
+        variants: The variants and sweeps; ``main``: those of every set; ``all``: all but those apart.
     """
     if variants == "main":
         return [variant for variant, its in PLAN["variants"].items() if its.get("main")]
     if variants != "all":
         return [GNN, *variants]
-    lists = [its["variants"] for its in PLAN["sets"].values() if isinstance(its["variants"], list)]
-    return [one for one in (*PLAN["variants"], *PLAN["sweeps"]) if not any(one in its for its in lists)]
+    return [*(one for one, its in PLAN["variants"].items() if not its.get("apart")), *PLAN["sweeps"]]
 
 
 def _inspected(one: OneSet) -> dict[str, Any]:

@@ -34,7 +34,11 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         *_alike(result),
         *_unrepeated(result),
         *_domains(result),
-        *(line for setting, rows in result["sweeps"].items() for line in _sweep(name, setting, rows)),
+        *(
+            line
+            for setting, rows in result["sweeps"].items()
+            for line in _sweep(name, setting, rows, result["sweep_seeds"])
+        ),
         *_chosen(result),
     ]
     return "\n".join(lines) + "\n"
@@ -53,7 +57,8 @@ def _introduction(name: str, result: dict[str, Any]) -> list[str]:
         f"test questions. The dual-encoder is all-MiniLM-L6-v2 fine-tuned on {result['query_share']:.0%} of the "
         f"training questions{', the other one on all of them' if result['against_all_labels'] else ''}; the graph is "
         f"of all; {result['seeds']} seeds of the GNN's training, {result['ablation_seeds']} of a variant's where no "
-        "other number is said. Settings: [gnn_encoder.toml](../gnn_encoder.toml).",
+        "other number is said. Settings: [gnn_encoder.toml](../gnn_encoder.toml)."
+        + (f" {result['note']}" if result["note"] else ""),
         "",
         result["baseline_table"].strip(),
     ]
@@ -85,7 +90,7 @@ def _variants(result: dict[str, Any]) -> list[str]:
         if of_all:
             cells.append(f"{100 * of_all[variant]['difference']:+.1f} ({of_all[variant]['p']:.2g})")
         cells.append(f"{100 * among['mean']:.1f}, {100 * among['difference']:+.1f} ({among['p']:.2g})")
-        cells.append("" if against is None else f"{100 * against['difference']:+.1f} ({against['p_holm']:.2g})")
+        cells.append(_against(against))
         lines.append(_row(cells))
     return lines
 
@@ -129,18 +134,28 @@ def _domains(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _sweep(name: str, setting: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _sweep(name: str, setting: str, rows: Sequence[dict[str, Any]], seeds: int) -> list[str]:
     return [
         "",
         f"## {PLAN['sweeps'][setting]['title']}",
         "",
         f"![{setting}](gnn_encoder-{name}-{setting}.svg)",
         "",
-        f"{_seeds(PLAN['sweep_seeds'])} a value.",
+        f"{_seeds(seeds)} a value.",
         "",
-        f"| {setting} | RR@10 | Δ |",
-        "| ---: | ---: | ---: |",
-        *(_row([str(row["value"]), _mean(row), f"{100 * row['difference']:+.1f}"]) for row in rows),
+        f"| {setting} | RR@10 | Δ | against gnn-encoder (p) |",
+        "| ---: | ---: | ---: | ---: |",
+        *(
+            _row(
+                [
+                    str(row["value"]),
+                    _mean(row),
+                    f"{100 * row['difference']:+.1f}",
+                    _against(row["against_gnn_encoder"]),
+                ]
+            )
+            for row in rows
+        ),
     ]
 
 
@@ -156,6 +171,10 @@ def _chosen(result: dict[str, Any]) -> list[str]:
 
 def _seeds(number: int) -> str:
     return f"{number} seed{'s' if number != 1 else ''}"
+
+
+def _against(found: dict[str, float] | None) -> str:
+    return "" if found is None else f"{100 * found['difference']:+.1f} ({found['p_holm']:.2g})"
 
 
 def _row(cells: Sequence[str]) -> str:

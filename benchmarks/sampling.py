@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,29 @@ def sample_dataset(
         (out / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
     records = (json.dumps(queries[query], ensure_ascii=False) for query in kept)
     (out / "queries.jsonl").write_text("".join(f"{record}\n" for record in records), encoding="utf-8")
+    return out
+
+
+def hold_out(source: Path, out: Path, chosen: Callable[[dict[str, Any]], bool]) -> Path:
+    """Write the dataset at ``source`` to ``out``, its test split being the chosen training questions.
+
+    Args:
+        source: Dataset directory.
+        out: Where it goes.
+        chosen: Which training questions, by their records, are asked as test's instead of trained on.
+    """
+    (out / "qrels").mkdir(parents=True, exist_ok=True)
+    records = [json.loads(line) for line in _lines(source / "queries.jsonl")]
+    held = {record["_id"] for record in records if chosen(record)}
+    header, *train = _lines(source / "qrels" / "train.tsv")
+    splits: dict[str, list[str]] = {"train": [], "test": []}
+    for line in train:
+        splits["test" if line.split("\t")[0] in held else "train"].append(line)
+    splits["dev"] = _lines(source / "qrels" / "dev.tsv")[1:]
+    for split, lines in splits.items():
+        (out / "qrels" / f"{split}.tsv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (out / name).write_bytes((source / name).read_bytes())
     return out
 
 
