@@ -34,7 +34,6 @@ from gnnretrieval.training import embed_passages, train_gnn
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
-_EARLIER = "Up to 40 epochs, any passage as a negative and no label edges, earlier defaults."
 SETS = {"docstrings": None, "fairytaleqa": "fairytaleqa", "squad-open": "squad-open"}
 
 
@@ -95,7 +94,7 @@ def markdown(results: dict[str, Any]) -> str:
             f"Over {len(rows)} seeds: GNN-encoder {statistics.mean(100 * row['RR@10'] for row in rows):.1f} RR@10, "
             f"{statistics.mean(values):+.1f}{spread} over the dual-encoder (worst {min(values):+.1f}, best "
             f"{max(values):+.1f}; {gaining} of {len(rows)} gain with p < 0.01, paired t-test). "
-            + (f"{result['train']['epochs']} epochs." if "train" in result else _EARLIER),
+            f"{result['train']['epochs']} epochs.",
             "",
         ]
     return "\n".join(lines)
