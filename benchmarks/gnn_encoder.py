@@ -166,18 +166,17 @@ class OneSet:
     def swept(self, setting: str, own: Sequence[Any], base: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
         """A row for every value of a setting, tested against the dual-encoder and against the GNN-encoder as it is."""
         its = PLAN["sweeps"][setting]
-        default = getattr(GraphSettings() if its.get("graph") else TrainSettings(), setting)
-        found = {}
+        settings = GraphSettings() if its.get("graph") else TrainSettings()
+        default = self.its.get("train", {}).get(setting, getattr(settings, setting))
+        found = {default: list(own[:seeds])}
         for value in its["values"]:
-            changes = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
-            if value != self.its.get("train", {}).get(setting, default):
+            if value != default:
+                changes = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
                 found[value] = [self.measured(f"{setting}={value}", changes, seed) for seed in range(seeds)]
-            else:
-                found[value] = list(own[:seeds])
-        tests = against({GNN: own, **{str(value): runs for value, runs in found.items() if runs != list(own[:seeds])}})
+        tests = against({GNN: own, **{str(value): runs for value, runs in found.items() if value != default}})
         return [
             {"value": value, **spread(runs, base, "RR@10"), "against_gnn_encoder": tests.get(str(value))}
-            for value, runs in found.items()
+            for value, runs in sorted(found.items())
         ]
 
     def _ranked(self, index: PassageIndex, features: Features, split: str, depth: int = DEPTH) -> Run:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping, Sequence
+
+from gnnretrieval.axes import ticks
 
 _WIDTH, _HEIGHT = 560, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 55
@@ -49,7 +50,7 @@ def line_plot(
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">'
         f"{html.escape(labels[0])}</text>",
     ]
-    for value in _ticks(low, high):
+    for value in ticks(low, high, 6):
         parts.append(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{down(value):.1f}" y2="{down(value):.1f}" '
             'stroke="#dfe3e8"/>'
@@ -73,11 +74,3 @@ def line_plot(
             f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{label:g}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Four to ten round numbers between two."""
-    rough = (high - low) / 8
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
-    return [round(number * step, 9) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
