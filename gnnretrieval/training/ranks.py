@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # its functions keep, as a default, the group that stands when it is imported
 from torch import Tensor
 
 
@@ -77,7 +78,10 @@ ALONE = Ranks()
 
 @contextmanager
 def started_ranks(device: str) -> Iterator[Ranks]:
-    """The processes that a launcher started with this one (``RANK``, ``WORLD_SIZE``), joined while the block runs."""
+    """The processes that a launcher started with this one (``RANK``, ``WORLD_SIZE``), joined while the block runs.
+
+    After it the group is gone with its threads: one that outlived it could abort the interpreter at its exit.
+    """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE
