@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from gnnretrieval.artifacts import Artifact, beside, open_artifact, partial_path, version_of, with_article
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
+
+_CLAIM, _REFUSED = "claim.json", "refused"  # of a half-made artifact: what it is made from; whether an error ended it
 
 
 def is_made(path: Path, kind: str, fingerprint: str) -> bool:
@@ -27,7 +29,10 @@ def is_made(path: Path, kind: str, fingerprint: str) -> bool:
 
 def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Say in words how the artifact at ``path`` differs from what these inputs and settings would make."""
-    meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    return _difference(json.loads((path / "meta.json").read_text(encoding="utf-8")), inputs, config)
+
+
+def _difference(meta: Mapping[str, Any], inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     changed = [f"its {name} changed" for name, value in inputs.items() if meta["inputs"].get(name) != value]
     old = meta["config"]
     changed += [
@@ -114,7 +119,8 @@ def make_artifact(
         say: Receives one line when the artifact is reused, resumed or replaced.
 
     Raises:
-        ArtifactError: ``path`` holds something else, or files of the user's, or is being written by another process.
+        ArtifactError: ``path`` holds something else, or files of the user's, or is being written by another process, or
+            an interrupted run left it half made from other inputs, and ``overwrite`` is not given.
     """
     path = Path(path)
     if path.is_symlink():
@@ -134,22 +140,27 @@ def make_artifact(
     with locked(path, kind):
         partial = partial_path(path)
         claim, written = scratch(partial) / "fingerprint", scratch(partial) / "figures"
+        refused = scratch(partial) / _REFUSED
         begun, goes_on = time.monotonic(), False
         if partial.exists():
             if claim.is_file() and claim.read_text() == print_of_inputs:
                 say(f"{path}: half made before, going on")
                 goes_on = True
             elif not (partial / "meta.json").is_file() or not is_made(partial, kind, print_of_inputs):
-                shutil.rmtree(partial)
+                _give_up(path, partial, kind, inputs, config, overwrite, say)
         if not (partial / "meta.json").is_file():
             scratch(partial).mkdir(parents=True, exist_ok=True)
             claim.write_text(print_of_inputs)
+            write_json(scratch(partial) / _CLAIM, {"inputs": dict(inputs), "config": dict(config)})
+            refused.unlink(missing_ok=True)
             if not written.is_file():  # else killed while its files were hashed
                 try:
                     figures = dict(write(partial) or {})
                 except GnnRetrievalError:
-                    if [file for file in partial.rglob("*") if file.is_file()] == [claim]:
+                    if {file for file in partial.rglob("*") if file.is_file()} == {claim, scratch(partial) / _CLAIM}:
                         shutil.rmtree(partial)  # refused before anything was written
+                    else:
+                        refused.touch()
                     raise
                 # What an interrupted run took before is not known.
                 seconds = None if goes_on else round(time.monotonic() - begun, 1)
@@ -166,6 +177,28 @@ def make_artifact(
 def scratch(directory: Path) -> Path:
     """Where a half-made artifact keeps what it needs only to go on; gone when the artifact is whole."""
     return directory / "scratch"
+
+
+def _give_up(
+    path: Path,
+    partial: Path,
+    kind: str,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    overwrite: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Take away what is half made from other inputs: what was interrupted only where that is wanted."""
+    change = "it was another one"
+    with suppress(OSError, ValueError, KeyError):
+        change = _difference(json.loads((scratch(partial) / _CLAIM).read_text(encoding="utf-8")), inputs, config)
+    if not overwrite and (scratch(partial) / "fingerprint").is_file() and not (scratch(partial) / _REFUSED).is_file():
+        raise ArtifactError(
+            f"{path}: an interrupted run left {with_article(kind)} half made, and {change}. "
+            "Run the command that began it to go on, or pass --overwrite to begin anew."
+        )
+    say(f"{path}: begun anew, since it was half made and {change}")
+    shutil.rmtree(partial)
 
 
 def _already_there(

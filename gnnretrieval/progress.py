@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -47,10 +47,21 @@ class _Rate(ProgressColumn):
         )
 
 
+class _Bar(Progress):
+    """A bar with a line of its own for the note, so that both have room on a terminal of 80 columns."""
+
+    note = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.note:
+            yield Text(self.note, no_wrap=True, overflow="ellipsis")
+
+
 class Meter:
     """Counts units of work; :meth:`advance` after each piece."""
 
-    def __init__(self, label: str, total: int, unit: str, done: int, bar: Progress | None) -> None:
+    def __init__(self, label: str, total: int, unit: str, done: int, bar: _Bar | None) -> None:
         self.label, self.total, self.unit, self.done = label, total, unit, done
         self._first = done
         self._start = self._last = time.monotonic()
@@ -58,10 +69,11 @@ class Meter:
         self._task = bar.add_task(label, total=total, completed=done) if bar else None
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """Record ``count`` more units; ``note`` is shown beside the label."""
+        """Record ``count`` more units; ``note`` is shown below the bar, or after the line."""
         self.done += count
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self.done, description=f"{self.label} {note}".rstrip())
+            self._bar.note = note
+            self._bar.update(self._task, completed=self.done)
             return
         now = time.monotonic()
         if now - self._last >= LINE_EVERY and self.done < self.total:
@@ -96,7 +108,7 @@ def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Meter
             _Rate(unit),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with _Bar(*columns, console=Console(stderr=True)) as bar:
             yield Meter(label, total, unit, done, bar)
     else:
         meter = Meter(label, total, unit, done, None)

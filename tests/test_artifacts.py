@@ -7,7 +7,7 @@ import pytest
 
 from gnnretrieval import artifacts, making
 from gnnretrieval.artifacts import open_artifact, partial_path
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.making import make_artifact
 from gnnretrieval.provenance import sha256_of_json, write_json
 
@@ -98,14 +98,35 @@ def test_a_half_made_artifact_cannot_be_opened_and_is_resumed(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_a_half_made_artifact_of_other_inputs_or_settings_is_begun_anew(tmp_path):
-    for options in ({"text": "two"}, {"config": {"k": 9}}):
-        with pytest.raises(Killed):
-            Maker(tmp_path / "a", stop_before=2).make()
-        maker = Maker(tmp_path / "a", options.get("text", "one"))
-        maker.make(config=options.get("config", {"k": 5}))
-        assert maker.written == [0, 1, 2]
-        shutil.rmtree(tmp_path / "a")
+@pytest.mark.parametrize(
+    ("text", "config", "change"), [("two", {"k": 5}, "its text changed"), ("one", {"k": 9}, "k was 5 and is now 9")]
+)
+def test_what_an_interrupted_run_left_is_not_begun_anew_unasked(tmp_path, text, config, change):
+    with pytest.raises(Killed):
+        Maker(tmp_path / "a", stop_before=2).make()
+    maker = Maker(tmp_path / "a", text)
+    with pytest.raises(ArtifactError, match=f"left numbers half made, and {change}. Run the command that began it"):
+        maker.make(config=config)
+    assert Maker(tmp_path / "a").make()
+    assert maker.written == []
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(Killed):
+        Maker(tmp_path / "a", stop_before=2).make()
+    maker.make(config=config, overwrite=True)
+    assert maker.written == [0, 1, 2]
+    assert f"begun anew, since it was half made and {change}" in maker.lines[0]
+
+
+def test_what_an_error_ended_is_begun_anew_with_other_settings(tmp_path):
+    def refuse(directory):
+        (directory / "begun").touch()
+        raise GnnRetrievalError("k = 5 is no good.")
+
+    maker = Maker(tmp_path / "a")
+    with pytest.raises(GnnRetrievalError, match="no good"):
+        make_artifact(tmp_path / "a", "numbers", inputs={}, config={"k": 5}, write=refuse)
+    maker.make(config={"k": 6})
+    assert maker.written == [0, 1, 2]
 
 
 def test_what_was_written_is_not_lost_when_killed_before_the_meta_json_is_there(tmp_path, monkeypatch):

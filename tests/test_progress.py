@@ -53,9 +53,13 @@ def test_long_work_ends_with_a_line_and_short_work_is_silent(capsys, clock):
 def test_on_a_terminal_there_is_a_bar_that_ends_full(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    with progress("encoding", 10, "passages", done=4) as meter:
-        meter.advance(6, note="almost")
-    text = capsys.readouterr().err
-    assert "encoding almost" in text
-    assert "10/10" in text
+    monkeypatch.setenv("COLUMNS", "80")
+    note = "loss 0.123, epoch 10, dev RR@10 77.8 ▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄"
+    with progress("encoding", 10_000, "passages", done=4) as meter:
+        meter.advance(9_996, note=note)
+    lines = capsys.readouterr().err.splitlines()
+    bar = next(line for line in reversed(lines) if "encoding" in line)
+    assert "10000/10000" in bar
+    assert "0:00:00" in bar
+    assert "passages/s" in bar
+    assert any(note in line for line in lines)

@@ -21,7 +21,11 @@ from gnnretrieval.training.settings import TrainSettings
 @click.option(
     "--examples", type=PATH, multiple=True, help="Denoised positives and negatives (mine denoise); may be repeated."
 )
-@click.option("--start", type=PATH, help="GNN-encoder over this graph to go on from, such as for --mode joint.")
+@click.option(
+    "--start",
+    type=PATH,
+    help="GNN-encoder to go on from, such as for --mode joint; its dual-encoder may be another, of the same width.",
+)
 @click.option("--dry-run", is_flag=True, help="Say steps, time and memory, from a few steps, and make nothing.")
 @settings_options(TrainSettings)
 @device_option

@@ -45,6 +45,15 @@ class Checkpoint:
     source: str
     hash: str
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The transformer's ``config.json``; empty where there is none to be read, which loading it will say."""
+        try:
+            found: Any = json.loads((self.directory / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
 
 def find_checkpoint(name: str) -> Checkpoint:
     """Find the checkpoint called ``name``: a path, a hub name, or the packaged all-MiniLM-L6-v2 out of the hub's reach.

@@ -68,7 +68,8 @@ class CrossEncoder:
             raise InputError(
                 f"a cross-encoder has one label or two, and this checkpoint has {model.config.num_labels}.", directory
             )
-        check_max_tokens(settings.max_tokens, getattr(model.config, "max_position_embeddings", None), self.checkpoint)
+        positions = getattr(model.config, "max_position_embeddings", None)
+        check_max_tokens(settings.max_tokens, positions, self.checkpoint, "a pair's max_tokens (pair_tokens)")
         self._model: Any = model.eval().to(self.device)
         most = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
         self._tokens = PairTokenizer(tokenizer, most, directory)

@@ -42,7 +42,9 @@ def loading(checkpoint: Checkpoint) -> Iterator[None]:
         ) from error
 
 
-def check_max_tokens(max_tokens: int | None, positions: int | None, checkpoint: Checkpoint) -> None:
+def check_max_tokens(
+    max_tokens: int | None, positions: int | None, checkpoint: Checkpoint, name: str = "max_tokens"
+) -> None:
     """Refuse more tokens than a checkpoint has positions for.
 
     Raises:
@@ -50,6 +52,6 @@ def check_max_tokens(max_tokens: int | None, positions: int | None, checkpoint: 
     """
     if max_tokens is not None and positions is not None and max_tokens > positions:
         raise InputError(
-            f"this checkpoint has positions for {positions} tokens, and max_tokens is {max_tokens}.",
+            f"this checkpoint has positions for {positions} tokens, and {name} is {max_tokens}: give at most that.",
             checkpoint.directory,
         )

@@ -59,8 +59,11 @@ def _require_encoder(place: Path, kind: str, kinds: tuple[str, ...]) -> None:
     if kind not in kinds:
         raise ArtifactError(f"{place}: this is an artifact of kind {kind}, and an encoder is wanted here.")
     if kind == GNN_ENCODER and not (place / PASSAGE).is_dir():
+        joint = open_artifact(place, kind).config.get("mode") == "joint"
+        why = "joint training gained nothing, so it kept" if joint else "it was trained over"
         raise ArtifactError(
-            f"{place}: this GNN-encoder has no dual-encoder of its own: it was trained over a frozen one. Give that."
+            f"{place}: this GNN-encoder has no dual-encoder of its own: {why} the one of its graph's features. "
+            "Give that encoder; the GNN-encoder is embedded over the graph as it is, without --features."
         )
 
 

@@ -22,7 +22,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.edge_features import write_cheap_features
 from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
 from gnnretrieval.graph.label_edges import found_arrays, with_labels
-from gnnretrieval.graph.pair_features import Pairs, encode_pairs, write_given_vectors
+from gnnretrieval.graph.pair_features import Pairs, encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side, relevant_pairs
 from gnnretrieval.making import make_artifact, scratch
@@ -81,6 +81,7 @@ def build_graph(
     shape = (len(query_ids), settings.k)
     given = _edge_vectors(Path(edge_file), shape) if edge_file is not None else None
     sources = _Sources(dataset, features, read_run(run) if run is not None else None, given)
+    require_pairs(settings, given)
     inputs = {"dataset": dataset.hash, "features": features.hash}
     for name, file in (("run", run), ("edge file", edge_file)):
         if file is not None:

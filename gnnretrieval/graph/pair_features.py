@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import ArrayWriter, blocks, release, save_array
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.edge_vector_files import PROJECTION, EdgeVectorFiles
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.subgraph import Rows
@@ -51,6 +52,32 @@ class Pairs(NamedTuple):
             self.texts.texts_of_queries(queries.tolist()),
             self.texts.texts_of_passages(passages.tolist()),
             np.stack([first, second], axis=1),
+        )
+
+
+def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -> None:
+    """Say before anything is made what the edge vectors' encoder, or their own width, would refuse.
+
+    Args:
+        settings: The cross-encoder, and the form of its vectors.
+        given: Edge vectors of one's own.
+
+    Raises:
+        InputError: pairs may be longer than the cross-encoder has positions for.
+        GnnRetrievalError: a projection to more dimensions than the vectors have.
+    """
+    width = None if given is None else given.shape[-1]
+    if settings.reads_pairs:
+        from gnnretrieval.encoders.checkpoint import find_checkpoint
+        from gnnretrieval.encoders.loading import check_max_tokens  # torch loads for seconds
+
+        checkpoint = find_checkpoint(str(settings.cross_encoder))
+        its = checkpoint.config
+        check_max_tokens(settings.pair_tokens, its.get("max_position_embeddings"), checkpoint, "pair_tokens")
+        width = its.get("hidden_size") if width is None else width
+    if width is not None and (settings.edge_dimensions or 0) > width:
+        raise GnnRetrievalError(
+            f"edge_dimensions is {settings.edge_dimensions}, and edge vectors have {width}: give fewer, or none."
         )
 
 

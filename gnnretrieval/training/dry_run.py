@@ -42,7 +42,7 @@ def rehearse(
 
     Returns:
         ``queries`` (learnable), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
-        scores), ``timed_steps`` (of one epoch, at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a
+        scores), ``timed_steps`` (at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a
         sample), ``hours`` (all of it, without early stopping) and ``memory``: ``estimate`` (:func:`memory_needs`; None
         in joint training, which adds the dual-encoder's) and ``peak``, of the process in these steps, in bytes.
 
@@ -71,8 +71,8 @@ def rehearse(
 
 
 def _time_steps(training: GNNTraining, times: list[float]) -> int:
-    """Seconds of a few steps of the first epoch, appended to ``times``; returns how many passages the last scored."""
-    last = [time.perf_counter()]
+    """Seconds of a few steps of the first epochs, appended to ``times``; returns how many passages the last scored."""
+    last = [0.0]
     scored = [training.store.num_passages]
     forward = training.model.register_forward_hook(lambda module, given, out: scored.append(len(out)))
 
@@ -83,11 +83,15 @@ def _time_steps(training: GNNTraining, times: list[float]) -> int:
         now = time.perf_counter()
         times.append(now - last[0])
         last[0] = now
-        if len(times) == STEPS:
+        if len(times) == STEPS or len(times) % training.steps_per_epoch == 0:  # dev is timed apart
             raise Enough
 
-    with suppress(Enough):
-        training.epoch(0, advance)
+    for epoch in range(STEPS):
+        last[0] = time.perf_counter()
+        with suppress(Enough):
+            training.epoch(epoch, advance)
+        if len(times) >= STEPS:
+            break
     forward.remove()
     return scored[-1]
 

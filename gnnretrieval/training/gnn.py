@@ -325,4 +325,5 @@ class GNNTraining:
         history, patience = self.progress.history, self.settings.patience
         if patience is None or not history:
             return False
-        return bool(history[-1]["epoch"] - self.best_record["epoch"] >= patience)
+        warm = self.settings.warmup * self.settings.epochs
+        return bool(history[-1]["epoch"] - max(self.best_record["epoch"], warm) >= patience)

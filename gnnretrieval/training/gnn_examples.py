@@ -132,7 +132,7 @@ def probability_column(store: GraphStore) -> int:
     if "probability" not in names:
         raise GnnRetrievalError(
             f"{store.path}: its edges have no probability to distil. Build the graph with a cross-encoder and "
-            "probability among its edge features (--edge-features score,reciprocal_rank,bm25,probability)."
+            f"probability among its edge features (--edge-features {','.join([*names, 'probability'])})."
         )
     return names.index("probability")
 

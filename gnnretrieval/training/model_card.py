@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnretrieval.encoders.trained import PASSAGE
 from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.training.choice import Choice
 from gnnretrieval.training.settings import TrainSettings
 
 CARD = "README.md"
+_BEST = {"dual-encoder": "the dual-encoder's best", "bm25": "BM25's best", "run": "a run's best"}
 
 
-def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphStore) -> str:
+def model_card(
+    meta: Mapping[str, Any], settings: TrainSettings, store: GraphStore, choice: Choice, towers: Sequence[str] = ()
+) -> str:
     """The card, in Markdown, with the front matter that model hubs read.
 
     It says nothing of when, where and by which version the model was made: ``meta.json`` does, and the same training
@@ -22,10 +26,11 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         meta: What the artifact says of the model.
         settings: How it was trained.
         store: The graph.
+        choice: What was kept of it.
+        towers: Folders of the dual-encoder that was trained with it.
     """
     dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
     encoder = _name_of(meta["encoder"]["checkpoint"])
-    own = "joint_encoder" in meta
     kept = f"epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}"
     before, after = dev["dual_encoder"]["RR@10"], chosen["RR@10"]
     figures = [
@@ -50,14 +55,10 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         "A graph neural network that moves the passage embeddings of a dual-encoder towards the training questions "
         "that found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10). Passages are embedded offline; a "
         "question is encoded by the dual-encoder "
-        + ("that was trained with it (`passage/`, `query/`)." if own else "alone, as before."),
+        + (f"that was trained with it ({', '.join(f'`{it}/`' for it in towers)})." if towers else "alone, as before."),
         "",
         f"Kept is {kept}, which was chosen on dev; no test question was looked at.",
-        *(
-            ["", f"The best gain was not believed (p above evidence = {settings.evidence:g}): it embeds as before."]
-            if best["gain"] > 0 and not dev["believed"]
-            else []
-        ),
+        *_remarks(choice, settings, meta),
         "",
         "| figure | value | source |",
         "| --- | ---: | --- |",
@@ -65,9 +66,10 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         "",
         "## Graph and data",
         "",
-        f"- {store.num_passages:,} passages, {store.num_queries:,} training questions, each joined to its "
-        f"{settings.k or store.k} best passages",
+        f"- {store.num_passages:,} passages, {store.num_queries:,} training questions, each joined to "
+        f"{settings.k or store.k} passages: {_joined_to(store)}",
         *_trained_on(meta.get("queries", {})),
+        *(f"- {line}" for line in _went_on_from(meta["made_from"])),
         f"- edge features: {', '.join(meta['edge_features']) or 'none'}",
         f"- dataset {dataset['name']}, content hash `{dataset['hash'][:16]}…` (`meta.json`, `dataset`)",
         "",
@@ -87,7 +89,7 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
                 "gnnretrieval encoder encode DATASET --checkpoint MODEL --out features",
                 "gnnretrieval embed MODEL --features features --out embeddings",
             ]
-            if own
+            if towers
             else ["gnnretrieval embed MODEL --out embeddings"]
         ),
         "gnnretrieval index build embeddings --out index",
@@ -97,6 +99,32 @@ def model_card(meta: Mapping[str, Any], settings: TrainSettings, store: GraphSto
         "It belongs to the graph and the dual-encoder it was trained over: `meta.json` has their hashes.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _remarks(choice: Choice, settings: TrainSettings, meta: Mapping[str, Any]) -> list[str]:
+    best = choice.best
+    if best["gain"] <= 0:
+        return ["", "The graph did not help on dev: with context scale 0 it embeds as the dual-encoder does."]
+    if not choice.believed:
+        return ["", f"The best gain was not believed (p above evidence = {choice.evidence:g}): it embeds as before."]
+    weak = choice.transferred and best["p"] > settings.evidence
+    lines = ["", f"Its {choice.weak}."] if weak else []
+    if settings.epochs and not best["epoch"]:
+        lines += ["", f"Training: {choice.nothing_gained('start' in meta['made_from'])}."]
+    return lines
+
+
+def _joined_to(store: GraphStore) -> str:
+    labels = "those that it is labelled with, then " if store.config["label_edges"] else ""
+    return labels + _BEST[store.config["edges"]]
+
+
+def _went_on_from(made_from: Mapping[str, str]) -> list[str]:
+    """What else than the graph's labels it learned from."""
+    lines = [f"denoised positives and negatives: `{at}`" for name, at in made_from.items() if name.startswith("exam")]
+    if "start" in made_from:
+        lines.append(f"went on from the GNN-encoder `{made_from['start']}`")
+    return [f"{line} (hash in `meta.json`, `inputs`)" for line in lines]
 
 
 def _name_of(checkpoint: str) -> str:

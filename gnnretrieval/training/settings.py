@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.nn.settings import GNNEncoderSettings
@@ -74,15 +74,17 @@ class TrainSettings(Settings):
         distillation: Share of the loss that is the cross-encoder's: KL divergence from its probabilities on the edges
             of a masked query, which the graph must have (``edge_features`` with ``probability``).
         scale: Factor on the similarity in the softmax; not given: the encoder's own.
-        context_scales: ``λ`` to choose from on dev; 0, the dual-encoder, is always among them.
+        context_scales: ``λ`` to choose from on dev, at least one above 0; 0, the dual-encoder, is always among them.
         dev_window: An epoch and its context scale are chosen by what they give on dev, mean of this many epochs, itself
             the last of them; 1: by its own.
         evidence: p-value up to which that gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
             dual-encoder stays as it was. 1: every gain is.
+        transfer_evidence: The same where epochs = 0 puts a GNN-encoder over another dual-encoder than the one it was
+            trained over, and its gain there was believed (by ``evidence``): it is used over this one if it is larger.
         precision: Of the GNN's matrix products in training; its weights, attention, sums and scores are float32, and so
             is embedding: ``auto`` is bfloat16 where the processor computes in it.
-        patience: Epochs without a better one on dev before training stops early; not given: it does not. The last
-            epochs, whose learning rate is low, are mostly the best ones.
+        patience: Epochs without a better one on dev, after the warm-up, before training stops early; not given: it does
+            not. The last epochs, whose learning rate is low, are mostly the best ones.
         seed: Of every random choice.
         encoder: Shape of the GNN-encoder.
         dual_encoder: How the dual-encoder learns, with mode = joint.
@@ -109,6 +111,7 @@ class TrainSettings(Settings):
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     dev_window: int = Field(1, ge=1)
     evidence: float = Field(0.05, gt=0, le=1)
+    transfer_evidence: float = Field(0.2, gt=0, le=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     patience: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
@@ -121,6 +124,13 @@ class TrainSettings(Settings):
         if not isinstance(values, Mapping):
             return values
         return {**BY_MODE.get(str(values.get("mode", "frozen")), {}), **values}
+
+    @field_validator("context_scales")
+    @classmethod
+    def _something_to_choose(cls, scales: tuple[float, ...]) -> tuple[float, ...]:
+        if not scales or min(scales) < 0 or max(scales) == 0:
+            raise ValueError("give one or more above 0; 0, the dual-encoder, is always among them")
+        return scales
 
     @model_validator(mode="after")
     def _fit_together(self) -> TrainSettings:

@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.encoders.trained import JOINT
+from gnnretrieval.encoders.trained import JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.training.choice import Choice
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.encoder_loop import with_precision
 from gnnretrieval.training.gnn import ENCODER, GNNTraining
@@ -30,8 +31,6 @@ from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
 from gnnretrieval.training.model_card import CARD, model_card
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.settings import TrainSettings
-
-WEAK_EVIDENCE = 0.2  # of a gain, where there was evidence enough over another dual-encoder
 
 
 def train_gnn(
@@ -89,17 +88,18 @@ def train_gnn(
         if not ranks.first:
             return {}
         history, best = training.progress.history, training.best_record
-        chosen = {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
-        believed = best["p"] <= settings.evidence or _was_believed(start, best, settings)
-        if not believed:  # the dual-encoder as it came
-            chosen = {"epoch": 0, "context_scale": 0.0, "RR@10": best["dual_encoder"]}
+        choice = Choice.of(best, settings, store, start)
+        chosen = choice.chosen
+        if not choice.believed:
             weights["context_scale"] = torch.zeros_like(weights["context_scale"])
-        _say_what_was_chosen(best, history, settings, believed, say)
+        for line in choice.lines(history, settings, start):
+            say(line)
         its_encoder = {}
         if encoders is not None and chosen["epoch"] > 0:
             its_encoder = _save_encoder(encoders, weights, directory, training.learnable)
         of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
         save_file(of_gnn, directory / WEIGHTS)
+        towers = [name for name in (PASSAGE, QUERY) if (directory / name).is_dir()]
         meta = {
             "dimension": store.dimension,
             "edge_dim": store.edge_dim,
@@ -113,7 +113,8 @@ def train_gnn(
                 "passages": store.num_passages if training.pool is None else len(training.pool),
                 "dual_encoder": {"RR@10": best["dual_encoder"]},
                 "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
-                "believed": believed,
+                "believed": choice.believed,
+                "evidence": choice.evidence,
                 "chosen": chosen,
             },
             "queries": {"trained_on": len(training.learnable), "labelled": len(training.labelled)},
@@ -123,7 +124,7 @@ def train_gnn(
             | {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
             | ({"start": relative_to(out, start.path)} if start is not None else {}),
         }
-        (directory / CARD).write_text(model_card(meta, settings, store), encoding="utf-8")
+        (directory / CARD).write_text(model_card(meta, settings, store, choice, towers), encoding="utf-8")
         return meta
 
     if not ranks.first:
@@ -202,7 +203,7 @@ class Plan(NamedTuple):
             held_out.hidden,
             learned=self.learned,
             encoders=encoders,
-            start=None if self.start is None else load_file(self.start.path / WEIGHTS),
+            start=None if self.start is None else self.start.load().state_dict(),
             ranks=ranks,
         )
 
@@ -244,12 +245,6 @@ def _require_fits(
             )
 
 
-def _was_believed(start: GNNEncoderModel | None, best: dict[str, Any], settings: TrainSettings) -> bool:
-    """Whether what is only used over another dual-encoder was believed where it was trained, and seems to gain here."""
-    before = start is not None and not settings.epochs and start.meta["dev"].get("believed")
-    return bool(before and best["gain"] > 0 and best["p"] <= WEAK_EVIDENCE)
-
-
 def _save_encoder(
     encoders: JointEncoders, weights: dict[str, Tensor], directory: Path, queries: Rows
 ) -> dict[str, Any]:
@@ -270,29 +265,3 @@ def _say_how_it_chooses(held_out: HeldOut, say: Callable[[str], None]) -> None:
         f"no dev split: {count:,} training queries are held out to choose by, {topics:,} of them of whole topics; "
         "what helps both kinds is chosen. A dev split like the questions to come chooses better"
     )
-
-
-def _say_what_was_chosen(
-    best: dict[str, Any],
-    history: list[dict[str, Any]],
-    settings: TrainSettings,
-    believed: bool,
-    say: Callable[[str], None],
-) -> None:
-    if history[-1]["epoch"] < settings.epochs:
-        say(f"stopped after {history[-1]['epoch']} of {settings.epochs} epochs: none was better than {best['epoch']}")
-    before = f"dual-encoder {100 * best['dual_encoder']:.1f}"
-    if best["gain"] > 0 and not believed:
-        say(
-            f"the best gain on dev, {100 * best['gain']:+.1f} RR@10 over {before}, may be chance (p = {best['p']:.2g}, "
-            f"above evidence = {settings.evidence:g}): the embeddings stay the dual-encoder's own"
-        )
-        return
-    say(
-        f"kept epoch {best['epoch']} with context scale {best['context_scale']:g}: dev RR@10 {100 * best['dev']:.1f}, "
-        f"{before}"
-    )
-    if best["context_scale"] == 0:
-        say("the graph did not help on dev: with context scale 0 the embeddings are the dual-encoder's own")
-    elif best["context_scale"] == max(settings.context_scales):
-        say("the largest context scale offered did best: larger ones may do better (--context-scales)")

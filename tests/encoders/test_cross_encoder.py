@@ -185,5 +185,5 @@ def test_a_classifier_of_three_labels_is_refused(tiny_checkpoint, tmp_path):
 
 
 def test_pairs_longer_than_the_checkpoints_positions_are_refused(checkpoint):
-    with pytest.raises(InputError, match="positions for 80 tokens, and max_tokens is 81"):
+    with pytest.raises(InputError, match=r"positions for 80 tokens, and a pair's max_tokens \(pair_tokens\) is 81"):
         cross_encoder_of(checkpoint, max_tokens=81)

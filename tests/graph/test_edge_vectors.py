@@ -220,3 +220,15 @@ def test_bm25_edges_are_bm25_s_best_filled_up_by_the_dual_encoder(dataset, tiny_
 def test_a_store_reopens_after_its_directory_is_copied(crossed_graph, tmp_path):
     shutil.copytree(crossed_graph.path, tmp_path / "copy")
     assert np.array_equal(all_edges(open_graph(tmp_path / "copy")), all_edges(crossed_graph))
+
+
+def test_what_the_cross_encoder_cannot_do_is_said_before_anything_is_made(
+    dataset, tiny_features, tiny_cross_encoder, tmp_path
+):
+    long = crossed(tiny_cross_encoder).model_copy(update={"pair_tokens": 9999})
+    wide, out = crossed(tiny_cross_encoder, edge_dimensions=800), tmp_path / "graph"
+    with pytest.raises(InputError, match=r"positions for \d+ tokens, and pair_tokens is 9999"):
+        build_graph(dataset, tiny_features, long, out)
+    with pytest.raises(GnnRetrievalError, match="edge_dimensions is 800, and edge vectors have 32"):
+        build_graph(dataset, tiny_features, wide, out)
+    assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ from gnnretrieval.graph.store import GraphStore, passage_side
 from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings
 from gnnretrieval.training import TrainSettings, gnn, train_gnn
 from gnnretrieval.training.dev import DevSet
+from gnnretrieval.training.dry_run import rehearse
 from gnnretrieval.training.gnn import GNNTraining
 from gnnretrieval.training.gnn_examples import LearnedFrom
 from gnnretrieval.training.graph_tensors import GraphTensors
@@ -316,6 +317,35 @@ def test_training_stops_early_when_dev_has_not_improved_for_its_patience(
     assert len(measured) == 4
     assert model.meta["dev"]["chosen"]["epoch"] == 2
     assert len([record for record in log_of(model) if "dev" in record]) == 4
+
+
+def test_patience_begins_after_the_warm_up(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
+    measured = scripted(monkeypatch, [{0.0: 0.1, 1.0: value} for value in (0.2, 0.1, 0.1, 0.5, 0.1, 0.1)])
+    options = {"epochs": 6, "patience": 2, "warmup": 0.5, "dev_window": 1}
+    model = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", **options)
+    assert len(measured) == 6
+    assert model.meta["dev"]["chosen"]["epoch"] == 4
+
+
+def test_nothing_gained_is_told_once_and_as_it_is(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
+    scripted(monkeypatch, [{0.0: 0.5, 0.5: 0.5, 1.0: 0.4}] * 4)
+    said, dataset = [], Dataset.open(tiny_dataset)
+    model = train_gnn(tiny_graph, dataset, tiny_features, TrainSettings(**SHORT), tmp_path / "model", say=said.append)
+    assert not any("kept epoch" in line for line in said)
+    assert sum("the graph did not help on dev" in line for line in said) == 1
+    assert "The graph did not help on dev" in (model.path / "README.md").read_text()
+
+
+@pytest.mark.parametrize("scales", [(), (0.0,), (-1.0, 1.0)])
+def test_context_scales_that_leave_nothing_to_choose_are_refused(scales):
+    with pytest.raises(GnnRetrievalError, match="give one or more above 0"):
+        TrainSettings.parse({"context_scales": scales})
+
+
+def test_a_rehearsal_times_three_steps_though_an_epoch_has_one(tiny_graph, tiny_dataset, tiny_features):
+    settings = TrainSettings(epochs=4, batch_size=200)
+    found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings)
+    assert (found["steps_per_epoch"], found["steps"], found["timed_steps"]) == (1, 4, 3)
 
 
 def test_training_without_weight_averaging_measures_the_weights_themselves(tiny_graph, tmp_path):

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import open_graph
 from gnnretrieval.nn import GNNEncoder
@@ -316,6 +317,13 @@ def test_where_joint_training_gains_nothing_the_model_it_started_from_is_kept(
     assert model.meta["dev"]["believed"]
     assert any(line.startswith("kept epoch 0 with context scale 1") for line in said)
     assert "may be chance" not in " ".join(said)
+    nothing = "no epoch gained on dev over the GNN's untrained start"
+    assert any(nothing in line for line in said)
+    assert nothing in (model.path / "README.md").read_text()
+    with pytest.raises(
+        ArtifactError, match="joint training gained nothing, so it kept the one of its graph's features"
+    ):
+        trained_settings(EncoderSettings(checkpoint=str(model.path)))
 
 
 def test_it_goes_on_from_a_frozen_gnn_encoder(tiny_graph, tiny_dataset, tiny_features, tmp_path):
@@ -374,6 +382,8 @@ def test_settings_that_do_not_fit_are_said():
 
 def test_distillation_without_probabilities_is_refused(tiny_graph, tiny_dataset, tiny_features, tmp_path):
     settings = TrainSettings(distillation=0.5)
-    with pytest.raises(GnnRetrievalError, match="no probability to distil"):
+    with pytest.raises(
+        GnnRetrievalError, match=r"no probability to distil.*features score,reciprocal_rank,bm25,label,probability\)"
+    ):
         train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

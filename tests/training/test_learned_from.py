@@ -12,7 +12,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.learned_from import read_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
@@ -208,6 +208,17 @@ def test_without_epochs_there_must_be_something_to_start_from(
         train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "model")
 
 
+def test_damaged_weights_to_start_from_are_named(
+    dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
+) -> None:
+    settings = TrainSettings(**SHORT)
+    first = train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "first")
+    weights = first.path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
+    with pytest.raises(InputError, match="cannot be loaded"):
+        train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "second", start=first)
+
+
 def test_what_goes_on_is_measured_first_and_never_kept_worse(
     dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
 ) -> None:
@@ -228,18 +239,32 @@ def test_what_was_believed_where_it_was_trained_needs_less_evidence_over_another
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     half, whole = two_graphs
-    gains = np.array([0.5, -0.4, 0.3, -0.2, 0.4, -0.1, 0.2, 0.1, 0.1, 0.0])  # p = 0.15
-    monkeypatch.setattr(
-        DevSet, "measure", lambda self, model, store, scales, *args: {0.0: np.full(10, 0.3), 1.0: 0.3 + gains}
-    )
-    for evidence, scale in ((1.0, 1.0), (0.05, 0.0)):
-        settings = TrainSettings(**SHORT, evidence=evidence)
-        first = train_gnn(half, dataset, features, settings, tmp_path / f"first-{evidence}")
-        assert first.meta["dev"]["believed"] == (evidence == 1.0)
-        again = settings.model_copy(update={"epochs": 0, "evidence": 0.05})
-        said: list[str] = []
-        second = train_gnn(
-            whole, dataset, tiny_features, again, tmp_path / f"second-{evidence}", start=first, say=said.append
-        )
-        assert second.meta["dev"]["chosen"]["context_scale"] == scale
-        assert any("may be chance" in line for line in said) == (scale == 0.0)
+    weak = np.array([0.5, -0.4, 0.3, -0.2, 0.4, -0.1, 0.2, 0.1, 0.1, 0.0])  # p = 0.15
+    gains = weak
+
+    def measure(self: DevSet, model: object, store: object, scales: object, *args: object) -> dict[float, np.ndarray]:
+        return {0.0: np.full(10, 0.3), 1.0: 0.3 + gains}
+
+    monkeypatch.setattr(DevSet, "measure", measure)
+    for number, (of_first, evidence, transfer, scale) in enumerate(
+        [
+            (weak + 0.2, 0.05, 0.2, 1.0),
+            (weak + 0.2, 0.05, 0.1, 0.0),  # not enough for transfer_evidence
+            (weak, 0.05, 0.2, 0.0),  # not believed where it was trained
+            (weak, 1.0, 0.2, 0.0),  # nor believed but by evidence = 1
+        ]
+    ):
+        gains = of_first
+        settings = TrainSettings(**SHORT, evidence=evidence, transfer_evidence=transfer)
+        first = train_gnn(half, dataset, features, settings, tmp_path / f"first-{number}")
+        again, gains = settings.model_copy(update={"epochs": 0, "evidence": 0.05}), weak
+        for place, (store, of) in {"over another": (whole, tiny_features), "over its own": (half, features)}.items():
+            said: list[str] = []
+            out = tmp_path / f"{place}-{number}"
+            second = train_gnn(store, dataset, of, again, out, start=first, say=said.append)
+            wanted = scale if place == "over another" else 0.0
+            assert second.meta["dev"]["chosen"]["context_scale"] == wanted
+            assert any("may be chance" in line for line in said) == (wanted == 0.0)
+            because = "does (transfer_evidence = 0.2), since its gain was believed"
+            assert any(because in line for line in said) == (wanted == 1.0)
+            assert (because in (out / "README.md").read_text()) == (wanted == 1.0)
