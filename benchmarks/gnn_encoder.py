@@ -242,7 +242,6 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "seeds": seeds,
         "ablation_seeds": fewer,
         "sweep_seeds": of_value,
-        "note": its_set.get("note", ""),
         "versions": library_versions(),
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
