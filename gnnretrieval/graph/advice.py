@@ -70,8 +70,8 @@ def _of_labels(figures: Mapping[str, Any]) -> Iterator[str]:
     elif agreement is not None and agreement["paraphrase"] < PARAPHRASES:
         yield (
             f"Too few paraphrases: the questions of one passage agree by {agreement['paraphrase']:.2f} (0 as any two, "
-            f"1 the same; below {PARAPHRASES:g} a graph gained little). Expect a small gain, keep small context scales "
-            "among the choices, add rephrased questions, or split passages into shorter ones."
+            f"1 the same; below {PARAPHRASES:g} a graph told little about a passage's next question). Keep small "
+            "context scales among the choices, add rephrased questions, or split passages into shorter ones."
         )
 
 
