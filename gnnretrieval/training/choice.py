@@ -86,7 +86,7 @@ class Choice(NamedTuple):
         if settings.epochs and not best["epoch"]:
             said.append(self.nothing_gained(start is not None))
             if settings.is_joint:
-                said.append("it has no dual-encoder of its own: embed MODEL --out EMBEDDINGS, without --features")
+                said.append("it has no dual-encoder of its own: embed it without --features")
         if best["context_scale"] == max(settings.context_scales):
             said.append("the largest context scale offered did best: larger ones may do better (--context-scales)")
         return said
