@@ -159,7 +159,7 @@ def make_artifact(
                 except GnnRetrievalError:
                     if {file for file in partial.rglob("*") if file.is_file()} == {claim, scratch(partial) / _CLAIM}:
                         shutil.rmtree(partial)  # refused before anything was written
-                    else:
+                    elif refused.parent.is_dir():
                         refused.touch()
                     raise
                 # What an interrupted run took before is not known.
