@@ -134,7 +134,9 @@ class OneSet:
             first = self.place / "variants" / GNN / str(seed)
             write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
             store = self.graph(its, run, place / "graph")
-        settings = TrainSettings.parse({**self.its.get("train", {}), **its.get("train", {}), "seed": seed})
+        own = TrainSettings.parse(self.its.get("train", {}))
+        fewer = {"epochs": round(own.epochs * own.mask_ratio)} if its.get("as_many_steps") else {}
+        settings = TrainSettings.parse({**self.its.get("train", {}), **fewer, **its.get("train", {}), "seed": seed})
         more: dict[str, Any] = {"overwrite": True, "say": say}
         if its.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
