@@ -83,47 +83,23 @@ def train_gnn(
                 f"training on the {len(training.learnable):,} queries that the dual-encoder did not learn from; "
                 f"the {spared:,} it did are in the graph"
             )
-        encoders = training.encoders
         weights = training.run()
         if not ranks.first:
             return {}
-        history, best = training.progress.history, training.best_record
-        choice = Choice.of(best, settings, store, start)
-        chosen = choice.chosen
+        choice = Choice.of(training.best_record, settings, store, start)
         if not choice.believed:
             weights["context_scale"] = torch.zeros_like(weights["context_scale"])
-        for line in choice.lines(history, settings, start):
+        for line in choice.lines(training.progress.history, settings, start):
             say(line)
         its_encoder = {}
-        if encoders is not None and chosen["epoch"] > 0:
-            its_encoder = _save_encoder(encoders, weights, directory, training.learnable)
+        if training.encoders is not None and choice.chosen["epoch"] > 0:
+            its_encoder = _save_encoder(training.encoders, weights, directory, training.learnable)
         of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
         save_file(of_gnn, directory / WEIGHTS)
         towers = [name for name in (PASSAGE, QUERY) if (directory / name).is_dir()]
-        meta = {
-            "dimension": store.dimension,
-            "edge_dim": store.edge_dim,
-            "edge_features": store.edge_names,
-            "encoder": store.meta["encoder"],
-            "checkpoint_hash": store.meta["checkpoint_hash"],
-            "similarity": store.similarity.model_dump(),
-            "dev": {
-                "split": plan.held_out.name,
-                "queries": len(training.dev),
-                "passages": store.num_passages if training.pool is None else len(training.pool),
-                "dual_encoder": {"RR@10": best["dual_encoder"]},
-                "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
-                "believed": choice.believed,
-                "evidence": choice.evidence,
-                "chosen": chosen,
-            },
-            "queries": {"trained_on": len(training.learnable), "labelled": len(training.labelled)},
-            "dataset": dataset.provenance(),
-            **its_encoder,
-            "made_from": {"graph": relative_to(out, store.path)}
-            | {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
-            | ({"start": relative_to(out, start.path)} if start is not None else {}),
-        }
+        meta = (
+            _described(plan, dataset, training, choice) | its_encoder | {"made_from": _made_from(out, plan, examples)}
+        )
         (directory / CARD).write_text(model_card(meta, settings, store, choice, towers), encoding="utf-8")
         return meta
 
@@ -243,6 +219,39 @@ def _require_fits(
                 f"{start.path}: trained jointly with a dual-encoder of its own, which this graph's features are not "
                 "of. Build a graph over that encoder's features to go on."
             )
+
+
+def _described(plan: Plan, dataset: Dataset, training: GNNTraining, choice: Choice) -> dict[str, Any]:
+    """What a model says of itself: its graph's width, what it was chosen by, and how that went."""
+    store, best = plan.store, training.best_record
+    return {
+        "dimension": store.dimension,
+        "edge_dim": store.edge_dim,
+        "edge_features": store.edge_names,
+        "encoder": store.meta["encoder"],
+        "checkpoint_hash": store.meta["checkpoint_hash"],
+        "similarity": store.similarity.model_dump(),
+        "dev": {
+            "split": plan.held_out.name,
+            "queries": len(training.dev),
+            "passages": store.num_passages if training.pool is None else len(training.pool),
+            "dual_encoder": {"RR@10": best["dual_encoder"]},
+            "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
+            "believed": choice.believed,
+            "evidence": choice.evidence,
+            "chosen": choice.chosen,
+        },
+        "queries": {"trained_on": len(training.learnable), "labelled": len(training.labelled)},
+        "dataset": dataset.provenance(),
+    }
+
+
+def _made_from(out: str | Path, plan: Plan, examples: Sequence[Examples]) -> dict[str, Any]:
+    """Where the inputs lie, seen from the model."""
+    found = {"graph": plan.store.path} | {f"examples {n}": part.path for n, part in enumerate(examples, 1)}
+    if plan.start is not None:
+        found["start"] = plan.start.path
+    return {name: relative_to(out, path) for name, path in found.items()}
 
 
 def _save_encoder(
