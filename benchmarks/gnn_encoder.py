@@ -134,9 +134,7 @@ class OneSet:
             first = self.place / "variants" / GNN / str(seed)
             write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
             store = self.graph(its, run, place / "graph")
-        own = TrainSettings.parse(self.its.get("train", {}))
-        fewer = {"epochs": round(own.epochs * own.mask_ratio)} if its.get("as_many_steps") else {}
-        settings = TrainSettings.parse({**self.its.get("train", {}), **fewer, **its.get("train", {}), "seed": seed})
+        settings = train_settings(self.its, its, seed)
         more: dict[str, Any] = {"overwrite": True, "say": say}
         if its.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
@@ -248,6 +246,13 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
     }
+
+
+def train_settings(of_set: dict[str, Any], of_variant: dict[str, Any], seed: int) -> TrainSettings:
+    """How a variant is trained on a set; ``as_many_steps``: as the GNN-encoder, of whose epochs each masks some."""
+    own = TrainSettings.parse(of_set.get("train", {}))
+    fewer = {"epochs": round(own.epochs * own.mask_ratio)} if of_variant.get("as_many_steps") else {}
+    return TrainSettings.parse({**of_set.get("train", {}), **fewer, **of_variant.get("train", {}), "seed": seed})
 
 
 def planned(variants: str | list[str]) -> list[str]:

@@ -1,0 +1,70 @@
+"""What the benchmark of the GNN-encoder plans, and that its pages say what their JSON files have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+PAGES = sorted((BENCHMARKS / "results").glob("gnn_encoder-*.json"))
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmarks import each other as a script's neighbours."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+@pytest.fixture
+def benchmark(scripts: None) -> ModuleType:
+    import gnn_encoder
+
+    return gnn_encoder
+
+
+def test_no_masking_trains_for_as_many_steps(benchmark: ModuleType) -> None:
+    of_set = {"train": {"epochs": 20, "mask_ratio": 0.2}}
+    without = benchmark.train_settings(of_set, benchmark.PLAN["variants"]["without-masking"], 3)
+    assert (without.mask_unit, without.epochs, without.seed) == ("none", 4, 3)
+    assert benchmark.train_settings(of_set, {}, 3).epochs == 20
+    assert benchmark.train_settings(of_set, {"train": {"epochs": 7}}, 3).epochs == 7
+
+
+def test_every_set_names_variants_that_there_are(benchmark: ModuleType) -> None:
+    known = {*benchmark.PLAN["variants"], *benchmark.PLAN["sweeps"]}
+    for its in benchmark.PLAN["sets"].values():
+        assert set(benchmark.planned(its["variants"])) <= known
+    assert "joint" not in benchmark.planned("all")
+    assert "mask_ratio" in benchmark.planned("all")
+
+
+def test_every_variant_s_settings_are_settings(benchmark: ModuleType) -> None:
+    for its in benchmark.PLAN["variants"].values():
+        benchmark.train_settings({}, its, 0)
+        teacher = {"cross_encoder": "its cross-encoder"} if its.get("cross_encoder") else {}
+        benchmark.GraphSettings.parse({**its.get("graph", {}), **teacher})
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_says_what_its_json_file_has(path: Path, scripts: None) -> None:
+    import gnn_encoder_page
+
+    page = gnn_encoder_page.markdown(path.stem.removeprefix("gnn_encoder-"), json.loads(path.read_text("utf-8")))
+    assert path.with_suffix(".md").read_text("utf-8") == page
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_table_s_differences_are_of_its_means(path: Path) -> None:
+    result = json.loads(path.read_text("utf-8"))
+    systems = {one["name"]: one["measures"]["RR@10"] for one in result["baselines"]["systems"]}
+    for row in result["variants"].values():
+        found = row["measures"]["RR@10"]
+        assert found["mean"] - systems["dual-encoder"] == pytest.approx(found["difference"])
+        assert found["worst_difference"] <= found["difference"] + 1e-6
+
+
+def test_there_are_pages() -> None:
+    assert len(PAGES) > 5
