@@ -278,7 +278,7 @@ def test_no_error_names_a_path_or_a_text_of_the_server(client, tiny_run, tiny_ch
 
 
 def test_a_request_that_waits_too_long_is_given_up(retriever, questions):
-    with TestClient(create_app(retriever, ServeSettings(timeout=1e-6))) as client:
+    with TestClient(create_app(retriever, ServeSettings(timeout=1e-6, batch_wait=0.5))) as client:
         found = error(client.post("/search", json={"question": questions[0]}), 504)
     assert found["code"] == "timed_out"
 
