@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -68,3 +69,16 @@ def test_a_table_s_differences_are_of_its_means(path: Path) -> None:
 
 def test_there_are_pages() -> None:
     assert len(PAGES) > 5
+
+
+def test_the_gains_in_the_docs_are_the_pages() -> None:
+    text = (BENCHMARKS.parent / "docs" / "when-a-graph-helps.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[[^|]*/(gnn_encoder-[\w-]+)\.md\).* ([\d.]+) → ([\d.]+) \(([+-][\d.]+)\) \|$", text, re.M)
+    assert len(rows) > 4
+    for page, before, after, gain in rows:
+        result = json.loads((BENCHMARKS / "results" / f"{page}.json").read_text("utf-8"))
+        found = result["variants"]["gnn-encoder"]["measures"]["RR@10"]
+        figures = (found["mean"] - found["difference"], found["mean"], found["difference"])
+        assert (before, after, gain) == tuple(
+            f"{100 * figure:{sign}.1f}" for figure, sign in zip(figures, ("", "", "+"), strict=True)
+        )
