@@ -283,11 +283,9 @@ class _Growth:
         touched = [found.rows[n:].ravel(), new_passages]
         if self.additions.passages and "bm25" in self.settings.edge_features:
             touched.append(found.rows.ravel())  # BM25's shares are others on every edge
-        if "label" in self.settings.edge_features:
-            with TextStore(self.directory / TEXTS) as texts:
-                judged = texts.rows_of_queries(list(self.additions.qrels)).values()
-            known = np.array([row for row in judged if row < n], dtype=np.int64)
-            touched.append(found.rows[known].ravel())
+        with TextStore(self.directory / TEXTS) as texts:  # other label edges, by which passages may or may not hear
+            judged = texts.rows_of_queries(list(self.additions.qrels)).values()
+        touched.append(found.rows[np.array([row for row in judged if row < n], dtype=np.int64)].ravel())
         moved = (found.came_from[:n] != np.arange(n * self.store.stride).reshape(n, -1)).any(axis=1)
         touched += [found.rows[:n][moved].ravel(), self.store.neighbors[moved].ravel().astype(np.int64)]
         return np.unique(np.concatenate(touched)).astype(np.int64)

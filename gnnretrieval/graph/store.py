@@ -18,7 +18,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.edge_arrays import EdgeArrays
 from gnnretrieval.graph.label_edges import FOUND
-from gnnretrieval.graph.subgraph import Rows, Subgraph, edges_into, two_hops
+from gnnretrieval.graph.subgraph import PassageEdges, Rows, Subgraph, edges_into, two_hops
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
@@ -37,13 +37,20 @@ class GraphStore(Artifact):
 
     Attributes:
         visible: ``(n,)`` False for the queries that a view leaves out; None: all are in.
+        unheard: ``(n * stride,)`` True for the edges by which passages hear no query (eq. 8); None: they hear by all.
     """
 
     visible: NDArray[np.bool_] | None = None
+    unheard: NDArray[np.bool_] | None = None
     _k: int | None = None
 
     def view(
-        self, *, k: int | None = None, queries: NDArray[np.bool_] | Rows | None = None, split: str | None = None
+        self,
+        *,
+        k: int | None = None,
+        queries: NDArray[np.bool_] | Rows | None = None,
+        split: str | None = None,
+        passage_edges: PassageEdges = "all",
     ) -> Self:
         """The same store with fewer edges, copying nothing but a mask.
 
@@ -51,6 +58,8 @@ class GraphStore(Artifact):
             k: Only the first ``k`` passages of each query.
             queries: Only these: ``(n,)`` booleans, or rows.
             split: Only the queries of this split.
+            passage_edges: ``hard-negatives``: passages hear no query that is labelled with them, so only those whose
+                hard negative they are. Queries hear the passages that they are joined to.
 
         Raises:
             GnnRetrievalError: ``k`` is above the store's, or no query is of the split.
@@ -61,6 +70,8 @@ class GraphStore(Artifact):
         for name in ("neighbors", "scores", "labels"):  # of this view, not of the new one
             view.__dict__.pop(name, None)
         view._k = k or self._k
+        if passage_edges == "hard-negatives":
+            view.unheard = self.label_edges()
         if queries is not None:
             chosen = np.zeros(self.num_queries, dtype=bool)
             chosen[queries] = True
@@ -215,6 +226,8 @@ class GraphStore(Artifact):
 
     def degrees(self) -> Rows:
         """Queries that found each passage ``(m,)``."""
+        if self.unheard is not None:
+            return np.diff(self.found_by(slice(0, self.num_passages))[1])
         if self.visible is None and self.k == self.stride:
             return np.diff(self.indptr)
         shown = self.neighbors if self.visible is None else self.neighbors[self.visible]
@@ -227,7 +240,7 @@ class GraphStore(Artifact):
             passages: Rows, or a slice of them.
             visible: ``(n,)`` False for queries that are masked out of the graph; None: all of the view are in it.
         """
-        return edges_into(passages, self.indptr, self.edges, self.among(visible), self.stride, self.k)
+        return edges_into(passages, self.indptr, self.edges, self.among(visible), self.stride, self.k, self.unheard)
 
     def subgraph(
         self,
@@ -239,7 +252,7 @@ class GraphStore(Artifact):
     ) -> Subgraph:
         """The two-hop neighbourhood of ``passages`` among the ``visible`` queries (:func:`two_hops`)."""
         side = (self.indptr, self.edges, self.among(visible), self.stride)
-        return two_hops(passages, self.neighbors, *side, dropped=dropped, sample=sample)
+        return two_hops(passages, self.neighbors, *side, dropped=dropped, unheard=self.unheard, sample=sample)
 
     def with_features(self, passages: NDArray[np.floating], queries: NDArray[np.floating]) -> Self:
         """The same store with node features recomputed by a trained dual-encoder, which eq. 7-10 are to have.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
+PassageEdges = Literal["all", "hard-negatives"]
 
 
 class Subgraph(NamedTuple):
@@ -103,6 +104,7 @@ def two_hops(
     stride: int | None = None,
     *,
     dropped: NDArray[np.bool_] | None = None,
+    unheard: NDArray[np.bool_] | None = None,
     sample: tuple[int, np.random.Generator] | None = None,
 ) -> Subgraph:
     """The subgraph on which eq. 6-10 give the embeddings of ``passages`` exactly.
@@ -115,11 +117,14 @@ def two_hops(
         visible: ``(n,)`` False for queries that are masked out of the graph; None: all are in it.
         stride: Passages a query, as edges are named; None: ``k``.
         dropped: ``(n * stride,)`` True for edges that both layers lack; None: none.
+        unheard: ``(n * stride,)`` True for edges that the passages' layer (eq. 8) lacks too; None: none.
         sample: At most so many edges into each passage, drawn by this generator (:func:`at_most`); None: all.
     """
     k = neighbors.shape[1]
     stride = stride or k
-    passage_edges, offsets = edges_into(passages, indptr, edges, visible, stride, k, dropped)
+    silent = unheard if dropped is None or unheard is None else dropped | unheard
+    silent = dropped if silent is None else silent
+    passage_edges, offsets = edges_into(passages, indptr, edges, visible, stride, k, silent)
     if sample is not None:
         passage_edges, offsets = at_most(passage_edges, offsets, *sample)
     queries, passage_index = np.unique(passage_edges // stride, return_inverse=True)

@@ -157,14 +157,14 @@ def update_embeddings(
         )
 
     def write(directory: Path) -> dict[str, Any]:
-        module, old = model.load(device), current.passages
+        module, view, old = model.load(device), model.view(store), current.passages
         place = scratch(directory) / ARRAY
         with (
             ArrayWriter(place, (len(changed), store.dimension), np.float16) as writer,
-            progress("embedding", nodes_to_embed(store, changed), "nodes") as meter,
+            progress("embedding", nodes_to_embed(view, changed), "nodes") as meter,
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
-            for _, vectors in _vectors(module, model.view(store), device, meter.advance, changed, budget):
+            for _, vectors in _vectors(module, view, device, meter.advance, changed, budget):
                 writer.write(vectors)
         new = np.load(place, mmap_mode="r")
         shape = (store.num_passages, store.dimension)

@@ -58,7 +58,7 @@ class GNNEncoderModel(Artifact):
         return model.to(device).eval()
 
     def view(self, store: GraphStore, features: Features | None = None) -> GraphStore:
-        """The store as this model embeds over it: with no more passages a query than it was trained with.
+        """The store as this model embeds over it: by the edges that it was trained with.
 
         Args:
             store: The graph.
@@ -68,7 +68,7 @@ class GNNEncoderModel(Artifact):
         Raises:
             ArtifactError: these features are missing, not wanted, or of another encoder or other texts.
         """
-        view = store.view(k=self.config.get("k"))
+        view = store.view(k=self.config.get("k"), passage_edges=self.config.get("passage_edges", "all"))
         if self.has_encoder != (features is not None):
             raise ArtifactError(
                 f"{self.path}: its dual-encoder was trained with it. Encode the dataset with that one (encoder encode "

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gnnretrieval.graph.mask import MaskUnit
+from gnnretrieval.graph.subgraph import PassageEdges
 from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.settings import Settings
 
@@ -51,6 +52,9 @@ class TrainSettings(Settings):
             not learn from (all are in the graph); ``auto``: so where at least 200 are left. What is held out
             where there is no dev split is always ``auto``.
         k: Only each query's first k passages, of which label edges are the last; not given: all that the graph has.
+        passage_edges: By which edges a passage hears queries (eq. 8): ``all``; ``hard-negatives``: those of queries
+            whose hard negative it is, none that is labelled with it: passages with queries of their own, and those
+            without, are moved alike.
         epochs: Epochs; each splits the training queries anew; not given: 80, and 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
@@ -93,6 +97,7 @@ class TrainSettings(Settings):
     mode: Literal["frozen", "joint"] = "frozen"
     learn_from: Literal["all", "unseen", "auto"] = "all"
     k: int | None = Field(None, ge=1)
+    passage_edges: PassageEdges = "all"
     epochs: int = Field(80, ge=0)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
     mask_unit: MaskUnit = "query"

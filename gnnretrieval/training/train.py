@@ -128,7 +128,7 @@ class Plan(NamedTuple):
     """A training run of which everything was checked and nothing begun.
 
     Attributes:
-        store: The graph, with no more passages a query than the settings say.
+        store: The graph, with no more edges than the settings say.
         settings: How to train.
         held_out: What is chosen by.
         learned: What is learned from.
@@ -160,7 +160,8 @@ class Plan(NamedTuple):
         taught = unseen_queries(store, features, settings.learn_from)
         chosen_by = unseen_queries(store, features, "auto")
         held_out = held_out_queries(store, dataset, features, settings.seed, chosen_by)
-        return cls(store.view(k=settings.k), settings, held_out, LearnedFrom.of(store, examples, taught), start)
+        view = store.view(k=settings.k, passage_edges=settings.passage_edges)
+        return cls(view, settings, held_out, LearnedFrom.of(store, examples, taught), start)
 
     def training(self, directory: Path, device: str = "cpu", ranks: Ranks = ALONE) -> GNNTraining:
         """The run in ``directory``, ready to go."""
@@ -214,6 +215,8 @@ def _require_fits(
                 f"{start.path}: a GNN-encoder of another shape ({', '.join(f'{k} = {v}' for k, v in shape.items())}) "
                 "than these settings. Give the same ones."
             )
+        if (heard := start.config.get("passage_edges", "all")) != settings.passage_edges:
+            raise ArtifactError(f"{start.path}: trained with --passage-edges {heard}. Give the same.")
         if start.has_encoder:
             raise ArtifactError(
                 f"{start.path}: trained jointly with a dual-encoder of its own, which this graph's features are not "

@@ -100,3 +100,22 @@ def test_what_was_found_is_known_and_the_recall_ceiling_is_of_that(
             np.testing.assert_array_equal(ours, theirs)
     assert recall_by_rank(labelled_graph) == recall_by_rank(plain)
     assert recall_by_rank(labelled_graph.view(k=1)) == recall_by_rank(plain.view(k=1))
+
+
+def test_passages_can_hear_only_the_queries_whose_hard_negative_they_are(labelled_graph):
+    view = labelled_graph.view(passage_edges="hard-negatives")
+    everyone = np.arange(view.num_passages)
+    edges, offsets = view.found_by(everyone)
+    of_labels = labelled_graph.label_edges()
+    assert of_labels.any()
+    assert set(edges) == set(np.flatnonzero(~of_labels))
+    assert view.degrees().tolist() == np.diff(offsets).tolist()
+    before, after = labelled_graph.subgraph(everyone), view.subgraph(everyone)
+    assert after.passage_edges.tolist() == edges.tolist()
+    heard = np.isin(before.queries, after.queries)
+    assert after.query_edges.reshape(-1, 2).tolist() == before.query_edges.reshape(-1, 2)[heard].tolist()
+    assert view.neighbors.tolist() == labelled_graph.neighbors.tolist()
+    dropped = ~of_labels & (np.arange(len(of_labels)) % 2 == 0)
+    both = set(view.subgraph(everyone, dropped=dropped).passage_edges)
+    assert both == set(np.flatnonzero(~of_labels & ~dropped))
+    assert labelled_graph.unheard is None
