@@ -68,6 +68,7 @@ def model_card(
         "",
         f"- {store.num_passages:,} passages, {store.num_queries:,} training questions, each joined to "
         f"{settings.k or store.k} passages: {_joined_to(store)}",
+        *(["- a passage hears no question that is labelled with it"] if settings.passage_edges != "all" else []),
         *_trained_on(meta.get("queries", {})),
         *(f"- {line}" for line in _went_on_from(meta["made_from"])),
         f"- edge features: {', '.join(meta['edge_features']) or 'none'}",

@@ -8,7 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.graph import store as store_module
+from gnnretrieval.graph import subgraph as subgraph_module
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
@@ -18,6 +20,7 @@ from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.gnn import GNNTraining
 from gnnretrieval.training.gnn_examples import LearnedFrom
+from gnnretrieval.training.graph_tensors import GraphTensors
 
 SHORT = {"epochs": 3, "batch_size": 12, "learning_rate": 0.01, "context_scales": (0.5, 1.0), "mask_unit": "query"}
 
@@ -306,3 +309,45 @@ def test_the_log_has_a_line_a_step_and_one_a_measurement_that_the_log_page_reads
     assert list(log.measurements[0].dev) == ["RR@10", "dual-encoder", "λ = 0.0", "λ = 0.5", "λ = 1.0"]
     record = json.loads((model.path / "log.jsonl").read_text().splitlines()[-1])
     assert record["dev"]["RR@10"] == record["dev"][f"λ = {record['context_scale']}"]
+
+
+# By which edges passages hear.
+
+
+def test_passages_that_are_hard_negatives_hear_no_query_that_is_labelled_with_them(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    seen: list[np.ndarray] = []
+    edges_into = store_module.edges_into
+
+    def spied(*args):
+        found = edges_into(*args)
+        seen.append(found[0])
+        return found
+
+    monkeypatch.setattr(store_module, "edges_into", spied)
+    monkeypatch.setattr(subgraph_module, "edges_into", spied)
+    dataset = Dataset.open(tiny_dataset)
+    settings = TrainSettings(**SHORT, passage_edges="hard-negatives", evidence=1.0)
+    model = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model")
+    embed_passages(model, tiny_graph, tmp_path / "embeddings")
+    labels = set(np.flatnonzero(tiny_graph.label_edges()))
+    assert labels
+    assert len(seen) > 5
+    assert all(not labels & set(edges) for edges in seen)
+    monkeypatch.undo()
+    module = model.load()
+    module.context_scale.fill_(1.0)
+    model.load = lambda device="cpu": module
+    embeddings = embed_passages(model, tiny_graph, tmp_path / "at-one")
+    everyone = np.arange(tiny_graph.num_passages)
+    with torch.no_grad():
+        heard, all_edges = (
+            tiny_graph.similarity.prepare(module(GraphTensors(store).batch(everyone))).numpy()
+            for store in (model.view(tiny_graph), tiny_graph)
+        )
+    np.testing.assert_allclose(embeddings.passages, heard, atol=2e-3)
+    assert np.abs(embeddings.passages - all_edges).max() > 0.01
+    del model.load
+    with pytest.raises(ArtifactError, match="trained with --passage-edges hard-negatives"):
+        train_gnn(tiny_graph, dataset, tiny_features, TrainSettings(**SHORT), tmp_path / "next", start=model)
