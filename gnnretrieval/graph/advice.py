@@ -107,6 +107,7 @@ def _of_overlap(splits: Mapping[str, Any]) -> Iterator[str]:
         shares = ", ".join(f"{share:.0%} of those of {name}" for name, share in untaught.items())
         yield (
             f"Hardly any passage that is asked for has a training question of its own ({shares}): the graph moves "
-            "them by strangers' questions alone. Train with --mask-unit mixed, which practises that; part of the gain "
-            "may be no more than other passages being put lower."
+            "them by strangers' questions alone. If all questions to come are about such passages, train with "
+            "--mask-unit mixed; part of the gain is other passages being put lower. If they are about both kinds, "
+            "--passage-edges hard-negatives gains less, and gains it among passages of one kind too."
         )
