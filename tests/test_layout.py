@@ -34,6 +34,7 @@ ROOMS = (
     "training",
     "index",
     "evaluation",
+    "baselines",
     "recipes",
     "integrations",
     "serve",
