@@ -166,7 +166,7 @@ AUC of the cross-encoder's probability on the graph's edges, labelled against no
 def main(work: Path, seeds: int, epochs: int, pairs: int) -> None:
     """Measure the forms of edge vectors."""
     keep_freed_memory()
-    dataset = make_docstring_corpus(work / "dataset", overwrite=True, say=say)
+    dataset = make_docstring_corpus(work / "dataset", summaries="question", overwrite=True, say=say)
     dataset = Dataset.open(dataset.path)
     features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True, say=say)
     plain = build_graph(

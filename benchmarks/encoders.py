@@ -358,7 +358,9 @@ def main(data: Path, work: Path, only: str | None, questions: int, stages: tuple
         if only not in (None, name):
             continue
         if name == "docstrings":
-            source = make_docstring_corpus(work / "docstring-corpus", overwrite=True, say=say).path
+            source = make_docstring_corpus(
+                work / "docstring-corpus", summaries="question", overwrite=True, say=say
+            ).path
             place = sample(source, work / "datasets" / name, questions)
             result = measure(name, place, work, True, stages or WITHOUT_PSEUDO_LABELS)
         elif name == "squad-wiki":

@@ -89,7 +89,9 @@ class OneSet:
     def _sampled(self, data: Path, out: Path, questions: int | None) -> Path:
         its = self.its
         if "source" not in its:
-            return make_docstring_corpus(out.parent.parent / "docstring-corpus", overwrite=True, say=say).path
+            return make_docstring_corpus(
+                out.parent.parent / "docstring-corpus", summaries="question", overwrite=True, say=say
+            ).path
         options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
         return sample_dataset(data / its["source"], out, questions=questions, dev=1000, **options)
 

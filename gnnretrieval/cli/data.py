@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_opti
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
+
+if TYPE_CHECKING:
+    from gnnretrieval.data.docstrings import Summaries
 
 
 @click.group()
@@ -24,19 +28,27 @@ data.add_command(convert)
 
 @data.command()
 @out_option
+@click.option(
+    "--summaries",
+    type=click.Choice(["passage", "question"]),
+    default="passage",
+    show_default=True,
+    help="Where one-line summaries go: first in their passages, or cut out of them and made training questions.",
+)
 @overwrite_option
-def docstrings(out: Path, overwrite: bool) -> None:
+def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
     """Make the docstring corpus from the installed numpy, scipy, scikit-learn and networkx.
 
-    Find the function by what someone else says it does: passages are functions and classes without their one-line
-    summaries, queries are those summaries (train) and descriptions in other functions' "See Also" (train, dev, test).
+    Find the function by what someone else says it does: passages are functions and classes, queries are descriptions
+    in other functions' "See Also" (train, dev, test). With --summaries question the one-line summary of each passage is
+    cut out of it and given back as its training question; dev and test are the same.
 
     \b
     Example: gnnretrieval data docstrings --out work/docstrings
     """
     from gnnretrieval.data import make_docstring_corpus
 
-    made = make_docstring_corpus(out, overwrite=overwrite, say=say)
+    made = make_docstring_corpus(out, summaries, overwrite=overwrite, say=say)
     counts = made.meta["counts"]
     click.echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
 

@@ -1,8 +1,14 @@
 """The docstring corpus: a retrieval set made offline from the installed numpy, scipy, scikit-learn and networkx.
 
-A passage is a public function or class: its name and what its docstring says, without the one-line summary and without
-the See Also section. A query is such a summary (its own function is relevant), or what the See Also section of another
-function says of it: the same function described by another author, in other words.
+A passage is a public function or class: its name as title, and what its docstring says, without the See Also section.
+A query is what the See Also section of another function says of it: the same function described by another author, in
+other words.
+
+There are two variants of the same passages and of the same dev and test queries:
+
+- ``summaries="passage"``: a passage begins with the docstring's one-line summary, as one would index it.
+- ``summaries="question"``: the summary is cut out of each passage and given back as its training question. A system
+  that learns from questions then gets the best sentence of each passage, and a system that reads passages does not.
 """
 
 from __future__ import annotations
@@ -13,16 +19,18 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.public_objects import PublicObject, public_objects
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.data.same_text import normalised
+from gnnretrieval.errors import InputError
 from gnnretrieval.making import make_artifact
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "networkx": "networkx"}  # module: project
+Summaries = Literal["passage", "question"]  # where a docstring's one-line summary goes
 SPLIT_PERCENT = {"train": 50, "dev": 10, "test": 40}  # of the See Also descriptions that are no function's summary
 
 _ROLE = re.compile(r":(?:\w+:)?\w+:`~?([^`<]*?)\s*(?:<[^`>]*>)?`")
@@ -31,7 +39,7 @@ _QUOTED = re.compile(r"`+~?([^`]*)`+")
 
 
 class Parsed(NamedTuple):
-    """A docstring, in parts: the one-line summary, the passage text, and the functions its See Also describes."""
+    """A docstring, in parts: the one-line summary, the text without it, and the functions its See Also describes."""
 
     summary: str
     text: str
@@ -48,25 +56,35 @@ class Described(NamedTuple):
 
 
 def make_docstring_corpus(
-    path: str | Path, overwrite: bool = False, say: Callable[[str], None] = lambda line: None
+    path: str | Path,
+    summaries: Summaries = "passage",
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Make the docstring corpus at ``path``, a dataset directory in the BEIR layout, in a few seconds.
 
-    The same package versions give the same bytes. Summaries are ``train``; a See Also description that is no
-    function's summary goes to train, dev or test by the sha256 of its normalised text (50, 10 and 40 percent).
+    The same package versions give the same bytes. A See Also description that is no function's summary goes to train,
+    dev or test by the sha256 of its normalised text (50, 10 and 40 percent). Passage ids, dev and test are the same
+    in both variants. A function whose docstring has only a summary is left out of both.
 
     Args:
         path: Where the dataset goes.
-        overwrite: Replace a dataset made from other package versions.
+        summaries: Where a docstring's one-line summary goes. ``passage``: at the beginning of its passage, and no
+            query has its text. ``question``: cut out of the passage, and a training query of that passage.
+        overwrite: Replace a dataset of the other variant or made from other package versions.
         say: Receives a line at the start, and one with the counts; or one when the dataset there is reused.
 
     Raises:
-        ArtifactError: something else is at ``path``, or it was made from other versions and ``overwrite`` is False.
+        InputError: ``summaries`` is neither ``passage`` nor ``question``.
+        ArtifactError: something else is at ``path``, or it is of the other variant or made from other versions and
+            ``overwrite`` is False.
     """
+    if summaries not in get_args(Summaries):
+        raise InputError(f"summaries is {summaries!r}: give passage or question.")
 
     def write(directory: Path) -> dict[str, dict[str, int]]:
         say(f"{path}: reading the docstrings of {', '.join(PACKAGES.values())}")
-        passages, queries = _collect(public_objects(tuple(PACKAGES)))
+        passages, queries = _collect(public_objects(tuple(PACKAGES)), summaries)
         counts = {
             "passages": write_passages(directory / "corpus.jsonl", ((passage, {}) for passage in passages)),
             "queries": write_queries(directory / "queries.jsonl", map(_with_provenance, queries)),
@@ -82,7 +100,12 @@ def make_docstring_corpus(
         path,
         "dataset",
         inputs={project: metadata.version(project) for project in PACKAGES.values()},
-        config={"source": "docstrings", "numpydoc": metadata.version("numpydoc"), "split_percent": SPLIT_PERCENT},
+        config={
+            "source": "docstrings",
+            "summaries": summaries,
+            "numpydoc": metadata.version("numpydoc"),
+            "split_percent": SPLIT_PERCENT,
+        },
         write=write,
         overwrite=overwrite,
         say=say,
@@ -116,10 +139,11 @@ def plain(text: str) -> str:
     return " ".join(_QUOTED.sub(r"\1", _ROLE.sub(r"\1", _VERSION.sub("", text))).split())
 
 
-def _collect(objects: Sequence[PublicObject]) -> tuple[list[Passage], list[Described]]:
+def _collect(objects: Sequence[PublicObject], summaries: Summaries) -> tuple[list[Passage], list[Described]]:
     """The passages, by name, and the queries, by normalised text."""
+    in_passage = summaries == "passage"
     parsed = {entry.name: (entry, doc) for entry in objects if (doc := parse_docstring(entry.docstring)) and doc.text}
-    passages = [Passage(name, name, doc.text) for name, (_, doc) in parsed.items()]
+    passages = [Passage(name, name, _passage_text(doc, in_passage)) for name, (_, doc) in parsed.items()]
     names = {name: entry.name for entry, _ in parsed.values() for name in entry.names}
     queries: dict[str, Described] = {}
 
@@ -138,7 +162,13 @@ def _collect(objects: Sequence[PublicObject]) -> tuple[list[Passage], list[Descr
             described = _resolve(written, entry, names)
             if described and described != name:
                 add(description, "see-also", described, name)
-    return passages, [queries[key] for key in sorted(queries)]
+    # A See Also that repeats a function's summary is no question where passages hold their summaries.
+    asked = (queries[key] for key in sorted(queries))
+    return passages, [query for query in asked if not (in_passage and "summary" in query.kinds)]
+
+
+def _passage_text(doc: Parsed, with_summary: bool) -> str:
+    return "\n".join(filter(None, (doc.summary, doc.text))) if with_summary else doc.text
 
 
 def _resolve(written: str, writer: PublicObject, names: Mapping[str, str]) -> str | None:

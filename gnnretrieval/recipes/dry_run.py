@@ -65,7 +65,7 @@ def _dataset_place(recipe: Recipe, path: Path, data: str | Path | None, director
     settings = recipe.data
     if data is not None and is_dataset(Path(data)):
         return Path(data)
-    made_here = settings.files or settings.source == DOCSTRINGS
+    made_here = settings.files or settings.source in DOCSTRINGS
     place = directory / "dataset" if made_here else path.parent / (settings.source or "")
     if (made_here or settings.source) and is_dataset(place):
         return place
@@ -150,7 +150,7 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
         loops = n + m if recipe.graph.self_loops == "cross-encoder" else 0
         pairs += f", {n * recipe.graph.k + loops:,} pairs for the cross-encoder to read"
     found: list[tuple[str, str, str]] = []
-    if recipe.data.files or recipe.data.source == DOCSTRINGS:
+    if recipe.data.files or recipe.data.source in DOCSTRINGS:
         found.append(("data", "dataset", f"{m:,} passages and {sizes.queries:,} queries to import"))
     found += [
         ("features", "features", texts if recipe.vectors is None else "vectors to import"),

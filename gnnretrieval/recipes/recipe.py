@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from gnnretrieval.data.docstrings import Summaries
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings
 from gnnretrieval.errors import InputError
@@ -18,7 +19,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.settings import Settings
 from gnnretrieval.training.settings import TrainSettings
 
-DOCSTRINGS = "docstrings"
+DOCSTRINGS: Mapping[str, Summaries] = {"docstrings": "passage", "docstrings-cut": "question"}  # by source
 
 
 class Download(Settings):
@@ -49,7 +50,8 @@ class DataSettings(Settings):
 
     Attributes:
         source: A dataset directory, relative to the recipe; ``docstrings``: the corpus made from installed packages;
-            None: given on the command line. With ``files``: the folder they are in.
+            ``docstrings-cut``: its variant whose summaries are cut out of the passages and given back as training
+            questions; None: given on the command line. With ``files``: the folder they are in.
         qrels: Folder of judgements in it.
         where: Metadata values that passages and queries are kept for.
         files: What is imported, as ``data import`` takes it (``[FORMAT][@SPLIT]=NAME``), by names in the folder.

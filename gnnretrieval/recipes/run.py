@@ -230,8 +230,8 @@ def dataset_of(
         place = dataset_of_files(settings, folder_of(settings, path, data), directory, say)
     elif data is not None:
         place = Path(data)
-    elif settings.source == DOCSTRINGS:
-        place = make_docstring_corpus(directory / "dataset", overwrite=True, say=say).path
+    elif settings.source is not None and (summaries := DOCSTRINGS.get(settings.source)):
+        place = make_docstring_corpus(directory / "dataset", summaries, overwrite=True, say=say).path
     elif settings.source is not None:
         place = path.parent / settings.source
     else:

@@ -12,6 +12,7 @@ from gnnretrieval.data.beir import read_queries
 from gnnretrieval.data.docstrings import parse_docstring, plain
 from gnnretrieval.data.public_objects import PublicObject
 from gnnretrieval.data.same_text import normalised
+from gnnretrieval.errors import ArtifactError, InputError
 
 SOLVE = """solve(a, b)
 
@@ -97,23 +98,37 @@ def entry(name: str, docstring: str, *aliases: str) -> PublicObject:
 
 
 @pytest.fixture
-def toy(monkeypatch, tmp_path) -> Dataset:
+def make_toy(monkeypatch, tmp_path):
+    """Makes a variant of a small corpus."""
     objects = [
         entry("toy.inv", "Inverse.\n\nOf a matrix.\n\nSee Also\n--------\ninv : Itself\nother.lstsq : INVERSE"),
         entry("toy.other.lstsq", "Least squares.\n\nFits.\n\nSee Also\n--------\nsolve : Exact answer\ninv : another"),
         entry("toy.pinv", "least  squares\n\nPseudo."),
         entry("toy.solve", SOLVE, "toy.other.solve"),
         entry("toy.empty", "Says nothing."),
+        entry("toy.old", ".. deprecated:: 1.0\n   Gone.\n\nMore."),
     ]
     monkeypatch.setattr(module, "public_objects", lambda packages: objects)
-    make_docstring_corpus(tmp_path / "toy")
-    return Dataset.open(tmp_path / "toy")
+
+    def make(summaries: str) -> Dataset:
+        return Dataset.open(make_docstring_corpus(tmp_path / summaries, summaries).path)
+
+    return make
+
+
+@pytest.fixture
+def toy(make_toy) -> Dataset:
+    return make_toy("question")
+
+
+def judged_texts(dataset: Dataset) -> dict[str, set[str]]:
+    """Relevant passages by query text, of every split."""
+    text_of = {query.id: query.text for query in dataset.queries()}
+    return {text_of[query]: set(found) for split in dataset.splits for query, found in dataset.split(split).items()}
 
 
 def test_queries_are_summaries_and_descriptions_by_others_merged_by_text(toy):
-    text_of = {query.id: query.text for query in toy.queries()}
-    judged = {text_of[query]: set(found) for split in toy.splits for query, found in toy.split(split).items()}
-    assert judged == {
+    assert judged_texts(toy) == {
         "Inverse.": {"toy.inv", "toy.other.lstsq"},
         "Least squares.": {"toy.other.lstsq", "toy.pinv"},
         "Solve a linear system.": {"toy.solve"},
@@ -135,9 +150,44 @@ def test_a_query_says_where_it_was_written(toy):
     assert metadata["another"] == {"kind": "see-also", "written_in": ["toy.other.lstsq"]}
 
 
+def test_with_summaries_in_passages_no_summary_is_a_query(make_toy):
+    toy = make_toy("passage")
+    assert judged_texts(toy) == {
+        "Exact answer": {"toy.solve"},
+        "another": {"toy.inv"},
+        "Solve it by least squares.": {"toy.other.lstsq"},
+        "Invert a matrix": {"toy.inv"},
+    }
+    assert {data["kind"] for _, data in read_queries(toy.path / "queries.jsonl")} == {"see-also"}
+
+
+def test_with_summaries_in_passages_a_passage_is_its_summary_and_its_text(make_toy):
+    passages = {passage.id: passage for passage in make_toy("passage").passages()}
+    assert set(passages) == {"toy.inv", "toy.other.lstsq", "toy.pinv", "toy.solve", "toy.old"}
+    assert passages["toy.inv"].title == "toy.inv"
+    assert passages["toy.inv"].text == "Inverse.\nOf a matrix."
+    assert passages["toy.solve"].text.startswith("Solve a linear system.\nThe system is")
+    assert "Invert a matrix" not in passages["toy.solve"].text  # that is in its See Also
+    assert passages["toy.old"].text == "More."  # it has no summary
+
+
+def test_a_directory_of_the_other_variant_is_not_reused(make_toy, tmp_path):
+    make_toy("passage")
+    with pytest.raises(ArtifactError, match="summaries was 'passage' and is now 'question'"):
+        make_docstring_corpus(tmp_path / "passage", "question")
+    made = make_docstring_corpus(tmp_path / "passage", "question", overwrite=True)
+    assert Dataset.open(made.path).hash == make_toy("question").hash
+
+
+def test_another_word_than_passage_or_question_is_refused(tmp_path):
+    with pytest.raises(InputError, match="give passage or question"):
+        make_docstring_corpus(tmp_path / "toy", "passages")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_passage_has_its_name_as_id_and_title_and_not_its_summary(toy):
     passages = {passage.id: passage for passage in toy.passages()}
-    assert set(passages) == {"toy.inv", "toy.other.lstsq", "toy.pinv", "toy.solve"}
+    assert set(passages) == {"toy.inv", "toy.other.lstsq", "toy.pinv", "toy.solve", "toy.old"}
     assert passages["toy.inv"].title == "toy.inv"
     assert passages["toy.inv"].text == "Of a matrix."
 
@@ -172,6 +222,18 @@ def test_the_corpus_of_the_installed_packages_has_its_size(corpus):
 def test_the_same_packages_give_the_same_bytes(corpus, tmp_path):
     again = make_docstring_corpus(tmp_path / "again")
     assert again.hash == open_artifact(corpus, "dataset").hash
+
+
+def test_both_variants_have_the_same_passages_dev_and_test(corpus, tmp_path):
+    default, cut = Dataset.open(corpus), Dataset.open(make_docstring_corpus(tmp_path / "cut", "question").path)
+    assert cut.passage_ids == default.passage_ids
+    texts, its_texts = ({query.id: query.text for query in made.queries()} for made in (default, cut))
+    assert texts.items() <= its_texts.items()
+    for split in ("dev", "test"):
+        assert cut.split(split) == default.split(split)
+    assert cut.split("train").items() > default.split("train").items()
+    relevant = {name: {p for judged in cut.split(name).values() for p in judged} for name in ("train", "test")}
+    assert len(relevant["train"] & relevant["test"]) > 0.99 * len(relevant["test"])
 
 
 def test_the_corpus_is_made_once(corpus):

@@ -113,6 +113,10 @@ def test_docstring_corpus_is_made_and_can_be_inspected(tmp_path, succeeds):
     assert list(figures["splits"]) == ["train", "dev", "test"]
     assert figures["passages"] > 1000
     assert not figures["shared_with_train"]["test"]
+    cut = succeeds("data", "docstrings", "--summaries", "question", "--out", tmp_path / "cut").out
+    assert f"{figures['passages']:,} passages" in cut
+    assert f"{figures['splits']['train']['queries']:,} train queries" in made.out
+    assert f"{figures['splits']['train']['queries']:,} train queries" not in cut
 
 
 def test_data_inspect_counts_and_warns(made, succeeds):

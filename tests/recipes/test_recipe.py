@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from gnnretrieval.artifacts import Artifact
 from gnnretrieval.errors import InputError
-from gnnretrieval.recipes import Recipe, read_recipe
+from gnnretrieval.recipes import Recipe, read_recipe, run
 
 GRAPHS = sorted((Path(__file__).resolve().parents[2] / "graphs").glob("*.toml"))
 
@@ -24,7 +25,22 @@ def test_every_recipe_of_the_repository_is_one_named_after_its_file(path):
 
 
 def test_there_are_recipes():
-    assert "docstrings" in {path.stem for path in GRAPHS}
+    assert {"docstrings", "docstrings-cut"} <= {path.stem for path in GRAPHS}
+
+
+def test_each_docstring_recipe_makes_its_variant(monkeypatch, tmp_path):
+    made: dict[str, str] = {}
+
+    def make(path: Path, summaries: str, **options: object) -> Artifact:
+        made[str(path.relative_to(tmp_path))] = summaries
+        raise InputError("not made here")
+
+    monkeypatch.setattr(run, "make_docstring_corpus", make)
+    for name in ("docstrings", "docstrings-cut"):
+        path = next(path for path in GRAPHS if path.stem == name)
+        with pytest.raises(InputError, match="not made here"):
+            run.run_recipe(path, out=tmp_path / name)
+    assert made == {"docstrings/dataset": "passage", "docstrings-cut/dataset": "question"}
 
 
 def test_a_recipe_holds_the_settings_of_every_stage(write):
