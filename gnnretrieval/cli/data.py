@@ -14,7 +14,9 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
+    from gnnretrieval.data import Dataset
     from gnnretrieval.data.docstrings import Summaries
+    from gnnretrieval.data.near_copies import QueryVectors
 
 
 @click.group()
@@ -81,6 +83,7 @@ def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overw
 @click.option("--checkpoint", help="Encoder, by name or path: lengths in its tokens too, and what it cuts off.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Its limit.  [default: the checkpoint's own]")
 @click.option("--query-max-tokens", type=click.IntRange(1), help="Its limit for queries.  [default: as passages]")
+@click.option("--features", type=PATH, help="Features of DATASET: near copies of training queries by cosine too.")
 @click.option("--most", type=click.IntRange(0), default=3, show_default=True, help="Examples of each kind to name.")
 @json_option
 @click.option("--html", type=PATH, help="Write the figures as a page with plots that opens offline.")
@@ -91,6 +94,7 @@ def inspect(
     checkpoint: str | None,
     max_tokens: int | None,
     query_max_tokens: int | None,
+    features: Path | None,
     most: int,
     as_json: bool,
     html: Path | None,
@@ -102,6 +106,7 @@ def inspect(
     \b
     Example: gnnretrieval data inspect my-data --where domain=squad
     Example: gnnretrieval data inspect my-data --checkpoint intfloat/e5-base-v2 --html my-data.html
+    Example: gnnretrieval data inspect my-data --features work/features
     """
     from gnnretrieval.data import Dataset, format_inspection, inspect_dataset
     from gnnretrieval.data.inspect import inspect_files
@@ -121,7 +126,9 @@ def inspect(
         )
     refused: InputError | None = None
     try:
-        figures = inspect_dataset(Dataset.open(dataset, qrels, where), tokens, most=most)
+        opened = Dataset.open(dataset, qrels, where)
+        vectors = _query_vectors(features, opened) if features is not None else None
+        figures = inspect_dataset(opened, tokens, vectors, most=most)
     except InputError as error:
         figures = inspect_files(dataset, qrels) if dataset.is_dir() else {"problems": []}
         if not any(problem["severity"] == "error" for problem in figures["problems"]):
@@ -136,3 +143,14 @@ def inspect(
         click.echo(format_inspection(figures))
     if refused is not None:
         raise refused
+
+
+def _query_vectors(path: Path, dataset: Dataset) -> QueryVectors:
+    """The queries' vectors of the features at ``path``, which must be of this dataset's texts."""
+    from gnnretrieval.data.near_copies import QueryVectors
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.graph.build import require_features_of
+
+    found = open_features(path)
+    require_features_of(dataset, found)
+    return QueryVectors(found.meta["encoder"]["checkpoint"], found.query_rows(), found.queries)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gnnretrieval.data.near_copies import ALIKE_WORDS
+
 LONG_PASSAGE = 200  # words: about the 256 word pieces after which common encoders cut a passage off
 FEW_TEST_QUERIES = 100  # below this the difference of two systems is seldom significant
 NEAR_QUERIES = 0.01  # share of a split's queries from which near-duplicates in another are worth a warning
 MUCH_OF_QUERIES = 0.01  # the same of queries that are cut
+MANY_COPIES = 0.2  # share of a split's queries above which near copies of training questions are worth a warning
 MUCH = 0.1  # share from which long passages, or test passages seen in training, are worth a warning
 
 
@@ -39,6 +42,7 @@ def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
             " and to measure unseen passages split the judgements by passage."
         )
     yield from _of_leakage(figures["leakage"])
+    yield from _of_near_copies(figures["near_copies"])
     if count := figures["duplicate_passages"]:
         yield (
             f"Passages repeat the text of an earlier one ({_of(count, figures['passages'])}), and finding the copy that"
@@ -79,6 +83,17 @@ def _of_leakage(leakage: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield (
                 f"Queries of {name} have the text of one of {of} ({_of(pair['same_text'], pair['queries'])}): take them"
                 f" out of one, or settings chosen on {of} know {name}."
+            )
+
+
+def _of_near_copies(copies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for its in copies:
+        share = its["by_words"]["at_least"][str(ALIKE_WORDS)]
+        if share > MANY_COPIES:
+            yield (
+                f"Of the queries of {its['split']}, {share:.0%} have half of their words or more in common with a"
+                f" {its['of']} query of the same passage, which a system that learns from queries can remember:"
+                " report gains with and without them."
             )
 
 

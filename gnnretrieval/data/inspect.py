@@ -8,6 +8,7 @@ from typing import Any
 from gnnretrieval.data.advice import LONG_PASSAGE, warnings_of
 from gnnretrieval.data.dataset import CORPUS, QUERIES, Dataset
 from gnnretrieval.data.leakage import leakage_of, queries_of_passages, split_figures
+from gnnretrieval.data.near_copies import QueryVectors, copy_figures
 from gnnretrieval.data.near_texts import NEAR
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.scan import scan_files
@@ -22,16 +23,23 @@ from gnnretrieval.data.text_figures import (
 
 
 def inspect_dataset(
-    dataset: Dataset, tokens: TokenCounter | None = None, *, most: int = 3, seed: int = 0
+    dataset: Dataset,
+    tokens: TokenCounter | None = None,
+    vectors: QueryVectors | None = None,
+    *,
+    most: int = 3,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Figures about ``dataset``, as JSON values; shares are between 0 and 1, relevant is a relevance above 0.
 
-    Work is linear in the texts and memory bounded, beside the dataset's own ids and judgements: at most some 130
-    bytes a text. What is sampled says so.
+    Work is linear in the texts, and in the pairs of a training question and another one of the same passage. Memory is
+    bounded, beside the dataset's own ids and judgements: at most some 130 bytes a text, and the texts of questions
+    whose passage is relevant in train and in another split. What is sampled says so.
 
     Args:
         dataset: The dataset.
         tokens: An encoder's tokenizer, for lengths in tokens and what it cuts off.
+        vectors: Vectors of the queries, for near copies by cosine.
         most: How many examples of each kind to name.
         seed: Of what is sampled.
 
@@ -46,13 +54,14 @@ def inspect_dataset(
         :func:`~gnnretrieval.data.text_figures.near_figures`), ``unjudged_queries``, ``queries_per_passage``
         (:func:`~gnnretrieval.data.leakage.queries_of_passages`), ``splits``
         (:func:`~gnnretrieval.data.leakage.split_figures`), ``leakage``
-        (:func:`~gnnretrieval.data.leakage.leakage_of`), ``shared_with_train`` (by split: queries whose normalised text
-        a train query has), ``test_passages_in_train_share`` (of the relevant passages of test, those relevant to a
-        train query too; None where either split is missing), ``ids_with_whitespace``, ``warnings`` (sentences that say
-        what to do).
+        (:func:`~gnnretrieval.data.leakage.leakage_of`), ``near_copies``
+        (:func:`~gnnretrieval.data.near_copies.copy_figures`), ``shared_with_train`` (by split: queries whose
+        normalised text a train query has), ``test_passages_in_train_share`` (of the relevant passages of test, those
+        relevant to a train query too; None where either split is missing), ``ids_with_whitespace``, ``warnings``
+        (sentences that say what to do).
 
     Raises:
-        InputError: a file was changed or taken away in between.
+        InputError: a file was changed or taken away in between, or a query has no vector.
     """
     scan = scan_files(dataset.path, dataset.qrels)
     judged = {name: dataset.split(name) for name in dataset.splits}
@@ -102,6 +111,7 @@ def inspect_dataset(
         "queries_per_passage": queries_of_passages(judged, m, most),
         "splits": splits,
         "leakage": leakage,
+        "near_copies": copy_figures(dataset, judged, vectors),
         "shared_with_train": {
             name: of_train[name]["same_text"] if name in of_train else 0 for name in judged if name != "train"
         },

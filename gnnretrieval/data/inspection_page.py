@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gnnretrieval.data.inspection_text import cut_in_words, shown_grades
+from gnnretrieval.data.inspection_text import cut_in_words, near_copies_in_words, near_copy_rows, shown_grades
 from gnnretrieval.pages import Card, Figure, Html, figures, page, paragraph, section, short, table, tiles, warnings
 from gnnretrieval.plots import bar_plot
 
@@ -129,6 +129,11 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Card]:
     if examples:
         named = ("split", "similarity", "its", "the other's")
         yield section("Questions of two splits", table(named, examples, numbers=[1]))
+    if found["near_copies"]:
+        columns, copies = near_copy_rows(found["near_copies"])
+        said = paragraph("Words: the share of the words of either question that both have, without order (Jaccard).")
+        title = f"Near copies: {near_copies_in_words(found['near_copies'])}"
+        yield section(title, said, table(columns, copies, numbers=range(2, len(columns))))
     near = found["near_duplicates"]
     for name in ("passages", "queries"):
         its = near[name]

@@ -26,6 +26,7 @@ def format_inspection(figures: Mapping[str, Any]) -> str:
             *_judgements(figures),
             *_duplicates(figures),
             *_leakage(figures),
+            *_near_copies(figures["near_copies"]),
             *_problems(figures["problems"]),
             *_warnings(figures["warnings"]),
         ]
@@ -45,6 +46,27 @@ def cut_in_words(counted: Mapping[str, Any]) -> str:
         return f"none is cut at {counted['limit']:,}"
     lost = f"{counted['share_lost']:.1%} of all tokens are lost"
     return f"{counted['share_cut']:.1%} are cut at {counted['limit']:,}, {lost}"
+
+
+def near_copy_rows(copies: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table of near copies, of which there are some; all but two columns are numbers."""
+    head = ["split", "of", "queries", "passage shared"]
+    rows = [[its["split"], its["of"], f"{its['queries']:,}", f"{its['with_shared_passage']:.1%}"] for its in copies]
+    for by, name in (("by_words", "words"), ("by_vectors", "cosine")):
+        for key, sign in (("at_least", "≥"), ("below", "<")):
+            for threshold in (copies[0][by] or {}).get(key, {}):
+                head.append(f"{name} {sign} {threshold}")
+                for row, its in zip(rows, copies, strict=True):
+                    row.append(f"{its[by][key][threshold]:.1%}")
+    return head, rows
+
+
+def near_copies_in_words(copies: Sequence[Mapping[str, Any]]) -> str:
+    """What the table of near copies shows, in words."""
+    by = copies[0]["by_vectors"]
+    return "questions by their similarity with a training question of the same passage" + (
+        f" (cosine: by {by['encoder']})" if by else ""
+    )
 
 
 def _line(label: str, value: str) -> str:
@@ -140,6 +162,16 @@ def _leakage(figures: Mapping[str, Any]) -> Iterator[str]:
     shared = ", ".join(f"{count:,} of {name}" for name, count in figures["shared_with_train"].items())
     yield _line("query texts in train", shared or "no other split")
     yield _line("test passages in train", "not known" if share is None else f"{share:.1%}")
+
+
+def _near_copies(copies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not copies:
+        return
+    yield f"\nNear copies: {near_copies_in_words(copies)}"
+    head, rows = near_copy_rows(copies)
+    for row in (head, *rows):
+        numbers = (f"{value:>{len(name) + 3}}" for name, value in zip(head[2:], row[2:], strict=True))
+        yield f"  {row[0]:<12}{row[1]:<12}{''.join(numbers)}"
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -2,11 +2,13 @@ import re
 from html import unescape
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset, inspect_dataset
 from gnnretrieval.data.inspect import inspect_files
 from gnnretrieval.data.inspection_page import page_of
+from gnnretrieval.data.near_copies import QueryVectors
 
 EVIL = "</script><script>alert(1)</script><img src=http://example.org/x>"
 
@@ -16,8 +18,6 @@ class Tokens:
     limits = MappingProxyType({"passage": 11, "query": None})
 
     def count(self, texts, side):
-        import numpy as np
-
         return np.array([len(text.split()) for text in texts])
 
 
@@ -70,6 +70,23 @@ def test_tables_tiles_warnings_and_problems_can_be_read(figures):
         assert f"{leak['split']} of {leak['of']}" in page
     assert "No warnings." in seen(page_of(figures | {"warnings": []}))
     assert f"{figures['tokens']['passages']['share_cut']:.1%}" in page
+
+
+def test_near_copies_are_a_table_with_a_column_a_threshold(tiny_dataset):
+    dataset = Dataset.open(tiny_dataset)
+    vectors = QueryVectors(EVIL, {id_: row for row, id_ in enumerate(dataset.query_ids)}, np.ones((80, 2)))
+    found = inspect_dataset(dataset, vectors=vectors)
+    (card,) = re.findall(r"<section[^>]*>(?:(?!</section>).)*Near copies.*?</section>", page_of(found), re.DOTALL)
+    assert EVIL not in card
+    cells = [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", seen(card), re.DOTALL)]
+    columns = 9
+    assert cells[4:columns] == ["words ≥ 0.5", "words ≥ 0.85", "words < 0.1", "cosine ≥ 0.8", "cosine ≥ 0.9"]
+    shares = found["near_copies"][1]["by_words"]["at_least"]
+    test = cells[2 * columns : 3 * columns]
+    assert test[:6] == ["test", "train", "10", "100.0%", *(f"{share:.1%}" for share in shares.values())]
+    assert test[7:] == ["100.0%", "100.0%"]
+    alone = found | {"near_copies": []}
+    assert "Near copies" not in page_of(alone)
 
 
 def test_a_directory_that_cannot_be_opened_has_a_page_of_its_problems(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 
 import gnnretrieval
 from gnnretrieval.cli import cli
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.near_copies import QueryVectors, copy_cosine
+from gnnretrieval.encoders.features import open_features
 from tests.html_page import assert_opens_offline
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -145,6 +149,28 @@ def test_data_inspect_counts_tokens_names_examples_and_writes_a_page(made, tiny_
     text = succeeds("data", "inspect", made.data, "--checkpoint", tiny_checkpoint).out
     assert f"Tokens, as {tiny_checkpoint} reads them" in text
     assert "Leakage: what a split has of an earlier one" in text
+
+
+def test_data_inspect_finds_near_copies_by_words_and_by_the_vectors_of_features(made, tiny_checkpoint, succeeds):
+    (dev, test) = succeeds("data", "inspect", made.data, "--features", made.features, "--json").json["near_copies"]
+    assert (dev["split"], test["split"], test["of"], test["queries"]) == ("dev", "test", "train", 10)
+    assert test["by_vectors"]["encoder"] == str(tiny_checkpoint)
+    features = open_features(made.features)
+    vectors = QueryVectors("", features.query_rows(), features.queries)
+    cosines = copy_cosine(Dataset.open(made.data), "test", vectors)
+    assert test["by_vectors"]["at_least"]["0.8"] == sum(cosine >= 0.8 for cosine in cosines.values()) / 10
+    text = succeeds("data", "inspect", made.data, "--features", made.features).out
+    assert f"training question of the same passage (cosine: by {tiny_checkpoint})" in text
+    assert "cosine ≥ 0.9" in text
+    assert "cosine" not in succeeds("data", "inspect", made.data).out
+
+
+def test_data_inspect_refuses_features_of_other_texts(made, refuses, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(made.data, other)
+    queries = other / "queries.jsonl"
+    queries.write_text(queries.read_text(encoding="utf-8") + '{"_id": "late", "text": "x"}\n', encoding="utf-8")
+    refuses("data", "inspect", other, "--features", made.features, says=(made.features, "of other texts than"))
 
 
 def test_data_inspect_refuses_what_it_cannot_use_before_any_work(made, tmp_path, refuses):
