@@ -13,8 +13,8 @@ import Stemmer
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks, release
-from gnnretrieval.encoders.postings import K1, TEXTS, B, Counts, Postings, count_texts
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.encoders.postings import K1, TEXTS, Advance, B, Counts, Postings, count_texts
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress
 from gnnretrieval.provenance import write_json
 
@@ -30,8 +30,8 @@ class BM25:
         s(q, p) = \sum_{t \in q} \ln\Bigl(1 + \frac{m - n_t + 0.5}{n_t + 0.5}\Bigr)
         \frac{f_{t,p}}{f_{t,p} + k_1 (1 - b + b\, |p| / \overline{|p|})}
 
-    with :math:`n_t` passages that hold the term :math:`t`, :math:`f_{t,p}` times in :math:`p`, and
-    :math:`k_1 = 1.5`, :math:`b = 0.75`. A query goes through the postings of its own terms, and no other passage.
+    with :math:`n_t` passages that hold the term :math:`t`, :math:`f_{t,p}` times in :math:`p`. A query goes through the
+    postings of its own terms, and no other passage.
 
     Memory: 8 bytes a posting (a term in a passage) when built in memory; none when built into a ``directory`` or opened
     from one. About 200 bytes a distinct term. 4 bytes a passage while it answers. Building takes 12 bytes a posting of
@@ -41,25 +41,76 @@ class BM25:
 
     Args:
         texts: The passages' texts, title included, in row order. Read once, in blocks.
+        k1: How late a term's count saturates, 0 or more.
+        b: How much a passage's length counts, 0 to 1.
         total: How many there are, for the progress bar; not needed where ``texts`` has a length.
         directory: Where the index is written (see :meth:`save`) and memory-mapped; not given: it is built in memory.
+
+    Raises:
+        InputError: ``k1`` or ``b`` is out of its range.
     """
 
-    def __init__(self, texts: Iterable[str], *, total: int | None = None, directory: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        texts: Iterable[str],
+        *,
+        k1: float = K1,
+        b: float = B,
+        total: int | None = None,
+        directory: str | Path | None = None,
+    ) -> None:
+        _require_range(k1, b)
         if total is None:
             total = len(texts) if isinstance(texts, Sequence) else 0
-        place = Path(directory) if directory is not None else None
-        if place is not None:
-            place.mkdir(parents=True, exist_ok=True)
-        self._stemmer = Stemmer.Stemmer("english")
+        place = _made(directory)
         with Counts(place) as counts:
-            count_texts(texts, self._words, counts, total)
-            self._count, self._vocabulary = counts.num_passages, counts.vocabulary
+            count_words(counts, texts, total=total)
             with progress("BM25: scoring words", counts.num_postings, "postings") as meter:
-                self._postings = counts.postings(place, meter.advance)
+                self._score(counts, None, k1, b, place, meter.advance)
+
+    @classmethod
+    def of_counts(
+        cls,
+        counts: Counts,
+        weights: Sequence[float] | None = None,
+        *,
+        k1: float = K1,
+        b: float = B,
+        directory: str | Path | None = None,
+    ) -> Self:
+        """Passages of several fields, whose words :func:`count_words` counted, each field with a weight.
+
+        Args:
+            counts: May be used again afterwards.
+            weights: One a field: a term counts ``Σ_f w_f f_{t,f}`` times, and so does the length; None: 1 each.
+            k1: As of the class.
+            b: As of the class.
+            directory: As of the class.
+
+        Raises:
+            InputError: ``k1`` or ``b`` is out of its range.
+        """
+        _require_range(k1, b)
+        self = cls.__new__(cls)
+        self._score(counts, weights, k1, b, _made(directory), lambda count: None)
+        return self
+
+    def _score(
+        self,
+        counts: Counts,
+        weights: Sequence[float] | None,
+        k1: float,
+        b: float,
+        directory: Path | None,
+        advance: Advance,
+    ) -> None:
+        self.k1, self.b = float(k1), float(b)
+        self._count, self._vocabulary = counts.num_passages, counts.vocabulary
+        self._postings = counts.postings(directory, advance, k1=self.k1, b=self.b, weights=weights)
+        self._stemmer = Stemmer.Stemmer("english")
         self._sums: NDArray[np.float32] | None = None
-        if place is not None:
-            self._write_words(place)
+        if directory is not None:
+            self._write_words(directory)
 
     @classmethod
     def open(cls, directory: str | Path) -> Self:
@@ -74,11 +125,11 @@ class BM25:
             self._vocabulary = json.loads((directory / _VOCABULARY).read_text(encoding="utf-8"))
             parameters = json.loads((directory / _PARAMETERS).read_text(encoding="utf-8"))
             self._count = int(parameters["num_docs"])
-            found = (parameters["method"], parameters["k1"], parameters["b"])
+            method, self.k1, self.b = parameters["method"], float(parameters["k1"]), float(parameters["b"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{directory}: this is no BM25 index ({error}). Make it again.") from None
-        if found != ("lucene", K1, B):
-            raise ArtifactError(f"{directory}: a BM25 index of {found}, and {('lucene', K1, B)} is wanted.")
+        if method != "lucene":
+            raise ArtifactError(f"{directory}: a BM25 index by the method {method!r}, and 'lucene' is wanted.")
         self._postings = Postings.open(directory)
         if len(self._postings.indptr) != len(self._vocabulary) + 1:
             raise ArtifactError(f"{directory}: this BM25 index is damaged: its words and postings do not fit.")
@@ -95,7 +146,8 @@ class BM25:
 
     def _write_words(self, directory: Path) -> None:
         write_json(directory / _VOCABULARY, self._vocabulary)
-        parameters = {"k1": K1, "b": B, "delta": 0.5, "method": "lucene", "idf_method": "lucene", "dtype": "float32"}
+        parameters = {"k1": self.k1, "b": self.b, "delta": 0.5, "method": "lucene", "idf_method": "lucene"}
+        parameters |= {"dtype": "float32"}
         parameters |= {"int_dtype": "int32", "num_docs": self._count, "version": bm25s.__version__, "backend": "numpy"}
         write_json(directory / _PARAMETERS, parameters)
 
@@ -109,13 +161,9 @@ class BM25:
         """Terms in passages, each counted once a passage."""
         return len(self._postings.rows)
 
-    def _words(self, texts: Sequence[str]) -> Any:
-        """bm25s' tokens: ``ids``, integers of each text, and ``vocab``, number by term."""
-        return bm25s.tokenize(list(texts), stopwords="en", stemmer=self._stemmer, show_progress=False)
-
     def _terms(self, queries: Sequence[str]) -> list[list[int]]:
         """The known terms of each query, in order, as often as they are there."""
-        tokens = self._words(queries)
+        tokens = _words(queries, self._stemmer)
         known = {number: self._vocabulary.get(term) for term, number in tokens.vocab.items()}
         return [[term for number in ids if (term := known[number]) is not None] for ids in tokens.ids]
 
@@ -172,6 +220,36 @@ class BM25:
         shares: NDArray[np.float32] = sums[np.asarray(rows, dtype=np.int64)] / np.float32(best or 1.0)
         _clear(sums, found)
         return shares
+
+
+def count_words(counts: Counts, *fields: Iterable[str], total: int = 0) -> None:
+    """Count the words of passages into ``counts``.
+
+    Args:
+        counts: Made for as many fields.
+        fields: Texts of all passages in row order; the fields of a passage are at the same place. Read once, in blocks.
+        total: How many passages there are, for the progress bar.
+    """
+    stemmer = Stemmer.Stemmer("english")
+    count_texts(fields, lambda texts: _words(texts, stemmer), counts, total)
+
+
+def _words(texts: Sequence[str], stemmer: Any) -> Any:
+    """bm25s' tokens: ``ids``, integers of each text, and ``vocab``, number by term."""
+    return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
+
+
+def _made(directory: str | Path | None) -> Path | None:
+    """The directory, made where there is none yet."""
+    if directory is None:
+        return None
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    return Path(directory)
+
+
+def _require_range(k1: float, b: float) -> None:
+    if not (0 <= k1 < float("inf") and 0 <= b <= 1):
+        raise InputError(f"k1 = {k1:g} and b = {b:g}: give BM25 a k1 of 0 or more and a b from 0 to 1.")
 
 
 def _kth_best(scores: NDArray[np.float32], k: int) -> np.float32:

@@ -1,7 +1,9 @@
 """BM25's postings from a stream of texts: counted block by block, scored, and written term by term.
 
 A *posting* is a term in a passage. Blocks of texts are counted into a spool, each sorted by term; ranges of terms are
-then gathered from all blocks, so that neither the texts nor the postings need to fit in memory.
+then gathered from all blocks, so that neither the texts nor the postings need to fit in memory. A passage may have
+several *fields*, such as its text and its questions: they are counted once, and added with other weights each time that
+they are scored.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -27,6 +29,7 @@ _RANGE = 2**21  # postings that are scored together: about 150 MiB
 _NAMES = {"indptr": "indptr.csc.index.npy", "rows": "indices.csc.index.npy", "scores": "data.csc.index.npy"}
 
 Advance = Callable[[int], None]
+Weighted = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]
 
 
 class Postings(NamedTuple):
@@ -67,21 +70,22 @@ class Postings(NamedTuple):
 
 
 class Counts:
-    """How often each term is in each passage. A context: the spool is gone when it is left.
+    """How often each term is in each field of each passage. A context: the spool is gone when it is left.
 
     Args:
         directory: Where the spool goes when it is large; not given: the system's place for temporary files.
+        fields: Fields of a passage.
 
     Attributes:
         vocabulary: Number by term, in order of first appearance.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, fields: int = 1) -> None:
         self.vocabulary: dict[str, int] = {}
         self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(directory) if directory else None)  # noqa: SIM115
         self._starts: list[tuple[int, int]] = []  # place in the spool and number of postings of each block
-        self._lengths: list[NDArray[np.int32]] = []
-        self._passages = 0
+        self._lengths: list[NDArray[np.int32]] = []  # (fields, block)
+        self._fields, self._passages = fields, 0
 
     def __enter__(self) -> Self:
         return self
@@ -101,59 +105,96 @@ class Counts:
         """Postings so far."""
         return sum(count for _, count in self._starts)
 
-    def add(self, tokens: Any) -> None:
-        """Count one block of consecutive passages: ``tokens.ids`` by passage, ``tokens.vocab`` their terms."""
-        lengths = np.array([len(ids) for ids in tokens.ids], dtype=np.int32)
+    def add(self, *fields: Any) -> None:
+        """Count one block of consecutive passages: of each field ``ids`` by passage, and ``vocab``, their terms."""
+        lengths = np.array([[len(ids) for ids in tokens.ids] for tokens in fields], dtype=np.int32)  # (fields, block)
+        size = max(1, lengths.shape[1])
+        found = [self._counted(tokens, of_field, size) for tokens, of_field in zip(fields, lengths, strict=True)]
+        keys = np.unique(np.concatenate([keys for keys, _ in found])) if len(found) > 1 else found[0][0]
+        counts = np.zeros((len(fields), len(keys)), dtype=np.int32)
+        for row, (keys_of_field, counts_of_field) in zip(counts, found, strict=True):
+            row[np.searchsorted(keys, keys_of_field)] = counts_of_field
+        self._starts.append((self._spool.tell(), len(keys)))
+        for column in (keys // size, keys % size + self._passages, *counts):
+            self._spool.write(column.astype(np.int32).tobytes())
+        self._lengths.append(lengths)
+        self._passages += lengths.shape[1]
+
+    def _counted(
+        self, tokens: Any, lengths: NDArray[np.int32], size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys ``term * size + place in the block`` of one field, ascending, and how often each is there."""
         flat = np.fromiter(itertools.chain.from_iterable(tokens.ids), dtype=np.int64, count=int(lengths.sum()))
         names = {number: term for term, number in tokens.vocab.items()}
         numbers, first = np.unique(flat, return_index=True)
         known = np.zeros(len(names), dtype=np.int64)
         for number in numbers[np.argsort(first)].tolist():  # bm25s numbers a block's terms in no repeatable order
             known[number] = self.vocabulary.setdefault(names[number], len(self.vocabulary))
-        texts = np.repeat(np.arange(len(lengths)), lengths)
-        keys, counts = np.unique(known[flat] * len(lengths) + texts, return_counts=True)  # by term, then by passage
-        self._starts.append((self._spool.tell(), len(keys)))
-        for column in (keys // max(1, len(lengths)), keys % max(1, len(lengths)) + self._passages, counts):
-            self._spool.write(column.astype(np.int32).tobytes())
-        self._lengths.append(lengths)
-        self._passages += len(lengths)
+        return np.unique(known[flat] * size + np.repeat(np.arange(len(lengths)), lengths), return_counts=True)
 
     def _column(self, block: int, column: int, part: slice) -> NDArray[np.int32]:
-        """Terms (0), rows (1) or counts (2) of a part of a block's postings."""
+        """Terms (0), rows (1) or counts of field ``f`` (2 + f) of a part of a block's postings."""
         start, postings = self._starts[block]
         self._spool.seek(start + 4 * (column * postings + part.start))
         return np.frombuffer(self._spool.read(4 * (part.stop - part.start)), dtype=np.int32)
 
-    def _terms(self) -> Iterator[NDArray[np.int32]]:
-        return (self._column(block, 0, slice(0, count)) for block, (_, count) in enumerate(self._starts))
+    def _weighted(self, block: int, part: slice, weights: Sequence[float]) -> Weighted:
+        """Terms, rows and weighted counts of a part of a block's postings, without those of weight 0."""
+        terms, rows = (self._column(block, column, part) for column in range(2))
+        counts = np.zeros(len(terms))
+        for field, weight in enumerate(weights):
+            if weight:
+                counts += weight * self._column(block, 2 + field, part)
+        there = slice(None) if all(weights) else counts > 0
+        return terms[there], rows[there], counts[there]
 
-    def postings(self, directory: Path | None, advance: Advance = lambda count: None) -> Postings:
-        """All postings, scored: in memory, or memory-mapped in ``directory``; ``advance`` gets numbers of postings."""
-        size = len(self.vocabulary)
+    def postings(
+        self,
+        directory: Path | None,
+        advance: Advance = lambda count: None,
+        *,
+        k1: float = K1,
+        b: float = B,
+        weights: Sequence[float] | None = None,
+    ) -> Postings:
+        """All postings, scored by BM25. May be called again, with other arguments.
+
+        Args:
+            directory: Where they are written and memory-mapped; None: they are made in memory.
+            advance: Called with numbers of postings as they are done.
+            k1: How late a term's count saturates.
+            b: How much a passage's length counts, 0 to 1.
+            weights: Of each field: a term counts ``Σ_f w_f f_{t,f}`` times; None: 1 each.
+        """
+        weights = [1.0] * self._fields if weights is None else weights
+        size, blocks = len(self.vocabulary), range(len(self._starts))
         documents = np.zeros(size, dtype=np.int64)  # passages that hold each term
-        for terms in self._terms():
-            documents += np.bincount(terms, minlength=size)
+        for block in blocks:
+            documents += np.bincount(self._weighted(block, self._whole(block), weights)[0], minlength=size)
         indptr = np.concatenate([[0], np.cumsum(documents)])
         cuts = _ranges(indptr)
-        bounds = np.array([np.searchsorted(terms, cuts) for terms in self._terms()]).reshape(-1, len(cuts))
-        lengths = np.concatenate([np.zeros(0, dtype=np.int32), *self._lengths])
+        terms_of = (self._column(block, 0, self._whole(block)) for block in blocks)
+        bounds = np.array([np.searchsorted(terms, cuts) for terms in terms_of]).reshape(-1, len(cuts))
+        lengths = np.concatenate([np.zeros((self._fields, 0), dtype=np.int32), *self._lengths], axis=1)
+        lengths = np.asarray(weights) @ lengths  # (m,)
         idf = np.array([math.log(1 + (self._passages - n + 0.5) / (n + 0.5)) for n in documents.tolist()], np.float32)
         mean = lengths.mean() if len(lengths) else 1.0
 
         def scored() -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
             for ends in zip(bounds[:, :-1].T.tolist(), bounds[:, 1:].T.tolist(), strict=True):
-                parts = [slice(*both) for both in zip(*ends, strict=True)]
-                terms, rows, counts = (
-                    np.concatenate([self._column(block, column, part) for block, part in enumerate(parts)])
-                    for column in range(3)
-                )
+                parts = enumerate(slice(*both) for both in zip(*ends, strict=True))
+                pieces = zip(*(self._weighted(block, part, weights) for block, part in parts), strict=True)
+                terms, rows, counts = (np.concatenate(piece) for piece in pieces)
                 order = np.argsort(terms, kind="stable")  # a term's rows are in order already
                 terms, rows, counts = terms[order], rows[order], counts[order]
-                saturated = counts / (K1 * ((1 - B) + B * lengths[rows] / mean) + counts)  # in float64
+                saturated = counts / (k1 * ((1 - b) + b * lengths[rows] / mean) + counts)  # in float64
                 yield rows, (idf[terms] * saturated).astype(np.float32)
                 advance(len(rows))
 
         return _in_memory(indptr, scored()) if directory is None else _on_disk(directory, indptr, scored())
+
+    def _whole(self, block: int) -> slice:
+        return slice(0, self._starts[block][1])
 
 
 def _in_memory(indptr: NDArray[np.int64], scored: Iterable[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> Postings:
@@ -187,10 +228,10 @@ def _ranges(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.concatenate([[0], np.searchsorted(indptr, marks), [len(indptr) - 1]]))
 
 
-def count_texts(texts: Iterable[str], words: Callable[[list[str]], Any], counts: Counts, total: int) -> None:
-    """Count ``texts``, split by ``words``, into ``counts``."""
-    stream = iter(texts)
+def count_texts(fields: Sequence[Iterable[str]], words: Callable[[list[str]], Any], counts: Counts, total: int) -> None:
+    """Count texts, split by ``words``, into ``counts``: one iterable a field, one text a passage in each."""
+    passages = zip(*fields, strict=True)
     with progress("BM25: counting words", total, "passages") as meter:
-        while block := list(itertools.islice(stream, TEXTS)):
-            counts.add(words(block))
+        while block := list(itertools.islice(passages, TEXTS)):
+            counts.add(*(words(list(texts)) for texts in zip(*block, strict=True)))
             meter.advance(len(block))

@@ -11,7 +11,8 @@ import pytest
 import Stemmer
 
 from gnnretrieval.encoders import BM25, postings
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.encoders.bm25 import count_words
+from gnnretrieval.errors import ArtifactError, InputError
 
 TEXTS = ["red apples and green apples", "a green tree", "the red car drives", "blue water", "the tree of red apples"]
 
@@ -28,6 +29,45 @@ def test_a_score_by_hand(bm25):
         expected = idf * 1 / (1 + 1.5 * (1 - 0.75 + 0.75 * length / (14 / 5)))
         assert bm25.scores("tree")[row] == pytest.approx(expected, rel=1e-5)
     assert bm25.scores("tree")[[0, 2, 3]].tolist() == [0, 0, 0]
+
+
+def test_k1_and_b_saturate_a_count_and_weigh_a_length():
+    """The term is in 2 of 5 texts, of 4 and 3 words where 2.8 is the mean, and twice in the first of them."""
+    bm25 = BM25(TEXTS, k1=0.9, b=0.4)
+    idf = math.log(1 + (5 - 2 + 0.5) / (2 + 0.5))
+    for row, times, length in ((0, 2, 4), (4, 1, 3)):
+        expected = idf * times / (times + 0.9 * (1 - 0.4 + 0.4 * length / 2.8))
+        assert bm25.scores("apple")[row] == pytest.approx(expected, rel=1e-5)
+    assert BM25(TEXTS, k1=0).scores("apple")[[0, 4]].tolist() == pytest.approx([idf, idf])
+
+
+@pytest.mark.parametrize("wrong", [{"k1": -0.1}, {"k1": math.inf}, {"b": 1.1}, {"b": math.nan}])
+def test_a_k1_or_b_out_of_range_is_refused(wrong):
+    with pytest.raises(InputError, match="k1 of 0 or more"):
+        BM25(TEXTS, **wrong)
+
+
+def test_fields_are_added_by_their_weights():
+    """The term counts 1 + 0.5 * 2 times in the first passage, whose length is 2 + 0.5 * 2; once in the second of 1."""
+    with postings.Counts(fields=2) as counts:
+        count_words(counts, ["red car", "car"], ["car car", ""])
+        bm25, first = BM25.of_counts(counts, (1.0, 0.5)), BM25.of_counts(counts, (1.0, 0.0), k1=0.9)
+    idf, mean = math.log(1 + 0.5 / 2.5), (3 + 1) / 2
+    expected = [idf * 2 / (2 + 1.5 * (0.25 + 0.75 * 3 / mean)), idf * 1 / (1 + 1.5 * (0.25 + 0.75 * 1 / mean))]
+    assert bm25.scores("car").tolist() == pytest.approx(expected)
+    assert first.scores("red car").tolist() == BM25(["red car", "car"], k1=0.9).scores("red car").tolist()
+
+
+def test_a_weighted_field_is_a_repeated_text_and_one_of_weight_zero_is_none(small_pieces):
+    texts, more = generated(300), generated(600)[300:]
+    with postings.Counts(fields=2) as counts:
+        count_words(counts, iter(texts), iter(more))
+        both, alone = (BM25.of_counts(counts, weights) for weights in ((1.0, 2.0), (1.0, 0.0)))
+    repeated, plain = BM25([f"{text} {extra} {extra}" for text, extra in zip(texts, more, strict=True)]), BM25(texts)
+    assert (both.num_postings, alone.num_postings) == (repeated.num_postings, plain.num_postings)
+    for query in QUERIES:
+        assert both.scores(query).tolist() == repeated.scores(query).tolist()
+        assert alone.scores(query).tolist() == plain.scores(query).tolist()
 
 
 def test_words_are_stemmed_and_case_and_stop_words_count_for_nothing(bm25):
@@ -88,9 +128,10 @@ def small_pieces(monkeypatch):
         monkeypatch.setattr(postings, name, value)
 
 
-def test_scores_are_those_of_bm25s_to_the_last_bit(small_pieces):
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4), (2.0, 1.0)])
+def test_scores_are_those_of_bm25s_to_the_last_bit(small_pieces, k1, b):
     texts = generated(400)
-    bm25, theirs = BM25(iter(texts)), bm25s.BM25()
+    bm25, theirs = BM25(iter(texts), k1=k1, b=b), bm25s.BM25(k1=k1, b=b)
     stemmer = Stemmer.Stemmer("english")
 
     def tokens(some):
@@ -134,9 +175,10 @@ def test_the_numbers_of_words_do_not_depend_on_the_hash_seed(tmp_path):
 
 
 def test_saved_and_opened_it_answers_the_same_from_memory_maps(tmp_path, small_pieces):
-    bm25 = BM25(generated(200))
+    bm25 = BM25(generated(200), k1=0.9, b=0.4)
     bm25.save(tmp_path / "index")
     again = BM25.open(tmp_path / "index")
+    assert (again.k1, again.b) == (bm25.k1, bm25.b) == (0.9, 0.4)
     assert isinstance(again._postings.scores.base, np.memmap)
     assert (again.num_passages, again.num_postings) == (200, bm25.num_postings)
     for query in QUERIES:
@@ -176,7 +218,13 @@ def test_no_texts_at_all_are_an_index_too(tmp_path):
 def test_a_directory_that_is_no_index_or_a_damaged_one_is_refused(tmp_path):
     with pytest.raises(ArtifactError, match="no BM25 index"):
         BM25.open(tmp_path)
-    for name, content in (("params.index.json", b"{"), ("data.csc.index.npy", b"x"), ("vocab.index.json", b"{}")):
+    other_method = b'{"num_docs": 5, "method": "atire", "k1": 1.5, "b": 0.75}'
+    for name, content in (
+        ("params.index.json", other_method),
+        ("params.index.json", b"{"),
+        ("data.csc.index.npy", b"x"),
+        ("vocab.index.json", b"{}"),
+    ):
         BM25(TEXTS, directory=tmp_path / name)
         (tmp_path / name / name).write_bytes(content)
         with pytest.raises(ArtifactError):
