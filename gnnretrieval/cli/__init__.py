@@ -10,7 +10,8 @@ import click
 from gnnretrieval import __version__
 from gnnretrieval.cli.data import data
 from gnnretrieval.cli.encoder import encoder
-from gnnretrieval.cli.evaluate import compare, evaluate, fuse
+from gnnretrieval.cli.evaluate import compare, evaluate
+from gnnretrieval.cli.fuse import fuse
 from gnnretrieval.cli.graph import graph
 from gnnretrieval.cli.index import index
 from gnnretrieval.cli.mine import mine

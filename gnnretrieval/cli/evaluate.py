@@ -1,4 +1,4 @@
-"""``gnnretrieval evaluate``, ``compare`` and ``fuse``."""
+"""``gnnretrieval evaluate`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import Run
     from gnnretrieval.evaluation.names import Measure
-    from gnnretrieval.index.fuse import Method
 
 MEASURES = "RR@10,nDCG@10,R@1,R@5,R@20,R@100"
 measures_option = click.option(
@@ -226,39 +225,3 @@ def compare(
             click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
         if not changes:
             click.echo("  none")
-
-
-def _weights(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:
-    try:
-        return None if value is None else [float(part) for part in value.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: write numbers, one a run, such as 0.3,0.7.") from None
-
-
-@click.command()
-@click.argument("runs", type=PATH, nargs=-1, required=True)
-@click.option("--out", type=PATH, required=True, help="TREC run to write; gzipped where it ends in .gz.")
-@click.option(
-    "--method",
-    type=click.Choice(["rrf", "weighted"]),
-    default="rrf",
-    show_default=True,
-    help="By reciprocal ranks, or by scores brought to 0 … 1.",
-)
-@click.option("--weights", callback=_weights, help="One a run, separated by commas (default: 1 each).")
-@click.option("--rrf-k", type=click.IntRange(1), default=60, show_default=True, help="The constant of rrf.")
-@click.option("--depth", type=click.IntRange(1), default=1000, show_default=True, help="Passages kept of a query.")
-def fuse(
-    runs: tuple[Path, ...], out: Path, method: Method, weights: list[float] | None, rrf_k: int, depth: int
-) -> None:
-    """One TREC run of several RUNS, such as BM25's and a GNN-encoder's.
-
-    \b
-    Example: gnnretrieval fuse work/bm25.run work/gnn-encoder.run --out work/hybrid.run
-    """
-    from gnnretrieval.data.trec import read_run, write_run
-    from gnnretrieval.index.fuse import fuse as fuse_runs
-
-    fused = fuse_runs([read_run(run) for run in runs], method, weights=weights, k=rrf_k, depth=depth)
-    write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])
-    click.echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")

@@ -7,6 +7,7 @@ queries; every test is paired by query.
 from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in, require_answers
 from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
+from gnnretrieval.evaluation.fusion_choice import FusionChoice, choose_fusion
 from gnnretrieval.evaluation.measures import mean, per_query
 from gnnretrieval.evaluation.names import parse_measures, split_names
 from gnnretrieval.evaluation.self_retrieval import leave_out_self
@@ -24,8 +25,10 @@ from gnnretrieval.index.fuse import fuse
 __all__ = [
     "AnswerHits",
     "Comparison",
+    "FusionChoice",
     "TestResult",
     "bootstrap_interval",
+    "choose_fusion",
     "compare",
     "csv_comparison",
     "detailed_comparison",

@@ -24,7 +24,8 @@ def fuse(
     """One ranking of several, query by query.
 
     ``rrf``: ``Σ_i w_i / (k + rank_i)``. ``weighted``: ``Σ_i w_i s_i``, where a run's scores of a query are brought to
-    0 … 1 by their least and largest (all 1 where they are equal). A passage adds nothing in a run that lacks it.
+    0 … 1 by their least and largest (all 1 where they are equal). A passage adds nothing in a run that lacks it, and
+    a run of weight 0 adds no passages. :func:`gnnretrieval.evaluation.choose_fusion` chooses method and weights on dev.
 
     Args:
         runs: Two or more. A query of any of them is in the result.
@@ -50,6 +51,8 @@ def fuse(
     for query in dict.fromkeys(query for run in runs for query in run):
         scores: dict[str, float] = {}
         for factor, run in zip(factors, runs, strict=True):
+            if not factor:
+                continue
             ranking = run.get(query, [])
             for passage, score in zip(ranking, _scores(ranking, method, k, query), strict=True):
                 scores[passage.passage_id] = scores.get(passage.passage_id, 0.0) + factor * score

@@ -121,13 +121,15 @@ class CompareSettings(Settings):
         measures: By ir-measures' names; the first one is the main one.
         depth: Passages a query in the runs.
         fuse: How BM25's ranking is joined with each dense one, for the table of what they are worth together
-            (:func:`gnnretrieval.evaluation.fuse`); ``none``: no such table.
+            (:func:`gnnretrieval.evaluation.fuse`). ``chosen``: by method and weights that dev chooses
+            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where the run has no rankings of dev;
+            ``none``: no such table.
     """
 
     split: str = "test"
     measures: tuple[str, ...] = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
     depth: int = Field(100, ge=1)
-    fuse: Literal["rrf", "weighted", "none"] = "rrf"
+    fuse: Literal["chosen", "rrf", "weighted", "none"] = "chosen"
 
 
 class Recipe(Settings):

@@ -40,9 +40,14 @@ def test_scores_are_brought_to_one_scale_and_weighted():
     assert [p.score for p in fused["q3"]] == [2.0, 2.0]  # equal scores are all the largest
 
 
-def test_a_weight_of_zero_leaves_a_runs_order_alone():
-    fused = fuse([ONE, TWO], weights=[0.0, 1.0], k=1, depth=2)
-    assert [p.passage_id for p in fused["q1"]] == ["c", "d"]
+@pytest.mark.parametrize("method", ["rrf", "weighted"])
+def test_a_weight_of_zero_leaves_the_other_run_as_it_is(method):
+    fused = fuse([ONE, TWO], method, weights=[0.0, 1.0])
+    assert {query: [p.passage_id for p in fused[query]] for query in fused} == {
+        "q1": ["c", "d", "a"],
+        "q2": [],
+        "q3": ["z", "y"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,3 +77,32 @@ def test_the_command(tmp_path):
     wrong = CliRunner().invoke(cli, ["fuse", *map(str, paths), "--out", str(out), "--weights", "much"])
     assert wrong.exit_code == 2
     assert "write numbers" in wrong.output
+
+
+def test_the_command_chooses_on_dev_questions(tmp_path):
+    """Each run has the right passage second, behind another wrong one: together it is first."""
+    dev = [run(**{f"d{n}": {wrong: 3.0, "a": 2.0, "z": 1.0} for n in range(20)}) for wrong in ("x", "y")]
+    paths = [tmp_path / name for name in ("bm25.run", "gnn.run", "dev-bm25.run", "dev-gnn.run")]
+    for path, one in zip(paths, (ONE, TWO, *dev), strict=True):
+        write_run(path, one, path.stem)
+    qrels, out = tmp_path / "dev.tsv", tmp_path / "hybrid.run"
+    qrels.write_text("".join(f"d{n}\ta\t1\n" for n in range(20)), encoding="utf-8")
+    runs, dev_runs = map(str, paths[:2]), [word for path in paths[2:] for word in ("--dev-run", str(path))]
+    words = ["fuse", *runs, "--out", str(out), "--choose-on", str(qrels)]
+    made = CliRunner().invoke(cli, [*words, *dev_runs])
+    assert made.exit_code == 0, made.output
+    assert "rrf with weights bm25.run 1, gnn.run 1: 100.0 on 20 dev questions, RR@10 × 100; 50.0" in made.output
+    assert read_run(out) == fuse([ONE, TWO])
+    qrels.write_text("".join(f"d{n}\tx\t1\n" for n in range(20)), encoding="utf-8")
+    alone = CliRunner().invoke(cli, [*words, *dev_runs])
+    assert "bm25.run alone, 100.0 on 20 dev questions" in alone.output
+    assert [p.passage_id for p in read_run(out)["q1"]] == ["a", "b", "c"]
+    for more, said in (
+        ([*dev_runs, "--weights", "1,2"], "leave out --method and --weights"),
+        ([*dev_runs, "--method", "rrf"], "leave out --method and --weights"),
+        (dev_runs[:2], "there are 2 and 1"),
+    ):
+        wrong = CliRunner().invoke(cli, [*words, *more])
+        assert (wrong.exit_code, said in wrong.output) == (2, True)
+    wrong = CliRunner().invoke(cli, [*words[:-2], *dev_runs])
+    assert "--dev-run goes with --choose-on" in wrong.output

@@ -1,0 +1,90 @@
+"""``gnnretrieval fuse``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gnnretrieval.cli.options import PATH
+from gnnretrieval.progress import say
+
+if TYPE_CHECKING:
+    from gnnretrieval.evaluation import FusionChoice
+    from gnnretrieval.index.fuse import Method
+
+
+def _weights(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:
+    try:
+        return None if value is None else [float(part) for part in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: write numbers, one a run, such as 0.3,0.7.") from None
+
+
+@click.command()
+@click.argument("runs", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, help="TREC run to write; gzipped where it ends in .gz.")
+@click.option(
+    "--method",
+    type=click.Choice(["rrf", "weighted"]),
+    help="By reciprocal ranks, or by scores brought to 0 … 1 (default: rrf).",
+)
+@click.option("--weights", callback=_weights, help="One a run, separated by commas (default: 1 each).")
+@click.option(
+    "--choose-on",
+    type=PATH,
+    help="Judgements of dev questions, such as my-data/qrels/dev.tsv: method and weights are chosen by RR@10 on them, "
+    "and one run alone is kept where no fusion beats it by more than chance.",
+)
+@click.option(
+    "--dev-run",
+    "dev_runs",
+    type=PATH,
+    multiple=True,
+    help="With --choose-on, twice: a run of the dev questions for each of RUNS, in the same order.",
+)
+@click.option("--rrf-k", type=click.IntRange(1), default=60, show_default=True, help="The constant of rrf.")
+@click.option("--depth", type=click.IntRange(1), default=1000, show_default=True, help="Passages kept of a query.")
+def fuse(
+    runs: tuple[Path, ...],
+    out: Path,
+    method: Method | None,
+    weights: list[float] | None,
+    choose_on: Path | None,
+    dev_runs: tuple[Path, ...],
+    rrf_k: int,
+    depth: int,
+) -> None:
+    """One TREC run of several RUNS, such as BM25's and a GNN-encoder's.
+
+    \b
+    Example: gnnretrieval fuse work/bm25.run work/gnn-encoder.run --out work/hybrid.run
+    Example: gnnretrieval fuse a.run b.run --choose-on dev.tsv --dev-run a-dev.run --dev-run b-dev.run --out ab.run
+    """
+    from gnnretrieval.data.trec import read_run, write_run
+    from gnnretrieval.index.fuse import fuse as fuse_runs
+
+    if choose_on is not None:
+        if method is not None or weights is not None:
+            raise click.UsageError("--choose-on chooses method and weights: leave out --method and --weights.")
+        choice = _choice(runs, choose_on, dev_runs, rrf_k)
+        say(choice.line([run.name for run in runs]))
+        method, weights = choice.method, list(choice.weights)
+    elif dev_runs:
+        raise click.UsageError("--dev-run goes with --choose-on.")
+    fused = fuse_runs([read_run(run) for run in runs], method or "rrf", weights=weights, k=rrf_k, depth=depth)
+    write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])
+    click.echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
+
+
+def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...], rrf_k: int) -> FusionChoice:
+    from gnnretrieval.data.beir import read_qrels
+    from gnnretrieval.data.trec import read_run
+    from gnnretrieval.evaluation import choose_fusion
+
+    if len(runs) != 2 or len(dev_runs) != 2:
+        raise click.UsageError(
+            f"--choose-on is for two RUNS with two --dev-run, and there are {len(runs)} and {len(dev_runs)}."
+        )
+    return choose_fusion([read_run(run) for run in dev_runs], read_qrels(choose_on), k=rrf_k)

@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.trec import rank
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import choose_fusion, fusion_choice
+from gnnretrieval.evaluation.fusion_choice import FUSIONS, HALVES, Fusion, chosen, corrected_ps
+from gnnretrieval.index.fuse import fuse
+
+QUERIES = [f"q{number}" for number in range(40)]
+QRELS = {query: {"right": 1} for query in QUERIES}
+
+
+def run_of(scores_of):
+    """A run with ``scores_of(number)`` for each query."""
+    return {
+        query: rank([ScoredPassage(*pair) for pair in scores_of(number).items()])
+        for number, query in enumerate(QUERIES)
+    }
+
+
+def test_what_is_tried():
+    assert HALVES == (("rrf", (1, 0)), ("rrf", (0, 1)))
+    assert FUSIONS[0] == ("rrf", (1, 1))
+    assert [fusion.weights for fusion in FUSIONS[1:]] == [
+        (0.9, 0.1), (0.8, 0.2), (0.7, 0.3), (0.6, 0.4), (0.5, 0.5), (0.4, 0.6), (0.3, 0.7), (0.2, 0.8), (0.1, 0.9)
+    ]  # fmt: skip
+    assert {fusion.method for fusion in FUSIONS[1:]} == {"weighted"}
+
+
+def test_two_runs_that_each_lift_the_right_passage_over_other_wrong_ones_are_fused():
+    one = run_of(lambda number: {"wrong": 1.0 - number % 2, "right": 0.6, "x": 0.5 + 0.5 * (number % 2), "y": 0.0})
+    two = run_of(lambda number: {"other": 1.0, "right": 0.9, "z": 0.0})
+    choice = choose_fusion([one, two], QRELS)
+    assert choice.is_fusion
+    assert (choice.method, choice.weights) == ("rrf", (1.0, 1.0))
+    assert (choice.half, choice.value, choice.queries, choice.measure) == (0.5, 1.0, 40, "RR@10")
+    assert choice.p == pytest.approx(1 / 10_001)
+    assert choice.line(["bm25", "gnn"]) == (
+        "rrf with weights bm25 1, gnn 1: 100.0 on 40 dev questions, RR@10 × 100; 50.0 by the better run alone"
+        " (p = 0.0001)"
+    )
+
+
+def test_the_better_run_is_kept_alone_where_the_other_only_harms():
+    good = run_of(lambda number: {"right": 1.0, "wrong": 0.8, "x": 0.0})
+    bad = run_of(lambda number: {"wrong": 1.0, "right": 0.1, "x": 0.0})
+    choice = choose_fusion([bad, good], QRELS)
+    assert (choice.weights, choice.value, choice.half) == ((0.0, 1.0), 1.0, 1.0)
+    assert choice.line(["bm25", "gnn"]).startswith("gnn alone, 100.0 on 40 dev questions, RR@10 × 100: no fusion")
+    fused = fuse([bad, good], choice.method, weights=choice.weights)
+    assert [[one.passage_id for one in fused[query]] for query in QUERIES] == [["right", "wrong", "x"]] * 40
+
+
+def test_of_fusions_about_as_good_the_nearest_to_equal_weights_is_taken():
+    """All gain; weight 0.9 gains most, 0.6 within a standard error of it, and equal weights do not."""
+    base, gain = np.zeros(200), np.random.default_rng(0).random(200)
+    values = dict.fromkeys(HALVES, base) | dict.fromkeys(FUSIONS, base + 0.5 * gain)
+    noise = np.where(np.arange(200) % 2, 0.2, -0.2)  # of mean 0: its standard error is 0.014
+    values[Fusion("weighted", (0.1, 0.9))] = base + gain
+    values[Fusion("weighted", (0.4, 0.6))] = base + gain + noise - 0.01
+    assert chosen(values, "RR@10").weights == (0.4, 0.6)
+    values[Fusion("weighted", (0.4, 0.6))] = base + gain + noise - 0.02
+    assert chosen(values, "RR@10").weights == (0.1, 0.9)
+
+
+def test_one_gain_has_the_p_of_a_paired_t_test():
+    differences = np.random.default_rng(0).normal(0.08, 1, (1, 300))
+    expected = stats.ttest_1samp(differences[0], 0, alternative="greater").pvalue
+    assert 0.01 < expected < 0.3
+    assert corrected_ps(differences)[0] == pytest.approx(expected, abs=0.01)
+    assert corrected_ps(-differences)[0] == pytest.approx(1 - expected, abs=0.01)
+
+
+def test_three_questions_are_no_evidence_and_no_difference_is_none():
+    """All three gain: one of eight sign flips has as large a sum."""
+    assert corrected_ps(np.array([[0.5, 0.5, 0.5]]))[0] == pytest.approx(1 / 8, abs=0.01)
+    assert corrected_ps(np.zeros((2, 3))) == [1, 1]
+    assert corrected_ps(np.ones((1, 1)))[0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_trying_the_same_fusion_many_times_costs_nothing_and_others_do():
+    rng = np.random.default_rng(2)
+    one = rng.normal(0.12, 1, 300)
+    alone = corrected_ps(one[None])[0]
+    assert corrected_ps(np.array([one] * 10)) == [alone] * 10
+    with_others = corrected_ps(np.array([one, *rng.normal(0, 1, (9, 300))]))[0]
+    assert alone < with_others < 10 * alone + 0.02
+
+
+@pytest.mark.parametrize("related", [True, False], ids=["nested", "unrelated"])
+def test_where_no_fusion_is_better_in_truth_the_better_half_is_nearly_always_kept(related, monkeypatch):
+    """Fusions change some questions, by signs drawn at random: more of them the more weight the second run has."""
+    monkeypatch.setattr(fusion_choice, "RESAMPLES", 1000)
+    rng = np.random.default_rng(0)
+    kept = 0
+    for _ in range(200):
+        changes, thresholds = rng.choice([1, 0.5, 0.33, 0.17], 200), 1.5 * rng.random(200)
+        signs = rng.choice([-1, 1], (len(FUSIONS), 200))
+        values = {HALVES[0]: np.full(200, 0.5), HALVES[1]: np.full(200, 0.3)}
+        for fusion, its_signs in zip(FUSIONS, signs, strict=True):
+            changed = fusion.weights[1] / sum(fusion.weights) > thresholds
+            values[fusion] = 0.5 + changed * changes * (signs[0] if related else its_signs)
+        choice = chosen(values, "RR@10")
+        kept += not choice.is_fusion
+        assert choice.is_fusion or choice.weights == (1, 0)
+    assert kept >= 180
+
+
+def test_two_runs_are_wanted():
+    with pytest.raises(InputError, match="two runs, and there are 3"):
+        choose_fusion([{}, {}, {}], QRELS)
