@@ -1,0 +1,59 @@
+"""Training the linear head on the graph's labels, each step with its own questions masked."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnretrieval.nn.label_messages import MessageGraph
+from gnnretrieval.training.optimizers import linear_schedule
+
+BATCH, RATE, WARMUP = 256, 1e-3, 0.1
+
+
+def train_head(
+    graph: MessageGraph, steps: int, *, mean: float = 0.0, seed: int = 0, taught: Tensor | None = None
+) -> Tensor:
+    """One matrix ``H`` ``(d, d)`` for both sides, from the identity, by in-batch softmax (eq. 12).
+
+    A step masks its own questions alone: with ``mean`` above 0 a positive is mixed with the mean of its *other*
+    labelled questions, so that every question is trained on in every epoch and the graph is as at search.
+
+    Args:
+        graph: Features and labels.
+        steps: Updates of 256 pairs.
+        mean: Weight of the label mean while training; 0: the head alone.
+        seed: Of the order of the pairs.
+        taught: ``(n,)`` True for queries to train on; None: all.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    labels = graph.labels if taught is None else graph.labels[taught[graph.labels[:, 0]]]
+    d = graph.passages.shape[1]
+    head = torch.eye(d, requires_grad=True)
+    if not len(labels):
+        return head.detach()
+    optimizer = torch.optim.Adam([head], lr=RATE)
+    sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
+    counts, relevant = graph.label_counts, graph.labels[:, 0] * len(graph.passages) + graph.labels[:, 1]
+    epochs = -(-steps * BATCH // len(labels))
+    order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
+    for step in range(steps):
+        batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
+        asked = graph.queries[batch[:, 0]]  # (b, d)
+        rows, column = torch.unique(batch[:, 1], return_inverse=True)  # (C,), (b,)
+        passages = graph.passages[rows]
+        if mean:
+            others = sums[rows].index_add(0, column, -asked)
+            left = (counts[rows] - torch.bincount(column, minlength=len(rows)))[:, None]
+            average = torch.where(left > 0.5, others / left.clamp(min=1), passages)
+            passages = torch.lerp(passages, average, mean)
+        scores = graph.scale * graph.prepare(asked @ head.T) @ graph.prepare(passages @ head.T).T  # (b, C)
+        also = torch.isin(batch[:, :1] * len(graph.passages) + rows, relevant)
+        also[torch.arange(len(batch)), column] = False
+        loss = F.cross_entropy(scores.masked_fill(also, -torch.inf), column)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.param_groups[0]["lr"] = RATE * linear_schedule(step, steps, WARMUP)
+        optimizer.step()
+    return head.detach()
