@@ -42,7 +42,7 @@ def milliseconds(job: Callable[[], object]) -> float:
 
 def measure(work: Path) -> dict[str, Any]:
     """Both costs, side by side."""
-    run = run_recipe(ROOT / "graphs" / "docstrings.toml", out=work / "docstrings", say=say)
+    run = run_recipe(ROOT / "graphs" / "docstrings-cut.toml", out=work / "docstrings-cut", say=say)
     encoder = DualEncoder(run.recipe.encoder)
     texts = [passage.full_text for passage in run.dataset.passages()]
     queries = [query.text for query in run.dataset.queries_of("train")]

@@ -122,7 +122,7 @@ class CompareSettings(Settings):
         depth: Passages a query in the runs.
         fuse: How BM25's ranking is joined with each dense one, for the table of what they are worth together
             (:func:`gnnretrieval.evaluation.fuse`). ``chosen``: by method and weights that dev chooses
-            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where the run has no rankings of dev;
+            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where the run has no rankings of dev, as yet;
             ``none``: no such table.
     """
 

@@ -15,7 +15,7 @@ from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.training.head import train_head
 
-STEPS = (100, 300, 900)  # of the head, each a training with a schedule of its own
+STEPS = (100, 300, 900)  # of the head; each is trained separately
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
@@ -51,7 +51,8 @@ class Climb(NamedTuple):
         messages: Of the rung that stands.
         dev: Its mean RR@10.
         dual_encoder: The dual-encoder's.
-        p: One-sided p-value of the gain over the dual-encoder, times the number of rungs that were tried.
+        p: One-sided p-value of the gain over the dual-encoder, times the number of settings that were tried
+            (Bonferroni), 1 at most. Below some level alone should the messages replace the dual-encoder.
         rungs: All, in order.
     """
 
@@ -112,13 +113,14 @@ def climb(measure: Callable[[Messages], NDArray[np.float64]], priors: Sequence[f
         priors: Priors to choose from.
     """
     base = measure(Messages())
-    kept, best, rungs = Messages(), base, list[Rung]()
+    kept, best, rungs, tried = Messages(), base, list[Rung](), set[Messages]()
 
     def rung(name: str, choices: Sequence[Messages]) -> None:
         nonlocal kept, best
         measured = [(choice, measure(choice)) for choice in choices if choice != kept]
         if not measured:
             return
+        tried.update(choice for choice, _ in measured)
         choice, values = max(measured, key=lambda one: one[1].mean())  # of equal ones the first
         gains = values - best
         gain, error = float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
@@ -136,7 +138,7 @@ def climb(measure: Callable[[Messages], NDArray[np.float64]], priors: Sequence[f
     rung("label mean, again", [kept._replace(mean=mean) for mean in MEANS])
     rung("head, again", [kept._replace(steps=steps) for steps in (0, *STEPS)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
-    return Climb(kept, float(best.mean()), float(base.mean()), min(1.0, len(rungs) * _p(best - base)), rungs)
+    return Climb(kept, float(best.mean()), float(base.mean()), min(1.0, len(tried) * _p(best - base)), rungs)
 
 
 def _p(gains: NDArray[np.float64]) -> float:

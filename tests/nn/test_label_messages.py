@@ -1,0 +1,74 @@
+"""Messages along label and hard-negative edges, by hand-worked examples."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gnnretrieval.nn.label_messages import MessageGraph, Messages, label_mean, message_vectors, rejected
+
+
+def graph_of(*, normalize: bool = True, hidden: tuple[int, ...] = ()) -> MessageGraph:
+    """Three passages and two queries in the plane; query 0 wants passage 0, query 1 wants passage 1."""
+    passages = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    queries = torch.tensor([[0.8, 0.6], [0.0, 1.0]])
+    visible = torch.tensor([row not in hidden for row in range(2)])
+    labels = torch.tensor([[0, 0], [1, 1]])
+    return MessageGraph(
+        passages, queries, torch.tensor([[0, 2], [1, 2]]), labels[visible[labels[:, 0]]], visible, normalize, 2.0
+    )
+
+
+def test_no_messages_are_the_dual_encoder():
+    graph = graph_of()
+    assert message_vectors(graph, None, Messages()).equal(graph.passages)
+
+
+def test_label_mean_mixes_a_passage_with_its_labelled_queries_alone():
+    mixed = label_mean(graph_of(), 0.5)
+    torch.testing.assert_close(mixed, torch.tensor([[0.9, 0.3], [0.0, 1.0], [0.6, 0.8]]))
+
+
+def test_a_passage_moves_away_from_what_found_it_and_wanted_another():
+    graph = graph_of(hidden=(1,))
+    scores = 2.0 * torch.tensor([0.8, 0.96])  # of query 0 with passages 0 (its own) and 2
+    attention = math.exp(scores[1]) / (math.exp(scores[0]) + math.exp(scores[1]))
+    pushed = F.normalize(graph.passages[2] - 0.5 * attention * graph.queries[0], dim=0)
+    after = rejected(graph, graph.passages, graph.queries, 1, 0.5)
+    torch.testing.assert_close(after, torch.stack([graph.passages[0], graph.passages[1], pushed]))
+
+
+def test_a_relevant_passage_that_was_not_retrieved_competes_for_attention():
+    graph = graph_of(hidden=(1,))._replace(neighbors=torch.tensor([[1, 2], [1, 2]]))
+    attention = torch.softmax(2.0 * torch.tensor([0.8, 0.6, 0.96]), 0)  # of passages 0, 1 and 2
+    pushes = torch.stack([torch.zeros(2), *(-attention[row] * graph.queries[0] for row in (1, 2))])
+    after = rejected(graph, graph.passages, graph.queries, 1, 0.1)
+    torch.testing.assert_close(after, F.normalize(graph.passages + 0.1 * pushes, dim=1))
+
+
+def test_rounds_compute_attention_again():
+    graph = graph_of()
+    once = rejected(graph, graph.passages, graph.queries, 1, 0.5)
+    twice = rejected(graph, graph.passages, graph.queries, 2, 0.5)
+    assert not torch.allclose(once, twice)
+
+
+def test_the_head_is_folded_into_the_passages():
+    graph, head = graph_of(), torch.tensor([[1.0, 0.5], [-0.2, 0.9]])
+    asked = torch.tensor([0.3, 0.7])
+    folded = message_vectors(graph, head, Messages(steps=1, mean=0.3))
+    projected = F.normalize(label_mean(graph, 0.3) @ head.T, dim=1)
+    torch.testing.assert_close(folded @ asked, projected @ (head @ asked))
+
+
+@pytest.mark.parametrize("prior", [-0.3, 0.03])
+def test_the_prior_changes_the_length_of_passages_with_labelled_queries_alone(prior: float):
+    lengths = message_vectors(graph_of(), None, Messages(prior=prior)).norm(dim=1)
+    torch.testing.assert_close(lengths, torch.tensor([1 + prior, 1 + prior, 1.0]))
+
+
+def test_vectors_of_a_dot_product_encoder_keep_their_lengths():
+    graph = graph_of(normalize=False)
+    graph = graph._replace(passages=2 * graph.passages)
+    assert message_vectors(graph, None, Messages(mean=0.5))[1].tolist() == [0.0, 1.5]

@@ -1,0 +1,104 @@
+"""The linear head, and the choice on dev that climbs from the dual-encoder."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gnnretrieval.nn.label_messages import MessageGraph, Messages
+from gnnretrieval.training.head import train_head
+from gnnretrieval.training.ladder import climb, measured_by, reciprocal_ranks
+
+
+def rotated_graph(count: int = 40, d: int = 8) -> MessageGraph:
+    """Each query is its passage with one disturbing dimension, which a head can learn to leave out."""
+    generator = torch.Generator().manual_seed(1)
+    passages = torch.randn(count, d, generator=generator)
+    queries = passages.clone()
+    queries[:, 0] += 12 * torch.randn(count, generator=generator)
+    rows = torch.arange(count)
+    return MessageGraph(
+        F.normalize(passages, dim=1),
+        F.normalize(queries, dim=1),
+        (rows[:, None] + torch.arange(3)) % count,
+        torch.stack([rows, rows], dim=1),
+        torch.ones(count, dtype=torch.bool),
+        True,
+        20.0,
+    )
+
+
+def test_a_trained_head_ranks_what_the_identity_could_not():
+    graph = rotated_graph()
+    head = train_head(graph, 300)
+    wanted = [[row] for row in range(len(graph.queries))]
+    before = reciprocal_ranks(graph.passages, graph.queries, wanted).mean()
+    folded = F.normalize(graph.passages @ head.T, dim=1) @ head
+    assert reciprocal_ranks(folded, graph.queries, wanted).mean() > before + 0.1
+
+
+def test_the_same_seed_trains_the_same_head():
+    graph = rotated_graph()
+    assert train_head(graph, 5, mean=0.2, seed=3).equal(train_head(graph, 5, mean=0.2, seed=3))
+
+
+def test_a_head_learns_from_taught_queries_alone():
+    graph = rotated_graph()
+    assert train_head(graph, 5, taught=torch.zeros(40, dtype=torch.bool)).equal(torch.eye(8))
+
+
+def test_a_step_masks_its_own_question():
+    """A passage's only question is masked in its step, so the mean's weight is without effect."""
+    graph = rotated_graph()
+    torch.testing.assert_close(train_head(graph, 5, mean=0.4), train_head(graph, 5))
+
+
+def test_reciprocal_rank_counts_a_tie_against_the_query_and_cuts_at_ten():
+    vectors = torch.tensor([[1.0], [1.0], [0.5]])
+    assert reciprocal_ranks(vectors, torch.ones(2, 1), [[0], [0, 1]]).tolist() == [0.5, 1.0]
+    many = torch.arange(20.0)[:, None]
+    assert reciprocal_ranks(many, torch.ones(2, 1), [[10], [9]]).tolist() == [0.1, 0.0]
+
+
+def test_measuring_without_messages_is_the_dual_encoder():
+    graph = rotated_graph()
+    wanted = [[row] for row in range(40)]
+    measured = measured_by(graph, {}, graph.queries.numpy(), wanted)(Messages())
+    assert measured.tolist() == reciprocal_ranks(graph.passages, graph.queries, wanted).tolist()
+
+
+def test_a_rung_is_kept_where_it_gains_more_than_one_standard_error():
+    noise = np.random.default_rng(0).normal(0, 0.1, 400)
+
+    def measure(messages: Messages) -> np.ndarray:
+        return 0.5 + 0.2 * (messages.mean == 0.3) + noise * (messages.mean > 0)
+
+    found = climb(measure)
+    assert found.messages == Messages(mean=0.3)
+    assert found.p < 1e-6
+    assert [rung.name for rung in found.rungs if rung.kept] == ["label mean"]
+
+
+def test_equal_measurements_keep_the_dual_encoder():
+    found = climb(lambda messages: np.linspace(0, 1, 50))
+    assert found.messages == Messages()
+    assert found.p == 1.0
+
+
+def test_gains_by_chance_are_seldom_significant():
+    """Signs drawn at random: no setting is better than the dual-encoder in truth."""
+    significant = 0
+    for seed in range(100):
+        seen: dict[Messages, np.ndarray] = {Messages(): np.full(200, 0.5)}
+        rng = np.random.default_rng(seed)
+
+        def measure(messages: Messages, seen=seen, rng=rng) -> np.ndarray:
+            return seen.setdefault(messages, 0.5 + rng.choice([-0.3, 0.0, 0.3], 200))
+
+        significant += climb(measure).p <= 0.05
+    assert significant <= 5, significant
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_very_few_questions_choose_without_an_error(queries: int):
+    assert climb(lambda messages: np.full(queries, 0.5)).messages == Messages()
