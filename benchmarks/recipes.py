@@ -34,7 +34,7 @@ from gnnretrieval.training import embed_passages, train_gnn
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
-SETS = {"docstrings-cut": None, "fairytaleqa": "fairytaleqa", "squad-open": "squad-open"}
+SETS = {"docstrings": None, "docstrings-cut": None, "fairytaleqa": "fairytaleqa", "squad-open": "squad-open"}
 
 
 def measure_seed(run: RecipeRun, seed: int) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         return
     click.echo("\n" + format_comparison(result.comparison))
     if result.hybrids is not None:
-        click.echo(f"\nWith BM25 joined ({result.recipe.compare.fuse}), as is mostly deployed:\n")
+        click.echo(f"\nWith BM25 joined ({result.hybrids.provenance['fusion']}), as is mostly deployed:\n")
         click.echo(format_comparison(result.hybrids))
     if examples:
         click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
