@@ -30,7 +30,10 @@ class PackedLinear:
         weight = weight.detach().to(dtype).contiguous()
         self.bias = bias.detach().float().clone()
         self.packed = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+        self.dtype = dtype
         if self.packed:
+            if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+                weight = weight.float()  # oneDNN refuses bfloat16 here: rounded weights, products and sums in float32
             self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, CHUNK_ROWS)
         else:
             self.weight, self.bias = weight.clone(), self.bias.to(dtype)
@@ -39,8 +42,8 @@ class PackedLinear:
         """``(rows, in)`` to ``(rows, out)``, both contiguous."""
         if not self.packed:
             return F.linear(x, self.weight, self.bias)
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return y
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(self.weight.dtype), self.weight, self.bias, "none", [], "")
+        return y.to(self.dtype)
 
 
 def by_equal_blocks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
