@@ -16,6 +16,7 @@ FOUNDATIONS = (
     "making",
     "updates",
     "provenance",
+    "resampling",
     "progress",
     "settings",
     "memory",

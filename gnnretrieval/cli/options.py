@@ -76,10 +76,10 @@ def explainer_of(store: GraphStore, model: Path | None, features: Path | None) -
     if model is None:
         return None
     from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.index.explain import Explainer
+    from gnnretrieval.index.explain import explainer_of as explainer_of_model
     from gnnretrieval.training.model import open_model
 
-    return Explainer(open_model(model), store, None if features is None else open_features(features))
+    return explainer_of_model(open_model(model), store, None if features is None else open_features(features))
 
 
 def echo_json(value: Any) -> None:

@@ -100,7 +100,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         click.echo(
             f"\n  {short(example.question)}\n"
             f"    {example.passage_id}: {before} → rank {example.after}   "
-            f"(mean gate {why.mean_gate:.2f} × context scale {why.context_scale:g})"
+            f"({why.gate}own attention {why.own_attention:.2f})"
         )
         if not why.neighbors:
             click.echo("      no training question found it: it rose as others moved down")

@@ -272,7 +272,7 @@ def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tu
     from gnnretrieval.encoders.dual_encoder import DualEncoder
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.index.explain import Explainer, ranks_of
+    from gnnretrieval.index.explain import explainer_of, ranks_of
     from gnnretrieval.training.embeddings import KIND, open_embeddings
     from gnnretrieval.training.model import open_model
 
@@ -281,7 +281,7 @@ def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tu
     embeddings = open_embeddings(searcher.index.made_from(KIND))
     store = open_graph(embeddings.made_from("graph"))
     its = embeddings.meta["made_from"].get("features") and open_features(embeddings.made_from("features"))
-    explainer = Explainer(open_model(embeddings.made_from("gnn-encoder")), store, its)
+    explainer = explainer_of(open_model(embeddings.made_from("gnn-encoder")), store, its)
     before = DualEncoder(store.encoder_settings, str(searcher.encoder.device)) if its else searcher.encoder
     vector = before.encode([question], "query")[0]
     ranks = ranks_of([hit.row for hit in hits], vector, store.passage_features, store.similarity)

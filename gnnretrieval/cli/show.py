@@ -32,8 +32,8 @@ def hit_lines(hit: Hit) -> list[str]:
 def explanation_lines(explanation: Explanation, rank_before: int, rank_after: int) -> list[str]:
     """Why a passage is where it is."""
     lines = [
-        f"     dual-encoder rank {rank_before} → {rank_after}; mean gate {explanation.mean_gate:.3f}, context scale "
-        f"{explanation.context_scale:g}, own attention {explanation.own_attention:.2f}"
+        f"     dual-encoder rank {rank_before} → {rank_after}; {explanation.gate}own attention "
+        f"{explanation.own_attention:.2f}"
     ]
     if not explanation.neighbors:
         lines.append("     no training question found it: only its self-loop")
@@ -59,7 +59,7 @@ def neighborhood_lines(described: dict[str, Any]) -> list[str]:
     text = f"{node['title']}. {node['text']}" if node.get("title") else node["text"]
     lines = [f"{node['kind']} {node['id']}: {count}", f"  {short(text)}"]
     if "own_attention" in node:
-        gate = f", mean gate {node['mean_gate']:.3f}" if node["kind"] == "passage" else ""
+        gate = f", mean gate {node['mean_gate']:.3f}" if node.get("mean_gate") is not None else ""
         lines.append(f"  attention to itself {node['own_attention']:.3f}{gate}")
     for neighbor in neighbors:
         lines.append(_edge_line(neighbor, 0))

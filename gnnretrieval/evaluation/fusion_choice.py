@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gnnretrieval.data.trec import Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation.measures import per_query
-from gnnretrieval.evaluation.significance import RESAMPLES, SIGNS_AT_ONCE
 from gnnretrieval.index.fuse import K, Method, fuse
+from gnnretrieval.resampling import corrected_ps
 
 LEVEL = 0.05  # p up to which a fusion is taken
 
@@ -148,29 +148,3 @@ def _within_one_error(values: NDArray[np.float64], best: NDArray[np.float64]) ->
     """Whether the mean is within one standard error of the paired difference of the best's."""
     differences = best - values  # (q,)
     return len(differences) > 1 and differences.mean() <= differences.std(ddof=1) / np.sqrt(len(differences))
-
-
-def corrected_ps(differences: NDArray[np.float64], seed: int = 0) -> list[float]:
-    """One-sided p of each of several paired gains, corrected for taking the best of them.
-
-    The single-step max-t of Westfall and Young (1993): the signs of all differences of a question are flipped together
-    10,000 times, and a p is the share of flips with some ``t`` as large as the observed one. For one gain it is
-    Fisher's randomisation test, close to the paired t-test. A t-test of the best of ten fusions would accept chance
-    gains in up to a third of the draws where none is better; this one accepts 5 %.
-
-    Args:
-        differences: ``(c, q)``, one row a gain.
-        seed: Of the flips.
-    """
-    norms = np.sqrt((differences**2).sum(1))  # t grows with sum / norm, and flips leave the norm as it is
-    scaled = (differences / np.where(norms > 0, norms, 1.0)[:, None]).T  # (q, c)
-    observed = scaled.sum(0) - 1e-9  # sums of the same numbers round differently
-    rng = np.random.default_rng(seed)
-    as_large, done = np.zeros(len(differences), dtype=np.int64), 0
-    while done < RESAMPLES:
-        rows = min(max(SIGNS_AT_ONCE // max(1, len(scaled)), 1), RESAMPLES - done)
-        signs = rng.integers(0, 2, size=(rows, len(scaled)), dtype=np.int8) * 2.0 - 1.0  # (rows, q)
-        largest = (signs @ scaled).max(1)
-        as_large += (largest[:, None] >= observed).sum(0)
-        done += rows
-    return [float(count) for count in (as_large + 1) / (RESAMPLES + 1)]

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnretrieval.errors import InputError
+from gnnretrieval.resampling import RESAMPLES, SIGNS_AT_ONCE
 
-RESAMPLES = 10_000
 BOOTSTRAPS = 2_000
 LEVEL = 0.95
-SIGNS_AT_ONCE = 2**22  # of the sign matrix: 32 MiB as float64
 
 
 @dataclass(frozen=True)

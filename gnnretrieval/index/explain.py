@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +16,9 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.graph.subgraph import Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
+from gnnretrieval.nn.label_messages import message_vectors, rejections
 from gnnretrieval.training.graph_tensors import GraphTensors
+from gnnretrieval.training.ladder import message_graph
 from gnnretrieval.training.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
@@ -28,7 +30,8 @@ class Neighbor(NamedTuple):
     Attributes:
         id: Its id.
         text: Its text.
-        attention: Its weight in the passage's context, mean over heads.
+        attention: Its weight in the passage's context, mean over heads; with layer = linear its weight in the passage's
+            vector, below 0 where it pushes the passage away.
         labelled: Whether the passage is judged relevant to it.
     """
 
@@ -44,16 +47,23 @@ class Explanation(NamedTuple):
     Attributes:
         neighbors: The questions that found it, by attention, highest first.
         own_attention: Weight of the passage itself in its context.
-        mean_gate: Mean of the filter gate over dimensions, 0 to 1.
-        context_scale: ``λ``: factor on the gated context.
+        mean_gate: Mean of the filter gate over dimensions, 0 to 1; None with layer = linear, which has no gate.
+        context_scale: ``λ``: factor on the gated context; None likewise.
         shift: Cosine between its embedding before and after.
     """
 
     neighbors: list[Neighbor]
     own_attention: float
-    mean_gate: float
-    context_scale: float
+    mean_gate: float | None
+    context_scale: float | None
     shift: float
+
+    @property
+    def gate(self) -> str:
+        """Gate and context scale in words, with a comma behind; nothing with layer = linear."""
+        if self.mean_gate is None:
+            return ""
+        return f"mean gate {self.mean_gate:.2f}, context scale {self.context_scale:g}, "
 
 
 class Attention(NamedTuple):
@@ -70,8 +80,23 @@ class Attention(NamedTuple):
     mean_gate: float | None
 
 
-class Explainer:
-    """Explains embeddings of a GNN-encoder over its graph.
+class Explainer(Protocol):
+    """Explains embeddings of a GNN-encoder over its graph."""
+
+    store: GraphStore
+
+    def explain(self, row: int, most: int = 5) -> Explanation:
+        """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
+
+    def attention_of_passage(self, row: int) -> Attention:
+        """What each question adds to the passage at ``row``."""
+
+    def attention_of_query(self, row: int) -> Attention:
+        """What each passage adds to the query at ``row``, which must be in the graph."""
+
+
+def explainer_of(model: GNNEncoderModel, store: GraphStore, features: Features | None = None) -> Explainer:
+    """The explainer of a model's layer.
 
     Args:
         model: The GNN-encoder.
@@ -81,10 +106,76 @@ class Explainer:
     Raises:
         ArtifactError: the model was trained over another kind of graph, or the features are another encoder's.
     """
+    model.require_fits(store)
+    view = model.view(store, features)
+    return MessagesExplainer(model, view) if model.is_linear else AttentionExplainer(model, view)
 
-    def __init__(self, model: GNNEncoderModel, store: GraphStore, features: Features | None = None) -> None:
-        model.require_fits(store)
-        self.store = model.view(store, features)
+
+class MessagesExplainer:
+    """Explains embeddings of layer = linear: weights of the label mean, and of rejection.
+
+    Args:
+        model: The GNN-encoder.
+        store: The graph as the model sees it.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: GNNEncoderModel, store: GraphStore) -> None:
+        self.store = store
+        self._graph = message_graph(store)
+        trained = model.load_messages()
+        self._mean = trained.messages.mean
+        self._rejections = rejections(self._graph, trained.head, trained.messages)  # (n, k)
+        self._vectors = message_vectors(self._graph, trained.head, trained.messages)
+        self._texts = store.texts()
+
+    def explain(self, row: int, most: int = 5) -> Explanation:
+        """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
+        queries, weights, labelled, own = self._weights(row)
+        neighbors = []
+        for at in np.argsort(-np.abs(weights), kind="stable")[:most].tolist():
+            query = self._texts.query(int(queries[at]))
+            neighbors.append(Neighbor(query.id, query.text, float(weights[at]), bool(labelled[at])))
+        before, after = self._graph.passages[row], self._vectors[row]
+        return Explanation(neighbors, own, None, None, float(torch.cosine_similarity(before, after, dim=0)))
+
+    def attention_of_passage(self, row: int) -> Attention:
+        """Weight of each question in the vector of the passage at ``row``."""
+        queries, weights, _, own = self._weights(row)
+        ids = (self._texts.query(query).id for query in queries.tolist())
+        return Attention(dict(zip(ids, weights.tolist(), strict=True)), own, None)
+
+    def attention_of_query(self, row: int) -> Attention:
+        """Nothing: queries hear no passages with layer = linear."""
+        found = np.unique(self.store.neighbors[row].astype(np.int64))
+        return Attention({self._texts.passage(passage).id: 0.0 for passage in found.tolist()}, 1.0, None)
+
+    def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
+        """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.
+
+        Queries have one vector each, so that weights of the mean and of rejection are on one scale.
+        """
+        edges, _ = self.store.found_by(np.array([row]))
+        found, ranks = np.divmod(edges.astype(np.int64), self.store.stride)
+        labels = self._graph.labels
+        own = np.unique(labels[labels[:, 1] == row, 0].numpy())
+        others = ~np.isin(found, own)
+        pushes = -self._rejections[found[others], ranks[others]].double().numpy()
+        queries = np.concatenate([own, found[others]])
+        weights = np.concatenate([np.full(len(own), self._mean / max(len(own), 1)), pushes])
+        return queries, weights, np.arange(len(queries)) < len(own), 1 - self._mean if len(own) else 1.0
+
+
+class AttentionExplainer:
+    """Explains embeddings of layer = gat: attention (eq. 4, 8) and gate (eq. 9, 10).
+
+    Args:
+        model: The GNN-encoder.
+        store: The graph as the model sees it.
+    """
+
+    def __init__(self, model: GNNEncoderModel, store: GraphStore) -> None:
+        self.store = store
         self.model = model.load()
         self._tensors = GraphTensors(store)
         self._texts = store.texts()

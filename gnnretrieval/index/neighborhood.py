@@ -38,7 +38,7 @@ def describe(
         has); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, with 2 hops their ``edges`` and
         ``neighbors``. With an explainer each edge's ``attention``, each node's ``own_attention`` and, of a passage,
         ``mean_gate``; of the passage asked for also ``context_scale`` (``λ``) and ``shift`` (cosine between its
-        embedding before and after).
+        embedding before and after). A GNN-encoder with layer = linear has neither gate nor ``λ``.
 
     Raises:
         InputError: there is no such node.
@@ -59,7 +59,8 @@ def describe(
     }
     if explainer is not None and not is_query:
         explanation = explainer.explain(center.row, most=0)
-        node |= {"context_scale": explanation.context_scale, "shift": explanation.shift}
+        scale = {} if explanation.context_scale is None else {"context_scale": explanation.context_scale}
+        node |= {**scale, "shift": explanation.shift}
     return {"node": node, "neighbors": neighbors}
 
 
@@ -74,7 +75,7 @@ def _around(
     if explainer is None:
         return passage, found, None
     attention = explainer.attention_of_passage(passage.row)
-    found = sorted(found, key=lambda node: -attention.weights[node.id])[:most]
+    found = sorted(found, key=lambda node: -abs(attention.weights[node.id]))[:most]
     return passage, found, attention
 
 

@@ -17,7 +17,7 @@ from gnnretrieval.encoders.features import open_features
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.store import GraphStore, open_graph
 from gnnretrieval.index.baseline import Baseline
-from gnnretrieval.index.explain import Explainer, Explanation
+from gnnretrieval.index.explain import Explainer, Explanation, explainer_of
 from gnnretrieval.index.faiss_index import TEXTS, PassageIndex, open_index
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.search import Hit, Searcher
@@ -222,7 +222,7 @@ class Retriever:
     def _explainer(self) -> Explainer:
         made = self._embeddings
         its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return Explainer(open_model(made.made_from("gnn-encoder")), self.graph, its)
+        return explainer_of(open_model(made.made_from("gnn-encoder")), self.graph, its)
 
     @cached_property
     def _baseline(self) -> Baseline:

@@ -36,6 +36,10 @@ class MessageGraph(NamedTuple):
         """Vectors ``(…, d)`` as they are compared."""
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
+    def without(self, hidden: Tensor) -> MessageGraph:
+        """The same without some queries ``(n,)``: neither their labels nor what they retrieved is heard."""
+        return self._replace(labels=self.labels[~hidden[self.labels[:, 0]]], visible=self.visible & ~hidden)
+
     @property
     def label_counts(self) -> Tensor:
         """Visible queries labelled with each passage ``(m,)``."""
@@ -80,17 +84,26 @@ def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages
         head: ``H`` ``(d, d)``; None: the identity.
         messages: What is sent.
     """
+    vectors, _ = _projected(graph, head, messages)
+    folded = vectors if head is None else vectors @ head
+    if messages.prior:
+        folded = folded * (1 + messages.prior * (graph.label_counts > 0).float())[:, None]
+    return folded
+
+
+def rejections(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
+    """How strongly each query pushed away each passage that it retrieved: ``η Σ_t π`` ``(n, k)``."""
+    return _projected(graph, head, messages)[1]
+
+
+def _projected(graph: MessageGraph, head: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor]:
+    """``z_p`` after all messages ``(m, d)``, and what :func:`rejected` says of strengths ``(n, k)``."""
     mixed = label_mean(graph, messages.mean)
     if head is None:
         passages, queries = graph.prepare(mixed), graph.queries
     else:
         passages, queries = graph.prepare(mixed @ head.T), graph.prepare(graph.queries @ head.T)
-    if messages.rounds:
-        passages = rejected(graph, passages, queries, messages.rounds, messages.step_size)
-    folded = passages if head is None else passages @ head
-    if messages.prior:
-        folded = folded * (1 + messages.prior * (graph.label_counts > 0).float())[:, None]
-    return folded
+    return rejected(graph, passages, queries, messages.rounds, messages.step_size)
 
 
 def label_mean(graph: MessageGraph, weight: float) -> Tensor:
@@ -103,8 +116,10 @@ def label_mean(graph: MessageGraph, weight: float) -> Tensor:
     return torch.lerp(graph.passages, mean, weight)
 
 
-def rejected(graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int, step_size: float) -> Tensor:
-    """Passages ``(m, d)`` after each query pushed away, ``rounds`` times, what it retrieved and did not want.
+def rejected(
+    graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int, step_size: float
+) -> tuple[Tensor, Tensor]:
+    """Passages after each query pushed away, ``rounds`` times, what it retrieved and did not want.
 
     Args:
         graph: The edges.
@@ -112,10 +127,13 @@ def rejected(graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int
         queries: ``(n, d)``, in the same space.
         rounds: How often; attention is computed again each time.
         step_size: ``η``.
+
+    Returns:
+        ``(m, d)`` passages, and how strongly each query pushed each passage it retrieved: ``η Σ_t π`` ``(n, k)``.
     """
     m = len(passages)
     keys = graph.labels[:, 0] * m + graph.labels[:, 1]
-    pushes, now = torch.zeros_like(passages), passages
+    pushes, now, strength = torch.zeros_like(passages), passages, torch.zeros(graph.neighbors.shape)
     rows = torch.nonzero(graph.visible).ravel()
     for _ in range(rounds):
         outside = _labels_outside(graph, now, queries)  # (n,)
@@ -123,11 +141,12 @@ def rejected(graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int
             found, asked = graph.neighbors[block], queries[block]  # (b, k), (b, d)
             logits = graph.scale * torch.einsum("bkd,bd->bk", now[found], asked)
             attention = torch.softmax(torch.cat([logits, outside[block, None]], dim=1), dim=1)[:, :-1]
-            attention = attention.masked_fill(torch.isin(block[:, None] * m + found, keys), 0.0)
+            attention = step_size * attention.masked_fill(torch.isin(block[:, None] * m + found, keys), 0.0)
+            strength[block] += attention
             for rank in range(found.shape[1]):
-                pushes.index_add_(0, found[:, rank], -step_size * attention[:, rank, None] * asked)
+                pushes.index_add_(0, found[:, rank], -attention[:, rank, None] * asked)
         now = graph.prepare(passages + pushes)
-    return now
+    return now, strength
 
 
 def _labels_outside(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
 from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
+from gnnretrieval.training.ladder import MOST_SETTINGS, STEPS
+from gnnretrieval.training.messages import bytes_of_messages
 
 
 def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> dict[str, Any]:
@@ -178,6 +180,8 @@ def _is_joint(recipe: Recipe) -> bool:
 
 def _steps(recipe: Recipe, queries: int, joint: bool) -> str:
     settings = recipe.joint if joint and recipe.joint is not None else recipe.train
+    if settings.layer == "linear":
+        return f"heads of {', '.join(map(str, STEPS))} steps; at most {MOST_SETTINGS} settings measured on dev"
     masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
     steps = math.ceil(round(masked * queries) / settings.batch_size) or 1
     beside = ", the dual-encoder's weights beside it" if settings.is_joint else ""
@@ -190,6 +194,9 @@ def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
         return {"training": None, "index": None}
     settings = recipe.joint or recipe.train
     k = recipe.graph.k
+    index = 4 * sizes.dimension * sizes.passages
+    if settings.layer == "linear":
+        return {"training": bytes_of_messages(sizes.dimension, sizes.passages + sizes.graph_queries), "index": index}
     needs = memory_needs(
         sizes.passages,
         sizes.graph_queries,
@@ -202,7 +209,7 @@ def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
     whole = settings.candidates == "corpus"
     return {
         "training": needs.training_corpus if whole else needs.training_batch,
-        "index": 4 * sizes.dimension * sizes.passages,
+        "index": index,
     }
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
 from gnnretrieval.evaluation.changed import Change
-from gnnretrieval.index.explain import Explainer, Explanation
+from gnnretrieval.index.explain import Explanation, explainer_of
 from gnnretrieval.provenance import write_json
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 
@@ -51,7 +51,7 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
     )
     helped, hurt = most_changed(after, before, len(after))
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}
-    explainer = Explainer(run.model, run.graph, run.its_features)
+    explainer = explainer_of(run.model, run.graph, run.its_features)
 
     def explain(passage: str) -> Explanation:
         with run.graph.texts() as store:

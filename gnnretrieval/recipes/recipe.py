@@ -157,6 +157,13 @@ class Recipe(Settings):
     compare: CompareSettings = CompareSettings()
     size: SizeSettings | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _joint_goes_on_from_gat(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or not isinstance(train := values.get("train", {}), Mapping):
+            return values
+        return {**values, "train": {"layer": "gat", **train}} if values.get("joint") is not None else values
+
     @field_validator("joint", mode="before")
     @classmethod
     def _is_joint(cls, values: Any) -> Any:
@@ -172,6 +179,8 @@ class Recipe(Settings):
         if self.joint is not None:
             if not self.joint.is_joint or self.train.is_joint:
                 raise ValueError("[joint] goes on from [train], whose mode is frozen")
+            if self.train.layer != "gat":
+                raise ValueError("[joint] goes on from [train], whose layer is gat")
             if self.joint.encoder != self.train.encoder:
                 raise ValueError("[joint] goes on from [train]: the shape of the GNN-encoder (encoder) is the same")
         if self.vectors is not None and (self.joint is not None or self.train.is_joint):

@@ -43,6 +43,7 @@ from gnnretrieval.recipes.report_parts import (
 )
 from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.recipes.run_encoder import EncoderRun
+from gnnretrieval.training.choice import what_was_kept
 
 REPORT = "report.html"
 _CHANGED = 5  # questions helped, and hurt, of each encoder
@@ -118,8 +119,8 @@ def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, s
             said += f": {100 * test.difference:+.1f} against {comparison.baseline}, p = {test.p_holm:.2g} (Holm)"
         yield f"{100 * system.measures[measure]:.1f}", said
     if isinstance(run, RecipeRun):
-        chosen = run.model.meta["dev"]["chosen"]
-        yield f"{chosen['context_scale']:g}", f"context scale λ, chosen on dev with epoch {chosen['epoch']}"
+        dev = run.model.meta["dev"]
+        yield f"{100 * dev['chosen']['RR@10']:.1f}", f"RR@10 on dev, by which this was kept: {what_was_kept(dev)}"
 
 
 def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:

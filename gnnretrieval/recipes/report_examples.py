@@ -110,10 +110,8 @@ def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
 
 
 def _why(passage: str, why: Explanation) -> list[Html]:
-    said = (
-        f": mean gate {why.mean_gate:.2f} × context scale {why.context_scale:g}; its own attention "
-        f"{why.own_attention:.2f}; cosine of its embedding before and after {why.shift:.2f}."
-    )
+    shift = f"cosine of its embedding before and after {why.shift:.2f}"
+    said = f": {why.gate}its own attention {why.own_attention:.2f}; {shift}."
     if not why.neighbors:
         return [paragraph(element("code", passage), said, " No training question found it: only its self-loop.")]
     rows = [

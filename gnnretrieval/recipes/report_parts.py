@@ -30,6 +30,7 @@ from gnnretrieval.pages import (
     warnings,
 )
 from gnnretrieval.plots import lying_bars
+from gnnretrieval.training.choice import what_was_kept
 from gnnretrieval.training.encoder_loop import LOG
 from gnnretrieval.training.log_page import dev_table, plots_of, read_log, summary_of
 
@@ -214,9 +215,9 @@ def _chosen(artifact: Artifact) -> dict[str, object]:
         measured = ", ".join(f"{name} {100 * value:.1f}" for name, value in best["dev"].items())
         return {**said, "kept": f"step {best['step']:,}, epoch {best['epoch']:g}: {measured}"}
     chosen, best = dev["chosen"], dev["best"]
-    said["kept"] = f"epoch {chosen['epoch']} with context scale λ = {chosen['context_scale']:g}"
+    said["kept"] = what_was_kept(dev)
     said["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
-    said["gain of the best epoch"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired t-test, one-sided)"
+    said["gain chosen by"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired, one-sided)"
     if best["gain"] > 0 and not dev.get("believed", True):  # which an earlier version did not write
         said["believed"] = "no: it may be chance, and the embeddings are the dual-encoder's own"
     return said

@@ -128,7 +128,9 @@ class FurtherOut(BaseModel):
     score: float = Field(description="The dual-encoder's similarity on the edge.")
     rank: int = Field(description="Rank of the passage for the query.")
     labelled: bool = Field(description="Whether the passage is judged relevant to the query.")
-    attention: float = Field(description="Weight of the edge, mean over heads.")
+    attention: float = Field(
+        description="Weight of the edge, mean over heads; below 0 where the question pushes the passage away."
+    )
 
 
 class NeighborOut(FurtherOut):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gnnretrieval.graph.store import GraphStore
@@ -108,6 +108,12 @@ class Choice(NamedTuple):
         """That no epoch was better than what a run went on from."""
         what = "the GNN-encoder that it started from" if started else "the GNN's untrained start, the identity,"
         return f"no epoch gained on dev over {what} with the dual-encoder as it came: that is what is kept"
+
+
+def what_was_kept(dev: Mapping[str, Any]) -> str:
+    """What a GNN-encoder kept on dev, in words, from what it says under ``dev``."""
+    chosen = dev["chosen"]
+    return dev.get("kept") or f"epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}"
 
 
 def _was_believed(start: GNNEncoderModel | None, evidence: float) -> bool:

@@ -18,8 +18,13 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.training.embedding import gated_contexts
 from gnnretrieval.training.gnn import GNNTraining
+from gnnretrieval.training.head import BATCH, train_head
+from gnnretrieval.training.ladder import FOLDS, MOST_SETTINGS, TRAINED_MEAN, Judged, message_graph
+from gnnretrieval.training.ladder import STEPS as HEAD_STEPS
+from gnnretrieval.training.messages import is_few, memory_of_messages, require_memory
 from gnnretrieval.training.model import GNNEncoderModel
 from gnnretrieval.training.settings import TrainSettings
 from gnnretrieval.training.train import Plan
@@ -40,6 +45,8 @@ def rehearse(
 ) -> dict[str, Any]:
     """Run a few steps of the training that :func:`gnnretrieval.training.train.train_gnn` would, and keep nothing.
 
+    With layer = linear a few steps of a head are timed, and one measurement.
+
     Returns:
         ``queries`` (learnable), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
         scores), ``timed_steps`` (at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a
@@ -49,8 +56,11 @@ def rehearse(
     Raises:
         GnnRetrievalError: as :func:`gnnretrieval.training.train.train_gnn`.
     """
+    plan = Plan.of(store, dataset, features, settings, examples, start)
+    if settings.layer == "linear":
+        return _rehearse_linear(plan)
     with tempfile.TemporaryDirectory() as place:
-        training = Plan.of(store, dataset, features, settings, examples, start).training(Path(place), device)
+        training = plan.training(Path(place), device)
         times: list[float] = []
         scored = _time_steps(training, times)
         dev = _dev_seconds(training)
@@ -67,6 +77,35 @@ def rehearse(
         "dev_seconds": dev,
         "hours": (steps * seconds + settings.epochs * dev) / 3600,
         "memory": {"estimate": _estimate(training), "peak": _peak(training.device)},
+    }
+
+
+def _rehearse_linear(plan: Plan) -> dict[str, Any]:
+    store, held_out = plan.store, plan.held_out
+    require_memory(store)
+    graph = message_graph(store, held_out.hidden)
+    taught = torch.from_numpy(plan.learned.taught)
+    begun = time.perf_counter()
+    head = train_head(graph, STEPS, mean=TRAINED_MEAN, seed=plan.settings.seed, taught=taught)
+    step = (time.perf_counter() - begun) / STEPS
+    judged = Judged.of(graph, {STEPS: head}, held_out.queries, held_out.relevant)
+    begun = time.perf_counter()
+    judged.measure(Messages(steps=STEPS, mean=TRAINED_MEAN, rounds=1, step_size=0.1))
+    dev = time.perf_counter() - begun
+    rounds = 1 + FOLDS * is_few(held_out)
+    steps = sum(HEAD_STEPS) * rounds
+    labelled = np.unique(store.labels[:, 0])
+    return {
+        "queries": int(plan.learned.taught[labelled].sum()),
+        "dev_queries": len(held_out.relevant),
+        "steps_per_epoch": -(-len(graph.labels) // BATCH),
+        "steps": steps,
+        "candidates": min(BATCH, store.num_passages),
+        "timed_steps": STEPS,
+        "step_seconds": step,
+        "dev_seconds": dev,
+        "hours": (steps * step + MOST_SETTINGS * rounds * dev) / 3600,
+        "memory": {"estimate": memory_of_messages(store), "peak": _peak(torch.device("cpu"))},
     }
 
 
@@ -136,6 +175,15 @@ def _peak(device: torch.device) -> int:
 def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
     """The same as text."""
     memory = found["memory"]
+    if settings.layer == "linear":
+        return [
+            f"{found['queries']:,} training queries, {found['dev_queries']:,} to choose by",
+            f"{found['steps']:,} steps of heads, {found['step_seconds']:.3g} s each; at most {MOST_SETTINGS} settings, "
+            f"each measured on dev in {found['dev_seconds']:.3g} s: {_duration(3600 * found['hours'])} in all",
+            f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
+            "vectors",
+            "a dry run: nothing was made",
+        ]
     estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} of them by the graph's formula"
     stops = ""
     if settings.patience is not None:

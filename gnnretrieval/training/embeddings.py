@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import ArrayWriter, blocks, load_array, release
@@ -17,9 +18,11 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import TEXTS, GraphStore
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.making import make_artifact, scratch
-from gnnretrieval.nn.gnn_encoder import GNNEncoder
+from gnnretrieval.nn.label_messages import message_vectors
 from gnnretrieval.progress import progress
 from gnnretrieval.training.embedding import MEMORY, gated_contexts, nodes_to_embed
+from gnnretrieval.training.ladder import message_graph
+from gnnretrieval.training.messages import require_memory
 from gnnretrieval.training.model import GNNEncoderModel
 from gnnretrieval.updates import changed_since, record_changes, rewrite, update_artifact
 
@@ -79,18 +82,17 @@ def embed_passages(
     made_with = store.meta if features is None else features.meta
 
     def write(directory: Path) -> dict[str, Any]:
-        module = model.load(device)
         shape = (store.num_passages, store.dimension)
         with (
             ArrayWriter(directory / ARRAY, shape, np.float16) as writer,
             progress("embedding", nodes_to_embed(store), "nodes") as meter,
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
-            for _, vectors in _vectors(module, view, device, meter.advance, None, budget):
+            for _, vectors in _vectors(model, view, device, meter.advance, None, budget):
                 writer.write(vectors)
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
-            "similarity": store.similarity.model_dump(),
+            "similarity": model.similarity.model_dump(),
             **{name: made_with[name] for name in ("encoder", "source", "checkpoint_hash")},
             "num_passages": store.num_passages,
             "dimension": store.dimension,
@@ -126,6 +128,7 @@ def update_embeddings(
     """Bring the embeddings at ``out`` up to a graph that was added to: only what the additions touch is computed.
 
     A passage is computed again when it is new, or when a query that is joined to it is new or has other passages now.
+    With layer = linear all are, and those that differ are replaced: rejection goes on from passage to passage.
 
     Args:
         model: The GNN-encoder they were made with.
@@ -157,14 +160,15 @@ def update_embeddings(
         )
 
     def write(directory: Path) -> dict[str, Any]:
-        module, view, old = model.load(device), model.view(store), current.passages
+        view, old = model.view(store), current.passages
+        touched = _all_that_differ(model, view, old) if model.is_linear else changed
         place = scratch(directory) / ARRAY
         with (
-            ArrayWriter(place, (len(changed), store.dimension), np.float16) as writer,
-            progress("embedding", nodes_to_embed(view, changed), "nodes") as meter,
+            ArrayWriter(place, (len(touched), store.dimension), np.float16) as writer,
+            progress("embedding", nodes_to_embed(view, touched), "nodes") as meter,
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
-            for _, vectors in _vectors(module, view, device, meter.advance, changed, budget):
+            for _, vectors in _vectors(model, view, device, meter.advance, touched, budget):
                 writer.write(vectors)
         new = np.load(place, mmap_mode="r")
         shape = (store.num_passages, store.dimension)
@@ -172,13 +176,13 @@ def update_embeddings(
             for part in blocks(store.num_passages, 65536):
                 block = np.empty((part.stop - part.start, store.dimension), dtype=np.float16)
                 block[: max(0, len(old) - part.start)] = old[part]
-                first, last = np.searchsorted(changed, (part.start, part.stop))
-                block[changed[first:last] - part.start] = new[first:last]
+                first, last = np.searchsorted(touched, (part.start, part.stop))
+                block[touched[first:last] - part.start] = new[first:last]
                 writer.write(block)
                 release(old, new)
         share_file(store.path / TEXTS, directory / TEXTS)
-        record_changes(directory, current, changed)
-        say(f"{len(changed):,} of {store.num_passages:,} passages were embedded again")
+        record_changes(directory, current, touched)
+        say(f"{len(touched):,} of {store.num_passages:,} passages were embedded again")
         return {"num_passages": store.num_passages}
 
     graph = {"graph": store.hash}
@@ -187,7 +191,7 @@ def update_embeddings(
 
 
 def _vectors(
-    module: GNNEncoder,
+    model: GNNEncoderModel,
     store: GraphStore,
     device: str,
     advance: Callable[[int], None],
@@ -195,5 +199,28 @@ def _vectors(
     budget: dict[str, Any],
 ) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
     """Rows and vectors of passages, block by block, as they are compared."""
+    if model.is_linear:
+        vectors = _of_messages(model, store)
+        rows = np.arange(len(vectors)) if only is None else only
+        advance(nodes_to_embed(store, only))
+        yield from ((rows[part], vectors[rows[part]]) for part in blocks(len(rows), 65536))
+        return
+    module = model.load(device)
     for rows, passages, context in gated_contexts(module, store, device, advance=advance, only=only, **budget):
         yield rows, store.similarity.prepare(passages + module.context_scale * context).cpu().numpy()
+
+
+@torch.no_grad()
+def _of_messages(model: GNNEncoderModel, store: GraphStore) -> NDArray[np.float32]:
+    """Every passage's vector by a model with layer = linear ``(m, d)``."""
+    require_memory(store)
+    trained = model.load_messages()
+    vectors = message_vectors(message_graph(store), trained.head, trained.messages)
+    return vectors.numpy()
+
+
+def _all_that_differ(model: GNNEncoderModel, store: GraphStore, old: NDArray[np.float16]) -> Rows:
+    """Rows of the passages whose vectors are no longer ``old``, or not in it."""
+    vectors = _of_messages(model, store).astype(np.float16)
+    same = (vectors[: len(old)] == old).all(1)
+    return np.concatenate([np.flatnonzero(~same), np.arange(len(old), len(vectors))])

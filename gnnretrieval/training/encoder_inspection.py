@@ -9,6 +9,7 @@ from typing import Any
 from gnnretrieval.artifacts import Artifact, open_artifact
 from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER, GNN_ENCODER
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.training.choice import what_was_kept
 from gnnretrieval.training.encoder_loop import LOG
 
 
@@ -96,22 +97,35 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
 
 def _lines_of_gnn(found: dict[str, Any]) -> list[str]:
     train, dev = found["train"], found["dev"]
-    chosen, names = dev["chosen"], list(found["history"][0]["dev"])
+    names = list(found["history"][0]["dev"])
     learns = "learns with it" if train["mode"] == "joint" else "is frozen"
     lines = [
         f"gnn-encoder over {found['encoder']['checkpoint']}, which {learns}; {found['dimension']} dimensions",
         f"trained on {found['dataset']}, edge features: {', '.join(found['edge_features']) or 'none'}",
-        f"{train['epochs']} epochs at most, {train['batch_size']} queries a step, β {train['mask_ratio']:g} by "
-        f"{train['mask_unit']}, learning rate {train['learning_rate']:g}, seed {found['seed']}",
-        f"dev: {dev['queries']:,} questions of {dev['split']} among {dev['passages']:,} passages",
-        "dev:  epoch   " + "   ".join(names),
     ]
-    for record in found["history"]:
-        values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
-        lines.append(f"{'*' if record['epoch'] == dev['best']['epoch'] else ' '} {record['epoch']:>9}   {values}")
+    on = f"dev: {dev['queries']:,} questions of {dev['split']} among {dev['passages']:,} passages"
+    if "kept" in dev:
+        few = dev["cross_validated"]
+        beside = f", and {few:,} cross-validated training questions" if few else ""
+        lines += [f"layer linear, seed {found['seed']}", on + beside, "dev:  gain   " + "   ".join(names)]
+        for record in found["history"]:
+            values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
+            mark = "*" if record["kept"] else " "
+            lines.append(f"{mark} {100 * record['gain']:>+8.1f}   {values}   {record['rung']}")
+    else:
+        lines += [
+            f"{train['epochs']} epochs at most, {train['batch_size']} queries a step, β {train['mask_ratio']:g} by "
+            f"{train['mask_unit']}, learning rate {train['learning_rate']:g}, seed {found['seed']}",
+            on,
+            "dev:  epoch   " + "   ".join(names),
+        ]
+        for record in found["history"]:
+            values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
+            mark = "*" if record["epoch"] == dev["best"]["epoch"] else " "
+            lines.append(f"{mark} {record['epoch']:>9}   {values}")
     gain = f"gain {100 * dev['best']['gain']:+.1f} (p = {dev['best']['p']:.2g})"
     if dev["best"]["gain"] > 0 and not dev["believed"]:
         lines.append(f"{gain}: not believed; the embeddings are the dual-encoder's own")
     else:
-        lines.append(f"{gain}; kept: epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}")
+        lines.append(f"{gain}; kept: {what_was_kept(dev)}")
     return lines

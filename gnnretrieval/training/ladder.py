@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,14 +13,18 @@ from torch import Tensor
 
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
+from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.training.head import train_head
 
 STEPS = (100, 300, 900)  # of the head; each is trained separately
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
+MOST_SETTINGS = len(MEANS) * (2 + len(STEPS)) + 2 * (len(STEPS) + len(REJECTIONS)) + len(PRIORS)  # of all rungs
 TRAINED_MEAN = 0.2  # weight of the label mean while the head is trained
 MOST = 2000  # dev questions that are chosen by
+FEW, FOLDS = 500, 4  # dev questions below which cross-validated training questions stand beside them
+ALIKE = 0.01  # p below which those are of another kind
 CUTOFF, _QUERIES = 10, 256
 
 
@@ -30,8 +34,8 @@ class Rung(NamedTuple):
     Attributes:
         name: What is added.
         messages: The best of its settings.
-        dev: Mean RR@10.
-        gain: Over the rung that was kept before it.
+        dev: Mean RR@10 of all questions.
+        gain: Over the rung that was kept before it, in the part of dev that gains least.
         error: Standard error of that gain.
         kept: Whether it is the new best.
     """
@@ -51,14 +55,19 @@ class Climb(NamedTuple):
         messages: Of the rung that stands.
         dev: Its mean RR@10.
         dual_encoder: The dual-encoder's.
-        p: One-sided p-value of the gain over the dual-encoder, times the number of settings that were tried
-            (Bonferroni), 1 at most. Below some level alone should the messages replace the dual-encoder.
+        gain: Over the dual-encoder, in the part of dev that gains least.
+        tried: Settings that were tried.
+        p: One-sided p-value of that gain, corrected for the number of settings that were tried
+            (:func:`gnnretrieval.resampling.corrected_ps`). Below some level alone should the messages replace the
+            dual-encoder.
         rungs: All, in order.
     """
 
     messages: Messages
     dev: float
     dual_encoder: float
+    gain: float
+    tried: int
     p: float
     rungs: list[Rung]
 
@@ -102,7 +111,12 @@ def reciprocal_ranks(vectors: Tensor, queries: Tensor, relevant: Sequence[Sequen
     return found
 
 
-def climb(measure: Callable[[Messages], NDArray[np.float64]], priors: Sequence[float] = PRIORS) -> Climb:
+def climb(
+    measure: Callable[[Messages], NDArray[np.float64]],
+    *,
+    priors: Sequence[float] = PRIORS,
+    parts: NDArray[np.integer] | None = None,
+) -> Climb:
     """Climb the ladder: each rung takes its best setting, and is kept where it gains more than one standard error.
 
     Rungs: label mean, head, head with label mean, rejection, prior; then label mean, head and
@@ -111,23 +125,31 @@ def climb(measure: Callable[[Messages], NDArray[np.float64]], priors: Sequence[f
     Args:
         measure: RR@10 of each dev question by some messages.
         priors: Priors to choose from.
+        parts: Which part each dev question is of, where they stand for several kinds of question: a setting is worth
+            what it gains on the worst of them. None: one kind.
     """
     base = measure(Messages())
-    kept, best, rungs, tried = Messages(), base, list[Rung](), set[Messages]()
+    kinds = [np.ones(len(base), dtype=bool)] if parts is None else [parts == part for part in np.unique(parts)]
+    kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
+
+    def gained(values: NDArray[np.float64], over: NDArray[np.float64]) -> tuple[float, float]:
+        """Least gain of a kind, and its standard error."""
+        gains = [values[kind] - over[kind] for kind in kinds]
+        least = min(gains, key=lambda one: float(one.mean()))
+        return float(least.mean()), float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else np.inf
 
     def rung(name: str, choices: Sequence[Messages]) -> None:
         nonlocal kept, best
-        measured = [(choice, measure(choice)) for choice in choices if choice != kept]
+        measured = {choice: measure(choice) for choice in choices if choice != kept}
         if not measured:
             return
-        tried.update(choice for choice, _ in measured)
-        choice, values = max(measured, key=lambda one: one[1].mean())  # of equal ones the first
-        gains = values - best
-        gain, error = float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
+        tried.update(measured)
+        choice = max(measured, key=lambda one: gained(measured[one], best)[0])  # of equal ones the first
+        gain, error = gained(measured[choice], best)
         better = gain > error
-        rungs.append(Rung(name, choice, float(values.mean()), gain, error, better))
+        rungs.append(Rung(name, choice, float(measured[choice].mean()), gain, error, better))
         if better:
-            kept, best = choice, values
+            kept, best = choice, measured[choice]
 
     rung("label mean", [Messages(mean=mean) for mean in MEANS])
     rung("head", [Messages(steps=steps) for steps in STEPS])
@@ -138,44 +160,133 @@ def climb(measure: Callable[[Messages], NDArray[np.float64]], priors: Sequence[f
     rung("label mean, again", [kept._replace(mean=mean) for mean in MEANS])
     rung("head, again", [kept._replace(steps=steps) for steps in (0, *STEPS)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
-    return Climb(kept, float(best.mean()), float(base.mean()), min(1.0, len(tried) * _p(best - base)), rungs)
+    gain, _ = gained(best, base)
+    p = 1.0
+    if gain > 0:
+        gains = np.round(np.stack([best, *tried.values()]) - base, 12)
+        p = max(corrected_ps(gains[:, kind])[0] for kind in kinds)
+    return Climb(kept, float(best.mean()), float(base.mean()), gain, len(tried), p, rungs)
 
 
-def _p(gains: NDArray[np.float64]) -> float:
-    gains = np.round(gains, 12)
-    if len(gains) < 2 or np.ptp(gains) == 0:
-        return 0.0 if gains.mean() > 0 else 1.0
-    return float(stats.ttest_1samp(gains, 0.0, alternative="greater").pvalue)
+def rows_of(count: int) -> NDArray[np.int64]:
+    """The dev questions, of ``count``, that are chosen by: at most :data:`MOST`, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(MOST, count)).astype(np.int64))
+
+
+class Judged(NamedTuple):
+    """Questions that settings are measured by, over the graph that they are asked of.
+
+    Attributes:
+        graph: Without these questions.
+        heads: By steps, trained without them.
+        queries: ``(q, d)``, as they are compared.
+        relevant: Rows of their relevant passages.
+    """
+
+    graph: MessageGraph
+    heads: Mapping[int, Tensor]
+    queries: Tensor
+    relevant: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(
+        cls,
+        graph: MessageGraph,
+        heads: Mapping[int, Tensor],
+        queries: NDArray[np.floating],
+        relevant: Sequence[Sequence[int]],
+    ) -> Judged:
+        """At most :data:`MOST` questions, evenly spread, from features ``(q, d)`` and relevant rows."""
+        rows = rows_of(len(relevant))
+        asked = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
+        return cls(graph, heads, asked, [list(relevant[row]) for row in rows.tolist()])
+
+    @torch.no_grad()
+    def measure(self, messages: Messages) -> NDArray[np.float64]:
+        """RR@10 of each ``(q,)``."""
+        vectors = message_vectors(self.graph, self.heads.get(messages.steps), messages)
+        return reciprocal_ranks(vectors, self.queries, self.relevant)
+
+    @property
+    def warm(self) -> NDArray[np.bool_]:
+        """Whether a relevant passage of each question has questions in the graph ``(q,)``."""
+        counts = self.graph.label_counts
+        return np.array([bool((counts[list(rows)] > 0).any()) for rows in self.relevant], dtype=bool)
 
 
 def heads_of(
-    graph: MessageGraph, seed: int, taught: Tensor | None = None, mean: float = TRAINED_MEAN
+    graph: MessageGraph, seed: int, taught: Tensor | None = None, advance: Callable[[int], None] = lambda steps: None
 ) -> dict[int, Tensor]:
     """A head for each of :data:`STEPS`."""
-    return {steps: train_head(graph, steps, mean=mean, seed=seed, taught=taught) for steps in STEPS}
+    heads = {}
+    for steps in STEPS:
+        heads[steps] = train_head(graph, steps, mean=TRAINED_MEAN, seed=seed, taught=taught)
+        advance(steps)
+    return heads
 
 
-def measured_by(
-    graph: MessageGraph,
-    heads: dict[int, Tensor],
-    queries: NDArray[np.floating],
-    relevant: Sequence[Sequence[int]],
-) -> Callable[[Messages], NDArray[np.float64]]:
-    """What :func:`climb` measures with, over at most :data:`MOST` dev questions, evenly spread.
+def cross_validated(
+    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, advance: Callable[[int], None] = lambda steps: None
+) -> list[Judged]:
+    """Training questions, each measured over a graph and heads that lack it, to stand beside few dev questions.
+
+    They are drawn so that as large a share of them as of dev's is about passages that have other questions. There are
+    none where the dual-encoder ranks them better or worse than dev's (p < 0.01): they are of another kind.
 
     Args:
         graph: The graph that is chosen over.
-        heads: By steps.
-        queries: ``(q, d)`` features of the dev questions.
-        relevant: Rows of their relevant passages.
+        dev: What they stand beside.
+        seed: Of the draw.
+        taught: ``(n,)`` True for queries that may be asked.
+        advance: Called with steps done.
     """
-    rows = np.unique(np.linspace(0, len(relevant) - 1, min(MOST, len(relevant))).astype(np.int64))
-    asked = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
-    judged = [list(relevant[row]) for row in rows.tolist()]
+    rng = np.random.default_rng([seed, 0, 2])
+    labels = graph.labels.numpy()
+    asked = np.unique(labels[:, 0])
+    asked = asked[taught.numpy()[asked]]
+    fold = np.full(len(graph.queries), -1)
+    fold[asked] = rng.permutation(len(asked)) % FOLDS
+    relevant: dict[int, list[int]] = {}
+    for query, passage in labels.tolist():
+        relevant.setdefault(query, []).append(passage)
+    folds = []
+    for number in range(FOLDS):
+        hidden = torch.from_numpy(fold == number)
+        if not bool(hidden.any()):
+            continue
+        inside = graph.without(hidden)
+        here = np.flatnonzero(fold == number)
+        heads = heads_of(inside, seed, taught, advance)
+        relevant_here = [relevant[row] for row in here.tolist()]
+        folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here))
+    if not folds:
+        return []
+    warm = np.concatenate([one.warm for one in folds])
+    kept = _matched(warm, float(dev.warm.mean()), rng)
+    bounds = np.cumsum([0, *(len(one.relevant) for one in folds)])
+    drawn = []
+    for one, start, stop in zip(folds, bounds, bounds[1:], strict=False):
+        some = np.flatnonzero(kept[start:stop])
+        drawn.append(one._replace(queries=one.queries[some], relevant=[one.relevant[row] for row in some.tolist()]))
+    drawn = [one for one in drawn if len(one.relevant)]
+    return drawn if _alike(dev, drawn) else []
 
-    def measure(messages: Messages) -> NDArray[np.float64]:
-        with torch.no_grad():
-            vectors = message_vectors(graph, heads.get(messages.steps), messages)
-            return reciprocal_ranks(vectors, asked, judged)
 
-    return measure
+def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
+    """Whether the dual-encoder ranks the drawn questions about as well as dev's."""
+    if not drawn:
+        return False
+    of_drawn = np.concatenate([one.measure(Messages()) for one in drawn])
+    p = stats.ttest_ind(of_drawn, dev.measure(Messages()), equal_var=False).pvalue
+    return not p < ALIKE  # nan where all are equal
+
+
+def _matched(warm: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """The most questions ``(q,)`` of which ``share`` is warm, drawn at random."""
+    of_warm, of_cold = rng.permutation(np.flatnonzero(warm)), rng.permutation(np.flatnonzero(~warm))
+    most = [len(rows) / part for rows, part in ((of_warm, share), (of_cold, 1 - share)) if part > 0]
+    total = min(most)
+    kept = np.zeros(len(warm), dtype=bool)
+    kept[of_warm[: round(total * share)]] = True
+    kept[of_cold[: round(total * (1 - share))]] = True
+    return kept

@@ -19,10 +19,11 @@ from gnnretrieval.encoders.trained import GNN_ENCODER, JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
+from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.nn.settings import GNNEncoderSettings
+from gnnretrieval.training.messages import WEIGHTS, TrainedMessages
 
 KIND = GNN_ENCODER
-WEIGHTS = "model.safetensors"
 _NONE = PassageRow(-1, "", "", "")
 
 
@@ -31,8 +32,14 @@ class GNNEncoderModel(Artifact):
 
     @property
     def similarity(self) -> Similarity:
-        """How its embeddings are compared."""
-        return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
+        """How its embeddings are compared.
+
+        With a head folded into them, or of lengths that a prior chose, by dot product whatever the dual-encoder.
+        """
+        similarity = Similarity.parse(self.meta["similarity"], self.path / "meta.json")
+        if self.is_linear and (self.meta["messages"]["steps"] or self.meta["messages"]["prior"]):
+            return Similarity(normalize=False, scale=similarity.scale)
+        return similarity
 
     @property
     def settings(self) -> GNNEncoderSettings:
@@ -44,8 +51,21 @@ class GNNEncoderModel(Artifact):
         """Whether a dual-encoder of its own was trained with it, whose features it embeds from."""
         return JOINT in self.meta
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether it was trained with layer = linear: it has messages (:meth:`load_messages`), and no GAT."""
+        return "messages" in self.meta
+
+    def load_messages(self) -> TrainedMessages:
+        """Head and messages of a model with layer = linear.
+
+        Raises:
+            InputError: the weights are damaged.
+        """
+        return TrainedMessages.load(self.path / WEIGHTS, Messages(**self.meta["messages"]))
+
     def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
-        """The module with its weights, in evaluation mode.
+        """The module of layer = gat with its weights, in evaluation mode.
 
         Raises:
             InputError: the weights are damaged.

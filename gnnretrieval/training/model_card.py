@@ -7,15 +7,26 @@ from typing import Any
 
 from gnnretrieval.encoders.trained import PASSAGE
 from gnnretrieval.graph.store import GraphStore
-from gnnretrieval.training.choice import Choice
-from gnnretrieval.training.settings import TrainSettings
+from gnnretrieval.training.choice import Choice, what_was_kept
+from gnnretrieval.training.settings import OF_EVERY_LAYER, TrainSettings
 
 CARD = "README.md"
+_WHAT = {
+    "gat": "A graph neural network that moves the passage embeddings of a dual-encoder towards the training questions "
+    "that found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10).",
+    "linear": "A query-passage graph moves the passage embeddings of a dual-encoder towards the training questions "
+    "that are labelled with them and away from those that only found them, under one linear head "
+    "that is folded into them.",
+}
 _BEST = {"dual-encoder": "the dual-encoder's best", "bm25": "BM25's best", "run": "a run's best"}
 
 
 def model_card(
-    meta: Mapping[str, Any], settings: TrainSettings, store: GraphStore, choice: Choice, towers: Sequence[str] = ()
+    meta: Mapping[str, Any],
+    settings: TrainSettings,
+    store: GraphStore,
+    choice: Choice | None = None,
+    towers: Sequence[str] = (),
 ) -> str:
     """The card, in Markdown, with the front matter that model hubs read.
 
@@ -26,18 +37,18 @@ def model_card(
         meta: What the artifact says of the model.
         settings: How it was trained.
         store: The graph.
-        choice: What was kept of it.
+        choice: What was kept of it, with layer = gat.
         towers: Folders of the dual-encoder that was trained with it.
     """
     dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
     encoder = _name_of(meta["encoder"]["checkpoint"])
-    kept = f"epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}"
     before, after = dev["dual_encoder"]["RR@10"], chosen["RR@10"]
+    by = "`log.jsonl`" if choice is None else f"`log.jsonl`, epoch {best['epoch']}"
     figures = [
-        ("dev RR@10 of the dual-encoder", f"{100 * before:.1f}", "`log.jsonl`, `dual-encoder`"),
-        ("dev RR@10 of this model", f"{100 * after:.1f}", f"`log.jsonl`, epoch {chosen['epoch']}"),
-        ("gain of the best epoch", f"{100 * best['gain']:+.1f}", f"`log.jsonl`, epoch {best['epoch']}"),
-        ("its p-value (paired t-test, one-sided)", f"{best['p']:.2g}", f"`log.jsonl`, epoch {best['epoch']}"),
+        ("dev RR@10 of the dual-encoder", f"{100 * before:.1f}", "`meta.json`, `dev`"),
+        ("dev RR@10 of this model", f"{100 * after:.1f}", "`meta.json`, `dev`"),
+        ("gain that was chosen by", f"{100 * best['gain']:+.1f}", by),
+        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if choice is None else by),
         ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
         ("passages they were ranked among", f"{dev['passages']:,}", "`meta.json`, `dev`"),
     ]
@@ -52,13 +63,12 @@ def model_card(
         "",
         f"# GNN-encoder over {encoder}",
         "",
-        "A graph neural network that moves the passage embeddings of a dual-encoder towards the training questions "
-        "that found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10). Passages are embedded offline; a "
-        "question is encoded by the dual-encoder "
+        _WHAT[settings.layer]
+        + " Passages are embedded offline; a question is encoded by the dual-encoder "
         + (f"that was trained with it ({', '.join(f'`{it}/`' for it in towers)})." if towers else "alone, as before."),
         "",
-        f"Kept is {kept}, which was chosen on dev; no test question was looked at.",
-        *_remarks(choice, settings, meta),
+        f"Kept is {what_was_kept(dev)}, which was chosen on dev; no test question was looked at.",
+        *(_remarks(choice, settings, meta) if choice is not None else _remarks_of_linear(dev)),
         "",
         "| figure | value | source |",
         "| --- | ---: | --- |",
@@ -100,6 +110,12 @@ def model_card(
         "It belongs to the graph and the dual-encoder it was trained over: `meta.json` has their hashes.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
+    if dev["best"]["gain"] > 0 and not dev["believed"]:
+        return ["", f"The gain was not believed (p above evidence = {dev['evidence']:g}): it embeds as before."]
+    return [] if dev["believed"] else ["", "Nothing helped on dev: it embeds as the dual-encoder does."]
 
 
 def _remarks(choice: Choice, settings: TrainSettings, meta: Mapping[str, Any]) -> list[str]:
@@ -158,4 +174,6 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 
 
 def _matters(key: str, settings: TrainSettings) -> bool:
+    if settings.layer == "linear":
+        return key in OF_EVERY_LAYER
     return settings.is_joint or not key.startswith("dual_encoder.")

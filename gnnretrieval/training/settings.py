@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.graph.subgraph import PassageEdges
@@ -14,10 +15,14 @@ from gnnretrieval.settings import Settings
 
 Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
+Layer = Literal["linear", "gat"]
 BY_MODE: dict[str, dict[str, float | str]] = {  # what is not given; joint: the paper's (§4.3)
     "frozen": {"epochs": 80, "learning_rate": 2e-3, "negatives": "masked"},
     "joint": {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"},
 }
+
+
+OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # the rest is of layer = gat
 
 
 class JointSettings(Settings):
@@ -43,9 +48,13 @@ class JointSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """Masked graph training (Algorithm 1).
+    """How a GNN-encoder is trained; with ``layer = gat`` by masked graph training (Algorithm 1).
 
     Attributes:
+        layer: ``linear``: one linear head on both sides and messages without weights of their own, the label mean and
+            rejection, climbed to from the dual-encoder (:func:`gnnretrieval.training.ladder.climb`): seconds, and best
+            on most data. ``gat``: the paper's graph attention and filter gate (eq. 2-10). Not given: ``gat`` where any
+            setting of it is given, which are all but mode, learn_from, k, evidence and seed, or with mode = joint.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
         learn_from: Which of the graph's queries are trained on: ``all``; ``unseen``: those that the dual-encoder did
@@ -94,6 +103,7 @@ class TrainSettings(Settings):
         dual_encoder: How the dual-encoder learns, with mode = joint.
     """
 
+    layer: Layer = "linear"
     mode: Literal["frozen", "joint"] = "frozen"
     learn_from: Literal["all", "unseen", "auto"] = "all"
     k: int | None = Field(None, ge=1)
@@ -128,7 +138,9 @@ class TrainSettings(Settings):
     def _defaults_of_the_mode(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        return {**BY_MODE.get(str(values.get("mode", "frozen")), {}), **values}
+        mode = str(values.get("mode", "frozen"))
+        is_gat = mode == "joint" or not set(values) <= set(OF_EVERY_LAYER)
+        return {"layer": "gat" if is_gat else "linear", **BY_MODE.get(mode, {}), **values}
 
     @field_validator("context_scales")
     @classmethod
@@ -139,6 +151,16 @@ class TrainSettings(Settings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> TrainSettings:
+        if self.layer == "linear":
+            if self.mode == "joint":
+                raise ValueError("mode = joint trains layer = gat")
+            others = [
+                name
+                for name, field in type(self).model_fields.items()
+                if name not in OF_EVERY_LAYER and getattr(self, name) != _default(name, field)
+            ]
+            if others:
+                raise ValueError(f"{', '.join(others)}: of layer = gat, and this is layer = linear")
         if self.mode == "joint" and self.candidates == "corpus":
             raise ValueError("candidates = corpus would encode the whole corpus at every step of mode = joint")
         if self.mode == "frozen" and self.dual_encoder != JointSettings():
@@ -149,3 +171,7 @@ class TrainSettings(Settings):
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""
         return self.mode == "joint"
+
+
+def _default(name: str, field: FieldInfo) -> Any:
+    return BY_MODE["frozen"].get(name, field.default)

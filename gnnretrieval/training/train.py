@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -27,7 +28,8 @@ from gnnretrieval.training.gnn import ENCODER, GNNTraining
 from gnnretrieval.training.gnn_examples import LearnedFrom, probability_column, unseen_queries
 from gnnretrieval.training.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.joint import JointEncoders, require_encoder
-from gnnretrieval.training.model import KIND, WEIGHTS, GNNEncoderModel
+from gnnretrieval.training.messages import WEIGHTS, train_messages
+from gnnretrieval.training.model import KIND, GNNEncoderModel
 from gnnretrieval.training.model_card import CARD, model_card
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.settings import TrainSettings
@@ -77,6 +79,8 @@ def train_gnn(
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
         _say_how_it_chooses(plan.held_out, say)
+        if settings.layer == "linear":
+            return _write_linear(plan, dataset, Path(out), directory, say)
         training = plan.training(directory, device, ranks)
         if spared := len(training.labelled) - len(training.learnable):
             say(
@@ -124,6 +128,31 @@ def train_gnn(
     return GNNEncoderModel(artifact.path, artifact.meta)
 
 
+def _write_linear(
+    plan: Plan, dataset: Dataset, out: Path, directory: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Train with layer = linear into ``directory``; returns what the model says of itself."""
+    store, settings = plan.store, plan.settings
+    training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(plan.learned.taught))
+    for line in training.lines():
+        say(line)
+    training.trained.save(directory / WEIGHTS)
+    labelled = np.unique(store.labels[:, 0])
+    meta = _of_graph(store, dataset) | {
+        "messages": training.trained.messages._asdict(),
+        "dev": {
+            "split": plan.held_out.name,
+            "queries": len(plan.held_out.relevant),
+            "passages": store.num_passages,
+            **training.described(),
+        },
+        "queries": {"trained_on": int(plan.learned.taught[labelled].sum()), "labelled": len(labelled)},
+        "made_from": _made_from(out, plan, ()),
+    }
+    (directory / CARD).write_text(model_card(meta, settings, store), encoding="utf-8")
+    return meta
+
+
 class Plan(NamedTuple):
     """A training run of which everything was checked and nothing begun.
 
@@ -152,7 +181,7 @@ class Plan(NamedTuple):
         start: GNNEncoderModel | None = None,
     ) -> Plan:
         """The plan of these inputs; errors as :func:`train_gnn`."""
-        _require_fits(store, dataset, features, settings, start)
+        _require_fits(store, dataset, features, settings, start, bool(examples))
         if settings.distillation:
             probability_column(store)
         if settings.is_joint:
@@ -186,7 +215,12 @@ class Plan(NamedTuple):
 
 
 def _require_fits(
-    store: GraphStore, dataset: Dataset, features: Features, settings: TrainSettings, start: GNNEncoderModel | None
+    store: GraphStore,
+    dataset: Dataset,
+    features: Features,
+    settings: TrainSettings,
+    start: GNNEncoderModel | None,
+    taught_by_examples: bool,
 ) -> None:
     if store.meta["inputs"]["features"] != features.hash:
         raise ArtifactError(
@@ -199,6 +233,11 @@ def _require_fits(
             "give a number that divides them."
         )
     require_features_of(dataset, features)
+    if settings.layer == "linear" and (start is not None or taught_by_examples):
+        raise GnnRetrievalError(
+            "layer = linear learns from the graph's labels alone: with mined examples or a GNN-encoder to go on from, "
+            "train with --layer gat."
+        )
     if store.meta["inputs"]["dataset"] != dataset.hash:
         raise ArtifactError(
             f"{store.path}: the judgements of {dataset.path} changed since this graph was built. Build it again."
@@ -209,6 +248,8 @@ def _require_fits(
         )
     if start is not None:
         start.require_fits(store, any_encoder=True)
+        if start.is_linear:
+            raise ArtifactError(f"{start.path}: trained with layer = linear, and has no GAT to go on from.")
         shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
         if shape != settings.encoder.model_dump(include=set(shape)):
             raise ArtifactError(
@@ -227,13 +268,7 @@ def _require_fits(
 def _described(plan: Plan, dataset: Dataset, training: GNNTraining, choice: Choice) -> dict[str, Any]:
     """What a model says of itself: its graph's width, what it was chosen by, and how that went."""
     store, best = plan.store, training.best_record
-    return {
-        "dimension": store.dimension,
-        "edge_dim": store.edge_dim,
-        "edge_features": store.edge_names,
-        "encoder": store.meta["encoder"],
-        "checkpoint_hash": store.meta["checkpoint_hash"],
-        "similarity": store.similarity.model_dump(),
+    return _of_graph(store, dataset) | {
         "dev": {
             "split": plan.held_out.name,
             "queries": len(training.dev),
@@ -245,6 +280,17 @@ def _described(plan: Plan, dataset: Dataset, training: GNNTraining, choice: Choi
             "chosen": choice.chosen,
         },
         "queries": {"trained_on": len(training.learnable), "labelled": len(training.labelled)},
+    }
+
+
+def _of_graph(store: GraphStore, dataset: Dataset) -> dict[str, Any]:
+    return {
+        "dimension": store.dimension,
+        "edge_dim": store.edge_dim,
+        "edge_features": store.edge_names,
+        "encoder": store.meta["encoder"],
+        "checkpoint_hash": store.meta["checkpoint_hash"],
+        "similarity": store.similarity.model_dump(),
         "dataset": dataset.provenance(),
     }
 

@@ -69,7 +69,7 @@ def test_the_model_has_a_card_with_its_figures_and_an_inspection(joint, succeeds
     assert [record["epoch"] for record in found["history"]] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("mode", [(), JOINT])
+@pytest.mark.parametrize("mode", [("--layer", "gat"), JOINT])
 def test_a_dry_run_says_what_it_would_take_and_makes_nothing(graph, succeeds, tmp_path, mode):
     said = succeeds("train", graph, "--out", tmp_path / "model", "--dry-run", *mode).out
     assert "60 training queries, 10 to choose by" in said
@@ -77,7 +77,7 @@ def test_a_dry_run_says_what_it_would_take_and_makes_nothing(graph, succeeds, tm
     assert "GiB" in said
     assert "nothing was made" in said
     assert list(tmp_path.iterdir()) == []
-    epochs, steps = (2, 2) if mode else (80, 1)
+    epochs, steps = (2, 2) if mode == JOINT else (80, 1)
     assert f"{epochs} epochs of {steps} steps: {epochs * steps} steps" in said
 
 

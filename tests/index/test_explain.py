@@ -6,7 +6,7 @@ import torch
 
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.index import explain
-from gnnretrieval.index.explain import Explainer, ranks_of
+from gnnretrieval.index.explain import AttentionExplainer, ranks_of
 from gnnretrieval.index.neighborhood import SECOND, describe
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
@@ -27,10 +27,7 @@ def model(tiny_graph):
 
 @pytest.fixture
 def explainer(tiny_graph, model):
-    return Explainer(
-        SimpleNamespace(require_fits=lambda store: None, load=lambda: model, view=lambda store, features: store),
-        tiny_graph,
-    )
+    return AttentionExplainer(SimpleNamespace(load=lambda: model), tiny_graph)
 
 
 def attention_by_hand(layer, target, sources, edges, loop):

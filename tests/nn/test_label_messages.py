@@ -35,7 +35,7 @@ def test_a_passage_moves_away_from_what_found_it_and_wanted_another():
     scores = 2.0 * torch.tensor([0.8, 0.96])  # of query 0 with passages 0 (its own) and 2
     attention = math.exp(scores[1]) / (math.exp(scores[0]) + math.exp(scores[1]))
     pushed = F.normalize(graph.passages[2] - 0.5 * attention * graph.queries[0], dim=0)
-    after = rejected(graph, graph.passages, graph.queries, 1, 0.5)
+    after, _ = rejected(graph, graph.passages, graph.queries, 1, 0.5)
     torch.testing.assert_close(after, torch.stack([graph.passages[0], graph.passages[1], pushed]))
 
 
@@ -43,14 +43,14 @@ def test_a_relevant_passage_that_was_not_retrieved_competes_for_attention():
     graph = graph_of(hidden=(1,))._replace(neighbors=torch.tensor([[1, 2], [1, 2]]))
     attention = torch.softmax(2.0 * torch.tensor([0.8, 0.6, 0.96]), 0)  # of passages 0, 1 and 2
     pushes = torch.stack([torch.zeros(2), *(-attention[row] * graph.queries[0] for row in (1, 2))])
-    after = rejected(graph, graph.passages, graph.queries, 1, 0.1)
+    after, _ = rejected(graph, graph.passages, graph.queries, 1, 0.1)
     torch.testing.assert_close(after, F.normalize(graph.passages + 0.1 * pushes, dim=1))
 
 
 def test_rounds_compute_attention_again():
     graph = graph_of()
-    once = rejected(graph, graph.passages, graph.queries, 1, 0.5)
-    twice = rejected(graph, graph.passages, graph.queries, 2, 0.5)
+    once, _ = rejected(graph, graph.passages, graph.queries, 1, 0.5)
+    twice, _ = rejected(graph, graph.passages, graph.queries, 2, 0.5)
     assert not torch.allclose(once, twice)
 
 
@@ -72,3 +72,12 @@ def test_vectors_of_a_dot_product_encoder_keep_their_lengths():
     graph = graph_of(normalize=False)
     graph = graph._replace(passages=2 * graph.passages)
     assert message_vectors(graph, None, Messages(mean=0.5))[1].tolist() == [0.0, 1.5]
+
+
+def test_a_graph_without_some_queries_sends_as_if_they_had_never_been():
+    messages = Messages(mean=0.4, rounds=2, step_size=0.2, prior=0.1)
+    without = graph_of().without(torch.tensor([False, True]))
+    torch.testing.assert_close(
+        message_vectors(without, None, messages), message_vectors(graph_of(hidden=(1,)), None, messages)
+    )
+    assert not torch.equal(message_vectors(without, None, messages), message_vectors(graph_of(), None, messages))

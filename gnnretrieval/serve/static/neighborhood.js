@@ -47,6 +47,8 @@ function showNeighborhood(place, data, options = {}) {
     facts.push(["gate", figure(node.mean_gate), "Mean of the filter gate: how much of the questions' context it lets in, 0 to 1"],
       ["λ", String(Number(node.context_scale.toPrecision(3))), "Context scale: the factor on the gated context"],
       ["cosine to its vector before", figure(node.shift), "1: the graph left it where it was"]);
+  } else if (node.shift !== undefined && node.shift !== null) {
+    facts.push(["cosine to its vector before", figure(node.shift), "1: the graph left it where it was"]);
   } else if (node.mean_gate !== undefined && node.mean_gate !== null) facts.push(["gate", figure(node.mean_gate), "Mean of the filter gate, 0 to 1"]);
   if (node.own_attention !== undefined && node.own_attention !== null) facts.push(["attention to itself", figure(node.own_attention), "Its own weight in its context; the rest is its neighbours'"]);
   const shown = neighbors.length < node.edges ? `, ${neighbors.length} shown` : "";
@@ -81,7 +83,7 @@ function showNeighborhood(place, data, options = {}) {
     const kind = options.walk ? "button" : "div";
     const attention = edge.attention ?? null;
     const meter = make("span", { class: `meter ${edge.labelled ? "labelled" : ""}` }, make("span"));
-    meter.firstChild.style.width = `${Math.round(100 * Math.min(1, attention ?? Math.max(0, edge.score)))}%`;
+    meter.firstChild.style.width = `${Math.round(100 * Math.min(1, Math.abs(attention ?? Math.max(0, edge.score))))}%`;
     list.append(make("li", { class: inner }, make(kind, {
       class: "item", type: options.walk ? "button" : null,
       onclick: options.walk ? () => options.walk(inner, edge.id) : () => {},
@@ -111,7 +113,7 @@ function withoutName(edge) {
   return edge.text.startsWith(edge.id + ". ") ? edge.text.slice(edge.id.length + 2) : edge.text;
 }
 
-const weightOf = (edge) => edge.attention ?? Math.max(0, edge.score) / 2;
+const weightOf = (edge) => Math.abs(edge.attention ?? Math.max(0, edge.score) / 2);
 
 // Where everything stands: the node in the middle, neighbours around it with the heaviest on top, theirs outside, each
 // near the neighbours it hangs on; one that hangs on several stands once.

@@ -1,0 +1,193 @@
+"""Training with layer = linear, from graph to embeddings and explanations."""
+
+import json
+from shutil import copytree
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.graph.add import add_to_graph
+from gnnretrieval.graph.additions import read_additions
+from gnnretrieval.graph.store import open_graph
+from gnnretrieval.index.explain import MessagesExplainer, explainer_of
+from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.training import messages as module
+from gnnretrieval.training.dry_run import dry_run_lines, rehearse
+from gnnretrieval.training.embeddings import update_embeddings
+from gnnretrieval.training.ladder import message_graph
+from gnnretrieval.training.messages import in_words
+
+BELIEVED = TrainSettings(evidence=1.0)  # ten dev questions are too few to believe anything
+
+
+@pytest.fixture(scope="module")
+def model(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
+    out = tmp_path_factory.mktemp("linear") / "model"
+    return train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED, out)
+
+
+@pytest.fixture(scope="module")
+def embeddings(model, tiny_graph, tmp_path_factory):
+    return embed_passages(model, tiny_graph, tmp_path_factory.mktemp("linear") / "embeddings")
+
+
+def reciprocal_rank(vectors, dataset, features, split):
+    rows = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    judged = dataset.split(split)
+    scores = features.queries[features.rows_of(judged)].astype(np.float32) @ vectors.astype(np.float32).T
+    relevant = np.array([rows[next(iter(passages))] for passages in judged.values()])
+    return (1 / (1 + (scores > scores[np.arange(len(judged)), relevant, None]).sum(1))).mean()
+
+
+def test_linear_is_the_default_and_ranks_unseen_questions_better(model, embeddings, tiny_dataset, tiny_features):
+    assert TrainSettings().layer == "linear"
+    dataset = Dataset.open(tiny_dataset)
+    before = reciprocal_rank(np.asarray(tiny_features.passages), dataset, tiny_features, "test")
+    assert reciprocal_rank(np.asarray(embeddings.passages), dataset, tiny_features, "test") > before + 0.1
+
+
+def test_what_was_trained_is_what_is_loaded_and_embedded(model, embeddings, tiny_graph):
+    trained = model.load_messages()
+    assert model.meta["messages"] == trained.messages._asdict() != Messages()._asdict()
+    assert model.meta["dev"]["kept"] == in_words(trained.messages)
+    expected = message_vectors(message_graph(tiny_graph), trained.head, trained.messages)
+    torch.testing.assert_close(torch.from_numpy(np.array(embeddings.passages)).float(), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_the_log_tells_each_rung_with_its_gain(model):
+    rungs = [json.loads(line) for line in (model.path / "log.jsonl").read_text().splitlines()]
+    assert rungs[0]["rung"] == "label mean"
+    kept = [rung["messages"] for rung in rungs if rung["kept"]]
+    assert kept[-1] == model.meta["messages"]
+    assert all({"gain", "error", "dev", "step"} <= rung.keys() for rung in rungs)
+
+
+def test_the_card_says_what_is_sent(model):
+    card = (model.path / "README.md").read_text()
+    assert in_words(model.load_messages().messages) in card
+
+
+def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):
+    trained = model.load_messages()
+    assert model.similarity.normalize == (trained.head is None and not trained.messages.prior)
+
+
+def test_a_gain_that_may_be_chance_keeps_the_dual_encoder(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "cross_validated", lambda *given: [])  # ten dev questions alone
+    said, dataset = [], Dataset.open(tiny_dataset)
+    settings = TrainSettings(evidence=1e-6)
+    made = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model", say=said.append)
+    assert made.load_messages().messages == Messages()
+    assert load_file(made.path / "model.safetensors") == {}
+    assert any("the embeddings stay the dual-encoder's own" in line for line in said)
+    assert made.meta["dev"]["chosen"]["RR@10"] == made.meta["dev"]["dual_encoder"]["RR@10"]
+    vectors = embed_passages(made, tiny_graph, tmp_path / "embeddings").passages
+    before = np.asarray(tiny_features.passages, dtype=np.float32)
+    before /= np.linalg.norm(before, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, before, atol=2e-3)
+
+
+def test_few_dev_questions_are_joined_by_cross_validated_ones(model):
+    assert model.meta["dev"]["queries"] == 10
+    assert model.meta["dev"]["cross_validated"] > 10
+
+
+def test_without_a_dev_split_questions_are_held_out_and_no_prior_is_chosen(
+    tiny_dataset, tiny_features, tiny_graph, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gnnretrieval.training.held_out.dev_split", lambda dataset: None)
+    seen = []
+    climb = module.climb
+    monkeypatch.setattr(module, "climb", lambda measure, **given: seen.append(given) or climb(measure, **given))
+    made = train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED, tmp_path / "model")
+    assert seen[0]["priors"] == (0.0,)
+    assert set(seen[0]["parts"]) == {0, 1}
+    assert made.meta["dev"]["split"] == "held-out training queries"
+    assert made.meta["messages"]["prior"] == 0
+
+
+def test_explanations_give_the_weights_that_make_the_vector(model, tiny_graph):
+    trained = model.load_messages()
+    explainer = explainer_of(model, tiny_graph)
+    assert isinstance(explainer, MessagesExplainer)
+    graph = message_graph(tiny_graph)
+    row = int(graph.labels[0, 1])
+    own = [int(query) for query in graph.labels[graph.labels[:, 1] == row, 0]]
+    found = explainer.attention_of_passage(row)
+    with tiny_graph.texts() as texts:
+        ids = [texts.query(query).id for query in own]
+    share = trained.messages.mean / len(own)
+    assert [found.weights[id_] for id_ in ids] == pytest.approx([share] * len(own))
+    assert found.own == pytest.approx(1 - trained.messages.mean)
+    assert all(weight <= 0 for id_, weight in found.weights.items() if id_ not in ids)
+    assert explainer.explain(row).gate == ""
+
+
+def test_changed_embeddings_are_those_of_a_pass_over_all(model, tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    graph, dataset = tmp_path / "graph", Dataset.open(tiny_dataset)
+    copytree(tiny_graph.path, graph)
+    old = np.array(embed_passages(model, open_graph(graph), tmp_path / "embeddings").passages)
+    judged = {query: next(iter(passages)) for query, passages in dataset.split("dev").items()}
+    records = [json.dumps({"_id": f"new-{query}", "text": f"a new {query}"}) for query in judged]
+    (tmp_path / "queries.jsonl").write_text("\n".join(records) + "\n")
+    rows = [f"new-{query}\t{passage}\t1" for query, passage in judged.items()]
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(rows) + "\n")
+    np.save(tmp_path / "queries.npy", tiny_features.queries[tiny_features.rows_of(judged)].astype(np.float32))
+    files = {"queries": "queries.jsonl", "qrels": "qrels.tsv", "query_vectors": "queries.npy"}
+    additions = read_additions(open_graph(graph), **{name: tmp_path / file for name, file in files.items()})
+    add_to_graph(graph, additions)
+    updated = update_embeddings(model, open_graph(graph), tmp_path / "embeddings")
+    anew = embed_passages(model, open_graph(graph), tmp_path / "anew")
+    np.testing.assert_array_equal(updated.passages, anew.passages)
+    assert not np.array_equal(updated.passages, old)
+
+
+def test_a_graph_that_does_not_fit_into_memory_is_refused(tiny_graph, tiny_dataset, tiny_features, monkeypatch):
+    monkeypatch.setattr(module, "_ARRAYS", 1 << 60)
+    with pytest.raises(GnnRetrievalError, match="Train with --layer gat"):
+        rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
+
+
+def test_damaged_weights_are_told(model, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        module.TrainedMessages.load(tmp_path / "model.safetensors", Messages(steps=100))
+
+
+def test_a_dry_run_counts_the_steps_of_every_fold(tiny_graph, tiny_dataset, tiny_features):
+    found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
+    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 5 * 1300)
+    assert dry_run_lines(found, BELIEVED)[-1] == "a dry run: nothing was made"
+
+
+@pytest.mark.parametrize(
+    ("settings", "layer"),
+    [({}, "linear"), ({"k": 3, "seed": 2}, "linear"), ({"epochs": 4}, "gat"), ({"mode": "joint"}, "gat")],
+)
+def test_a_setting_of_attention_asks_for_attention(settings, layer):
+    assert TrainSettings.parse(settings).layer == layer
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 4}, {"encoder": {"heads": 2}}, {"mode": "joint"}])
+def test_linear_refuses_settings_of_attention(settings):
+    with pytest.raises(GnnRetrievalError, match="layer = gat"):
+        TrainSettings.parse({"layer": "linear", **settings})
+
+
+def test_a_linear_model_is_no_start(model, tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    with pytest.raises(GnnRetrievalError, match="no GAT to go on from"):
+        train_gnn(
+            tiny_graph,
+            Dataset.open(tiny_dataset),
+            tiny_features,
+            TrainSettings(layer="gat"),
+            tmp_path / "model",
+            start=model,
+        )
