@@ -8,6 +8,7 @@ import sys
 import click
 
 from gnnretrieval import __version__
+from gnnretrieval.cli.baselines import baselines
 from gnnretrieval.cli.data import data
 from gnnretrieval.cli.encoder import encoder
 from gnnretrieval.cli.evaluate import compare, evaluate
@@ -41,6 +42,7 @@ for command in (
     graph,
     train,
     embed,
+    baselines,
     index,
     search,
     serve,

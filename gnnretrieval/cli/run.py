@@ -82,16 +82,22 @@ def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> Reci
 def _show(result: RecipeRun, as_json: bool) -> None:
     from gnnretrieval.evaluation import format_comparison
     from gnnretrieval.recipes.examples import changed_examples, write_examples
+    from gnnretrieval.recipes.hybrid import fusion_lines
 
     examples, _ = changed_examples(result, _KEPT)
     write_examples(result, examples)
     if as_json:
         echo_json(result.comparison.as_json())
         return
-    click.echo("\n" + format_comparison(result.comparison))
+    if result.same_labels is None:
+        click.echo("\n" + format_comparison(result.comparison))
+    else:
+        click.echo("\n" + format_comparison(result.same_labels.comparison))
+        click.echo("\n" + "\n".join(_in_columns(result.same_labels.rows())))
+        click.echo(f"\n{result.same_labels.verdict()}")
     if result.hybrids is not None:
         click.echo(f"\nWith BM25 joined ({result.hybrids.provenance['fusion']}), as is mostly deployed:\n")
-        click.echo(format_comparison(result.hybrids))
+        click.echo("\n".join([format_comparison(result.hybrids), *fusion_lines(result.hybrids)]))
     if examples:
         click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
     for example in examples[:_SHOWN]:
@@ -110,13 +116,18 @@ def _show(result: RecipeRun, as_json: bool) -> None:
     click.echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
 
 
+def _in_columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+
+
 def _show_next(result: RecipeRun) -> None:
     place = _as_seen_from_here(result.directory)
     is_default = place == Path("graphs/docstrings")
     searched, served = ("", "") if is_default else (f" --index {place}/index", f" {place}")
     click.echo(
-        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, comparison.json,\n"
-        "comparison-with-bm25.json, report.html\n"
+        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, baselines,\n"
+        "comparison.json, comparison-same-labels.json, comparison-with-bm25.json, report.html\n"
         "Next (after `source .venv/bin/activate`, in a checkout; the first shows what moved and why, at "
         "http://127.0.0.1:8000):\n"
         f"  gnnretrieval serve{served}\n"

@@ -164,12 +164,14 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
     model = _meta(directory / found[-1][1])
     if JOINT in model or (not model and _is_joint(recipe)):  # a dual-encoder that did not gain on dev is not kept
         found.append(("features of the dual-encoder trained with it", "features-joint", f"{texts}, if it gains on dev"))
+    baselines = (("baselines", "baselines", "simple uses of the same labels, ranked alike"),)
     return [
         *found,
         ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
         ("index", "index", f"{m:,} vectors"),
         ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
         ("rankings", "rankings", f"3 systems, {sizes.reported_queries:,} queries, {recipe.compare.depth:,} deep"),
+        *(baselines if recipe.compare.baselines else ()),
         ("comparison", "comparison.json", ", ".join(recipe.compare.measures)),
     ]
 

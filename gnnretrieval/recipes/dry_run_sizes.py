@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.recipes.recipe import Recipe
 
 _HALF, _FLOAT = 2, 4
 _TEXTS = 1.15  # bytes of texts.sqlite a byte of corpus.jsonl and queries.jsonl
 _BM25 = 0.4  # bytes of the graph's BM25 index a byte of text
 _RUN_LINE = 31  # bytes without ids
+_SYSTEMS = {"rankings": 3, "baselines": len(CHOICES) + 1}  # of the reported split; dev's questions are few
 
 
 class Sizes(NamedTuple):
@@ -36,8 +38,10 @@ def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
     texts = round(_TEXTS * sizes.text_bytes)
     if folder == "dataset":
         return sizes.text_bytes
-    if folder == "rankings":
-        return round(3 * sizes.reported_queries * min(recipe.compare.depth, m) * (_RUN_LINE + sizes.id_bytes))
+    if folder in _SYSTEMS:
+        return round(
+            _SYSTEMS[folder] * sizes.reported_queries * min(recipe.compare.depth, m) * (_RUN_LINE + sizes.id_bytes)
+        )
     if folder == "comparison.json":
         return 20_000
     if d is None or sizes.edge_dimension is None:

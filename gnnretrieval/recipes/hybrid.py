@@ -1,38 +1,62 @@
-"""BM25 joined with each dense ranking: what is mostly deployed, and whether the graph still helps there."""
+"""The deployed truth: BM25 joined with each dense ranking, and the best pipeline with the graph and without it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gnnretrieval.data.trec import Run
-from gnnretrieval.evaluation import AnswerHits, Comparison, choose_fusion, compare, fuse
+from gnnretrieval.evaluation import AnswerHits, Comparison, FusionChoice, choose_fusion, compare, fuse
 from gnnretrieval.recipes.recipe import CompareSettings
+
+WITHOUT, WITH = "best without the graph", "best with the graph"
+
+
+class Pipeline(NamedTuple):
+    """A lexical and a dense ranking, and how dev joins them."""
+
+    lexical: str
+    dense: str
+    choice: FusionChoice
+
+    def run(self, runs: Mapping[str, Run], depth: int) -> Run:
+        """The joined ranking."""
+        both = [runs[self.lexical], runs[self.dense]]
+        return fuse(both, self.choice.method, weights=self.choice.weights, depth=depth)
+
+    def line(self) -> str:
+        """In words."""
+        return self.choice.line((self.lexical, self.dense))
 
 
 def compare_hybrids(
     qrels: Mapping[str, Mapping[str, int]],
     runs: Mapping[str, Run],
     settings: CompareSettings,
-    bm25: str,
-    dense: tuple[str, str],
+    lexical: Sequence[str],
+    dense: Sequence[str],
     provenance: dict[str, Any],
     answers: AnswerHits,
     *,
     dev_runs: Mapping[str, Run] | None = None,
     dev_qrels: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Comparison | None:
-    """BM25 alone and joined with each of two dense systems, tested against it with the first; None: not asked for.
+    """Lexical rankings alone and joined with dense ones; None: not asked for.
+
+    Where dev chooses, the rows are the lexical rankings, BM25 joined with the dual-encoder, and the best pipeline
+    without the graph and with it: of each pair of a lexical and a dense ranking the fusion, or the better one alone
+    (:func:`gnnretrieval.evaluation.choose_fusion`), and of these the best on dev. The second is tested against the
+    first. Else the first lexical ranking is joined with the first and the last dense one by the method that is named.
 
     The provenance has under ``fusion`` how they are joined: ``chosen on dev``, or the method. Where dev chose,
-    ``fusion_choices`` has the method, weights, dev values and p of each hybrid.
+    ``fusion_choices`` has the pair, method, weights, dev values and p of each row, and ``said`` the same in words.
 
     Args:
         qrels: Of the reported split.
         runs: By system.
         settings: ``fuse`` says how they are joined.
-        bm25: Its name among ``runs``.
-        dense: The dual-encoder and the GNN-encoder.
+        lexical: Names among ``runs``; the first is BM25's.
+        dense: Names among ``runs``: the dual-encoder first, the GNN-encoder last, baselines between them.
         provenance: Of the comparison.
         answers: In the passages of ``runs``, for measures of answers.
         dev_runs: The same systems' runs of dev questions, which ``fuse = "chosen"`` chooses by; None: it joins by rrf.
@@ -40,15 +64,54 @@ def compare_hybrids(
     """
     if settings.fuse == "none":
         return None
-    method = "rrf" if settings.fuse == "chosen" else settings.fuse
-    choices = {}
-    if settings.fuse == "chosen" and dev_runs and dev_qrels:
-        choices = {name: choose_fusion([dev_runs[bm25], dev_runs[name]], dev_qrels) for name in dense}
-    systems = {bm25: runs[bm25]}
-    for name in dense:
-        how, weights = (choices[name].method, choices[name].weights) if name in choices else (method, None)
-        systems[f"{bm25}+{name}"] = fuse([runs[bm25], runs[name]], how, weights=weights, depth=settings.depth)
-    joined_by = {**provenance, "fusion": "chosen on dev" if choices else method}
-    if choices:
-        joined_by["fusion_choices"] = {f"{bm25}+{name}": choice.as_json() for name, choice in choices.items()}
-    return compare(qrels, systems, f"{bm25}+{dense[0]}", settings.measures, settings.split, joined_by, answers=answers)
+    bm25, dual, gnn = lexical[0], dense[0], dense[-1]
+    systems = {name: runs[name] for name in lexical}
+    if settings.fuse != "chosen" or not dev_runs or not dev_qrels:
+        method = "rrf" if settings.fuse == "chosen" else settings.fuse
+        systems = {bm25: runs[bm25]}
+        systems |= {f"{bm25}+{one}": fuse([runs[bm25], runs[one]], method, depth=settings.depth) for one in (dual, gnn)}
+        said = {**provenance, "fusion": method}
+        return compare(qrels, systems, f"{bm25}+{dual}", settings.measures, settings.split, said, answers=answers)
+    pipelines = choose_pipelines(lexical, dense, dev_runs, dev_qrels)
+    systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
+    said = {
+        **provenance,
+        "fusion": "chosen on dev",
+        "fusion_choices": {
+            name: {"runs": [pair.lexical, pair.dense], **pair.choice.as_json(), "said": pair.line()}
+            for name, pair in pipelines.items()
+        },
+    }
+    return compare(qrels, systems, WITHOUT, settings.measures, settings.split, said, answers=answers)
+
+
+def choose_pipelines(
+    lexical: Sequence[str],
+    dense: Sequence[str],
+    dev_runs: Mapping[str, Run],
+    dev_qrels: Mapping[str, Mapping[str, int]],
+) -> dict[str, Pipeline]:
+    """BM25 joined with the dual-encoder, and of all pairs the best on dev without the graph and with it.
+
+    Args:
+        lexical: Names among ``dev_runs``; the first is BM25's.
+        dense: Names among them: the dual-encoder first, the GNN-encoder last.
+        dev_runs: By system.
+        dev_qrels: Of the dev questions.
+    """
+    pairs = [
+        Pipeline(one, other, choose_fusion([dev_runs[one], dev_runs[other]], dev_qrels))
+        for one in lexical
+        for other in dense
+    ]
+    return {
+        f"{lexical[0]}+{dense[0]}": pairs[0],
+        WITHOUT: max((pair for pair in pairs if pair.dense != dense[-1]), key=lambda pair: pair.choice.value),
+        WITH: max((pair for pair in pairs if pair.dense == dense[-1]), key=lambda pair: pair.choice.value),
+    }
+
+
+def fusion_lines(hybrids: Comparison) -> list[str]:
+    """How each row is joined, in words."""
+    choices = hybrids.provenance.get("fusion_choices", {})
+    return [f"{name}: {choice['said']}" for name, choice in choices.items()]

@@ -122,14 +122,17 @@ class CompareSettings(Settings):
         depth: Passages a query in the runs.
         fuse: How BM25's ranking is joined with each dense one, for the table of what they are worth together
             (:func:`gnnretrieval.evaluation.fuse`). ``chosen``: by method and weights that dev chooses
-            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where the run has no rankings of dev, as yet;
-            ``none``: no such table.
+            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where there is no dev split; ``none``: no
+            such table.
+        baselines: Whether the GNN-encoder is compared with simple uses of the same labels too
+            (:func:`gnnretrieval.baselines.rankings.rank_baselines`).
     """
 
     split: str = "test"
     measures: tuple[str, ...] = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
     depth: int = Field(100, ge=1)
     fuse: Literal["chosen", "rrf", "weighted", "none"] = "chosen"
+    baselines: bool = True
 
 
 class Recipe(Settings):

@@ -25,12 +25,14 @@ from gnnretrieval.pages import (
     paragraph,
     section,
     source,
+    table,
     tiles,
     warnings,
     write_page,
 )
 from gnnretrieval.provenance import sha256_of_json
 from gnnretrieval.recipes.encoder_recipe import BM25, FEATURES, START
+from gnnretrieval.recipes.hybrid import fusion_lines
 from gnnretrieval.recipes.report_examples import examples
 from gnnretrieval.recipes.report_parts import (
     COMPARISON,
@@ -43,11 +45,12 @@ from gnnretrieval.recipes.report_parts import (
 )
 from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.recipes.run_encoder import EncoderRun
+from gnnretrieval.recipes.same_labels import SameLabels
 from gnnretrieval.training.choice import what_was_kept
 
 REPORT = "report.html"
 _CHANGED = 5  # questions helped, and hurt, of each encoder
-_FORM = 1  # of the page; another one is made anew
+_FORM = 2  # of the page; another one is made anew
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",
@@ -58,6 +61,7 @@ _STAGES = {  # kind by directory
     "index": "index",
     "index-dual-encoder": "index",
     "rankings": "rankings",
+    "baselines": "baselines",
 }
 
 
@@ -96,6 +100,8 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
         kinds = dict(_STAGES)
         if run.recipe.joint is None:
             del kinds["model-joint"]
+        if run.same_labels is None:
+            del kinds["baselines"]
         if run.its_features is None:
             del kinds["features-joint"]
         texts = "features"
@@ -139,6 +145,8 @@ def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
         if name in of.artifacts:
             yield training(of, name)
     yield from comparison_sections(of.evidence(), most=0)
+    if run.same_labels is not None:
+        yield _same_labels(run.same_labels)
     if run.hybrids is not None:
         yield _with_bm25(run.hybrids)
     yield examples(of, run, run.model.path.name)
@@ -161,7 +169,33 @@ def _graph(of: Reported, run: RecipeRun) -> Card:
 def _with_bm25(hybrids: Comparison) -> Card:
     """What is mostly deployed: BM25 joined with each dense ranking."""
     said = f"BM25's ranking joined with each dense one ({hybrids.provenance['fusion']}), as is mostly deployed."
-    return section("With BM25", paragraph(said), html_comparison(hybrids), source("comparison-with-bm25.json"))
+    return section(
+        "With BM25",
+        paragraph(said),
+        html_comparison(hybrids),
+        *map(paragraph, fusion_lines(hybrids)),
+        source("comparison-with-bm25.json"),
+    )
+
+
+def _same_labels(found: SameLabels) -> Card:
+    """What the same labels are worth without a GNN."""
+    chosen = found.comparison.provenance["baselines"]
+    header, *rows = found.rows()
+    numbers = range(1, len(header))
+    return section(
+        "The same labels without a GNN",
+        paragraph(found.verdict()),
+        html_comparison(found.comparison),
+        table(header, rows, numbers=numbers, name="Where passages have training questions, and where not"),
+        table(
+            ("baseline", "RR@10 on dev", "chosen on dev"),
+            [(name, f"{100 * its['dev']:.1f}", its["said"]) for name, its in chosen.items()],
+            numbers=[1],
+            name="Baselines",
+        ),
+        source("comparison-same-labels.json", "baselines/meta.json"),
+    )
 
 
 def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.artifacts import Artifact
+from gnnretrieval.baselines.rankings import DEV, LEXICAL, Baselines, rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.bm25 import BM25
@@ -37,9 +38,11 @@ from gnnretrieval.memory import give_back_freed_memory
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.hybrid import compare_hybrids
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
+from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.held_out import dev_split
+from gnnretrieval.training.messages import fits_memory
 from gnnretrieval.training.model import GNNEncoderModel
 from gnnretrieval.training.train import train_gnn
 
@@ -50,8 +53,8 @@ BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 class RecipeRun:
     """What a recipe run made.
 
-    ``its_features`` are by the dual-encoder that was trained with the model, if one was; ``hybrids`` has BM25 joined
-    with each dense system, if that was asked for.
+    ``its_features`` are by the dual-encoder that was trained with the model, if one was; ``same_labels`` has the
+    baselines too, and ``hybrids`` BM25 joined with dense systems, each if it was asked for.
     """
 
     directory: Path
@@ -65,6 +68,7 @@ class RecipeRun:
     runs: dict[str, Run]
     answers: AnswerHits
     comparison: Comparison
+    same_labels: SameLabels | None
     hybrids: Comparison | None
 
 
@@ -126,11 +130,29 @@ def run_recipe(
     with stage("rankings"):
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, its_features or features)}
         rankings = _rank(recipe, dataset, systems, directory, common)
+    baselines = None
+    if recipe.compare.baselines and not fits_memory(graph):
+        say("no baselines: their vectors do not fit into this machine's memory")
+    elif recipe.compare.baselines:
+        with stage("baselines"):
+            baselines = rank_baselines(
+                graph,
+                dataset,
+                features,
+                recipe.compare.split,
+                directory / "baselines",
+                depth=recipe.compare.depth,
+                seed=recipe.train.seed,
+                **common,
+            )
+            for line in baselines.lines():
+                stage.say(line)
     with stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
         runs, itself = leave_out_self(runs, dataset.path, reported)
         measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
-        answers = find_answers(dataset, runs.values(), measures, reported)
+        of_baselines = [] if baselines is None else [*baselines.runs().values()]
+        answers = find_answers(dataset, [*runs.values(), *of_baselines], measures, reported)
         provenance = {
             "recipe": recipe.model_dump(mode="json"),
             "dataset": dataset.provenance(),
@@ -147,12 +169,67 @@ def run_recipe(
         }
         comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance, answers=answers)
         _write_comparison(comparison, directory / "comparison")
-        dense = (DUAL_ENCODER, GNN_ENCODER)
-        hybrids = compare_hybrids(reported, runs, recipe.compare, BM25_SYSTEM, dense, provenance, answers)
+        same_labels, others = None, dict[str, Run]()
+        if baselines is not None:
+            others, _ = leave_out_self(baselines.runs(), dataset.path, reported)
+            same_labels = compare_same_labels(
+                reported, runs, others, baselines, graph, recipe.compare, GNN_ENCODER, provenance, answers
+            )
+            _write_comparison(same_labels.comparison, directory / "comparison-same-labels")
+        hybrids = _with_bm25(recipe, dataset, graph, reported, runs | others, rankings, baselines, provenance, answers)
         if hybrids is not None:
             _write_comparison(hybrids, directory / "comparison-with-bm25")
     return RecipeRun(
-        directory, recipe, dataset, features, graph, model, its_features, index, runs, answers, comparison, hybrids
+        directory,
+        recipe,
+        dataset,
+        features,
+        graph,
+        model,
+        its_features,
+        index,
+        runs,
+        answers,
+        comparison,
+        same_labels,
+        hybrids,
+    )
+
+
+def _with_bm25(
+    recipe: Recipe,
+    dataset: Dataset,
+    graph: GraphStore,
+    reported: dict[str, dict[str, int]],
+    runs: dict[str, Run],
+    rankings: Artifact,
+    baselines: Baselines | None,
+    provenance: dict[str, Any],
+    answers: AnswerHits,
+) -> Comparison | None:
+    """Rankings joined with BM25's, as dev chooses where there is a dev split."""
+    lexical, dense = [BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER]
+    dev_runs: dict[str, Run] = {}
+    dev_qrels: dict[str, dict[str, int]] = {}
+    if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
+        in_graph = dataset.split(recipe.graph.split)
+        dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
+        dev_runs = {name: read_run(rankings.path / DEV / f"{name}.run") for name in (*lexical, *dense)}
+        if baselines is not None:
+            lexical.append(LEXICAL)
+            dense.insert(1, baselines.best_dense)
+            dev_runs |= baselines.runs(dev=True)
+        dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
+    return compare_hybrids(
+        reported,
+        runs,
+        recipe.compare,
+        lexical,
+        dense,
+        provenance,
+        answers,
+        dev_runs=dev_runs,
+        dev_qrels=dev_qrels,
     )
 
 
@@ -246,17 +323,21 @@ def _rank(
     directory: Path,
     common: dict[str, Any],
 ) -> Artifact:
-    """Rankings of the reported split by BM25 and by every system's index, asked by its features, as TREC runs."""
+    """Rankings of the reported split and of dev by BM25 and every system's index, as TREC runs."""
     split, depth = recipe.compare.split, recipe.compare.depth
-    queries = {query.id: query.text for query in dataset.queries_of(split)}
+    asked = {split: "", dev: DEV} if (dev := dev_split(dataset)) is not None else {split: ""}
+    texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in asked}
 
     def write(target: Path) -> dict[str, Any]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-        write_run(target / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
-        for name, (index, features) in systems.items():
-            vectors = features.queries[features.rows_of(queries)]
-            write_run(target / f"{name}.run", index_run(index, list(queries), vectors, depth), name)
-        return {"split": split, "queries": len(queries)}
+        for part, folder in asked.items():
+            queries, place = texts[part], target / folder
+            place.mkdir(exist_ok=True)
+            write_run(place / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
+            for name, (index, features) in systems.items():
+                vectors = features.queries[features.rows_of(queries)]
+                write_run(place / f"{name}.run", index_run(index, list(queries), vectors, depth), name)
+        return {"split": split, "queries": len(texts[split])}
 
     return make_artifact(
         directory / "rankings",
@@ -264,7 +345,7 @@ def _rank(
         inputs={"dataset": dataset.hash}
         | {name: index.hash for name, (index, _) in systems.items()}
         | {f"features of {name}": features.hash for name, (_, features) in systems.items()},
-        config={"split": split, "depth": depth},
+        config={"split": split, "depth": depth, "dev": dev_split(dataset)},
         write=write,
         **common,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,10 +14,33 @@ from gnnretrieval.training.optimizers import linear_schedule
 BATCH, RATE, WARMUP = 256, 1e-3, 0.1
 
 
+Sides = Literal["both", "queries", "apart"]
+
+
+class Heads(NamedTuple):
+    """What each side is multiplied by, ``(d, d)`` each."""
+
+    queries: Tensor
+    passages: Tensor
+
+
 def train_head(
     graph: MessageGraph, steps: int, *, mean: float = 0.0, seed: int = 0, taught: Tensor | None = None
 ) -> Tensor:
-    """One matrix ``H`` ``(d, d)`` for both sides, from the identity, by in-batch softmax (eq. 12).
+    """One matrix ``H`` ``(d, d)`` for both sides: :func:`train_heads`."""
+    return train_heads(graph, steps, mean=mean, seed=seed, taught=taught).queries
+
+
+def train_heads(
+    graph: MessageGraph,
+    steps: int,
+    *,
+    sides: Sides = "both",
+    mean: float = 0.0,
+    seed: int = 0,
+    taught: Tensor | None = None,
+) -> Heads:
+    """Linear heads, from the identity, by in-batch softmax (eq. 12).
 
     A step masks its own questions alone: with ``mean`` above 0 a positive is mixed with the mean of its *other*
     labelled questions, so that every question is trained on in every epoch and the graph is as at search.
@@ -23,7 +48,8 @@ def train_head(
     Args:
         graph: Features and labels.
         steps: Updates of 256 pairs.
-        mean: Weight of the label mean while training; 0: the head alone.
+        sides: ``both``: one head for both; ``queries``: passages keep the identity; ``apart``: one each.
+        mean: Weight of the label mean while training; 0: the heads alone.
         seed: Of the order of the pairs.
         taught: ``(n,)`` True for queries to train on; None: all.
     """
@@ -31,9 +57,10 @@ def train_head(
     labels = graph.labels if taught is None else graph.labels[taught[graph.labels[:, 0]]]
     d = graph.passages.shape[1]
     head = torch.eye(d, requires_grad=True)
+    heads = Heads(head, head if sides == "both" else torch.eye(d, requires_grad=sides == "apart"))
     if not len(labels):
-        return head.detach()
-    optimizer = torch.optim.Adam([head], lr=RATE)
+        return Heads(*(side.detach() for side in heads))
+    optimizer = torch.optim.Adam({id(side): side for side in heads if side.requires_grad}.values(), lr=RATE)
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
     counts, relevant = graph.label_counts, graph.labels[:, 0] * len(graph.passages) + graph.labels[:, 1]
     epochs = -(-steps * BATCH // len(labels))
@@ -48,7 +75,8 @@ def train_head(
             left = (counts[rows] - torch.bincount(column, minlength=len(rows)))[:, None]
             average = torch.where(left > 0.5, others / left.clamp(min=1), passages)
             passages = torch.lerp(passages, average, mean)
-        scores = graph.scale * graph.prepare(asked @ head.T) @ graph.prepare(passages @ head.T).T  # (b, C)
+        compared = graph.prepare(passages @ heads.passages.T)  # (C, d)
+        scores = graph.scale * graph.prepare(asked @ heads.queries.T) @ compared.T  # (b, C)
         also = torch.isin(batch[:, :1] * len(graph.passages) + rows, relevant)
         also[torch.arange(len(batch)), column] = False
         loss = F.cross_entropy(scores.masked_fill(also, -torch.inf), column)
@@ -56,4 +84,4 @@ def train_head(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.param_groups[0]["lr"] = RATE * linear_schedule(step, steps, WARMUP)
         optimizer.step()
-    return head.detach()
+    return Heads(*(side.detach() for side in heads))

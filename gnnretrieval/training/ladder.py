@@ -99,15 +99,25 @@ def message_graph(store: GraphStore, hidden: NDArray[np.bool_] | None = None) ->
 
 
 def reciprocal_ranks(vectors: Tensor, queries: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """RR@10 of each query ``(q,)`` by dot product; a tie with a passage that is not relevant counts against it."""
+    """RR@10 of each query ``(q,)`` by dot product (:func:`reciprocal_ranks_of_scores`)."""
     found = np.zeros(len(relevant))
     for start in range(0, len(relevant), _QUERIES):
-        scores = queries[start : start + _QUERIES] @ vectors.T  # (b, m)
-        for row, passages in enumerate(relevant[start : start + _QUERIES]):
-            best = scores[row, passages].max()
-            scores[row, passages] = -torch.inf
-            rank = 1 + int((scores[row] >= best - 1e-6 * best.abs()).sum())
-            found[start + row] = 1 / rank if rank <= CUTOFF else 0.0
+        part = slice(start, start + _QUERIES)
+        found[part] = reciprocal_ranks_of_scores(queries[part] @ vectors.T, relevant[part])
+    return found
+
+
+def reciprocal_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """RR@10 of each query ``(b,)`` by scores ``(b, m)``, which are spoilt.
+
+    A tie with a passage that is not relevant counts against the query.
+    """
+    found = np.zeros(len(relevant))
+    for row, passages in enumerate(relevant):
+        best = scores[row, passages].max()
+        scores[row, passages] = -torch.inf
+        rank = 1 + int((scores[row] >= best - 1e-6 * best.abs()).sum())
+        found[row] = 1 / rank if rank <= CUTOFF else 0.0
     return found
 
 

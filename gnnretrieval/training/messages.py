@@ -209,13 +209,20 @@ def require_memory(store: GraphStore) -> None:
     Raises:
         GnnRetrievalError: they do not.
     """
-    need = memory_of_messages(store)
-    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if need > has:
+    if not fits_memory(store):
         raise GnnRetrievalError(
-            f"layer = linear holds all vectors in memory: {need / 2**30:.0f} GiB for {store.path}, and there are "
-            f"{has / 2**30:.0f} GiB. Train with --layer gat, which goes through them in blocks."
+            f"layer = linear holds all vectors in memory: {memory_of_messages(store) / 2**30:.0f} GiB for {store.path},"
+            f" and there are {_memory() / 2**30:.0f} GiB. Train with --layer gat, which goes through them in blocks."
         )
+
+
+def fits_memory(store: GraphStore) -> bool:
+    """Whether this machine's memory holds the vectors of a graph's nodes as often as is needed."""
+    return memory_of_messages(store) <= _memory()
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def memory_of_messages(store: GraphStore) -> int:

@@ -3,11 +3,12 @@ import pytest
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.trec import rank
 from gnnretrieval.evaluation import fuse
-from gnnretrieval.recipes.hybrid import compare_hybrids
+from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
-DENSE = ("dual-encoder", "gnn-encoder")
+DENSE = ("dual-encoder", "label-mean", "gnn-encoder")
+LEXICAL = ("bm25", "bm25+questions")
 
 
 def run(**scores):
@@ -17,28 +18,41 @@ def run(**scores):
 RUNS = {
     "bm25": run(wrong=1.0, right=0.9, x=0.0),
     "dual-encoder": run(other=1.0, right=0.9, y=0.0),  # either alone has the right passage second, both have it first
+    "bm25+questions": run(wrong=1.0, x=0.9, right=0.8),
+    "label-mean": run(other=1.0, x=0.9, right=0.8),
     "gnn-encoder": run(right=1.0, wrong=0.2, x=0.0),  # BM25 adds nothing to it
 }
 
 
 def hybrids(fuse="chosen", **dev):
     settings = CompareSettings(fuse=fuse, measures=("RR@10",))
-    return compare_hybrids(QRELS, RUNS, settings, "bm25", DENSE, {"recipe": "r"}, {}, **dev)
+    return compare_hybrids(QRELS, RUNS, settings, LEXICAL, DENSE, {"recipe": "r"}, {}, **dev)
 
 
 def values(comparison):
     return {system["name"]: system["measures"]["RR@10"] for system in comparison.as_json()["systems"]}
 
 
-def test_each_hybrid_is_the_one_that_dev_chooses_and_the_provenance_says_which():
+def test_pipelines_are_those_that_dev_chooses_and_the_provenance_says_which():
     comparison = hybrids(dev_runs=RUNS, dev_qrels=QRELS)
-    assert values(comparison) == {"bm25": 0.5, "bm25+dual-encoder": 1, "bm25+gnn-encoder": 1}
+    alone = {"bm25": 0.5, "bm25+questions": pytest.approx(1 / 3)}
+    assert values(comparison) == {**alone, "bm25+dual-encoder": 1, WITHOUT: 1, WITH: 1}
+    assert comparison.baseline == WITHOUT
     provenance = comparison.provenance
     assert (provenance["recipe"], provenance["fusion"]) == ("r", "chosen on dev")
     choices = provenance["fusion_choices"]
     assert choices["bm25+dual-encoder"]["weights"] == [1, 1]
-    assert (choices["bm25+gnn-encoder"]["weights"], choices["bm25+gnn-encoder"]["value"]) == ([0, 1], 1)
+    assert (choices[WITH]["runs"], choices[WITH]["weights"]) == (["bm25", "gnn-encoder"], [0, 1])
+    assert choices[WITHOUT]["runs"] == ["bm25", "dual-encoder"]
     assert choices["bm25+dual-encoder"]["p"] < 0.001
+    assert fusion_lines(comparison)[2] == f"{WITH}: {choices[WITH]['said']}"
+
+
+def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
+    weak = {**RUNS, "dual-encoder": RUNS["label-mean"]}
+    chosen = choose_pipelines(LEXICAL, DENSE, weak, QRELS)
+    assert chosen[WITHOUT].choice.value < chosen[WITH].choice.value
+    assert chosen[WITHOUT].dense != "gnn-encoder"
 
 
 @pytest.mark.parametrize(("asked", "method"), [("chosen", "rrf"), ("rrf", "rrf"), ("weighted", "weighted")])

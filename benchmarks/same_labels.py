@@ -1,0 +1,275 @@
+"""The GNN-encoder against what the same labels are worth without one, on five sets and several seeds.
+
+    .venv/bin/python benchmarks/same_labels.py --data DIRECTORY --work WORK
+
+DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the two docstring corpora are made. All systems are over
+one frozen MiniLM and see the labels of the graph. Each is trained by its defaults and chosen on dev; tables are of
+test. With --dev nothing but dev is printed, and no page is written: settings are chosen by that. Every training is kept
+in WORK: stopped, the same command goes on. Writes results/same_labels.json and .md; with --only, the other sets stay
+there as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import click
+
+from gnnretrieval.baselines.dense import CHOICES
+from gnnretrieval.baselines.rankings import LEXICAL, rank_baselines
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.near_copies import copy_similarity
+from gnnretrieval.data.trec import Run
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.evaluation import bootstrap_interval, paired_test, per_query
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.index import build_index
+from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.progress import say
+from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines
+from gnnretrieval.recipes.recipe import DOCSTRINGS
+from gnnretrieval.recipes.same_labels import COLD, WARM, split_by_labels
+from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+
+RESULTS = Path(__file__).resolve().parent / "results"
+SETS = {  # its data, and its folder of judgements
+    "docstrings": ("docstrings", "qrels"),
+    "docstrings-cut": ("docstrings-cut", "qrels"),
+    "squad-open": ("squad-open", "qrels"),
+    "squad-open-by-passage": ("squad-open", "qrels_by_passage"),
+    "fairytaleqa": ("fairytaleqa", "qrels"),
+}
+BM25_PLAIN, DUAL, GNN = "bm25", "dual-encoder", "gnn-encoder"
+DENSE = (DUAL, *CHOICES)
+LEXICAL_SYSTEMS = (BM25_PLAIN, LEXICAL)
+MEASURE, DEPTH = "RR@10", 100
+COPY = 0.5  # Jaccard of a test question's words with those of a training question of the same passage
+SPLITS = ("dev", "test")
+
+Values = dict[str, float]  # RR@10 by question
+
+
+class OneSet(NamedTuple):
+    """A set with what does not depend on a seed."""
+
+    name: str
+    place: Path
+    dataset: Dataset
+    features: Features
+    graph: GraphStore
+
+    @classmethod
+    def of(cls, name: str, data: Path, work: Path) -> OneSet:
+        """Made under ``work``, or as it was."""
+        source, qrels = SETS[name]
+        common: dict[str, Any] = {"overwrite": True, "say": say}
+        if source in DOCSTRINGS:
+            where = make_docstring_corpus(work / "datasets" / source, DOCSTRINGS[source], **common).path
+        else:
+            where = data / source
+        dataset = Dataset.open(where, qrels)
+        encoder = EncoderSettings(max_tokens=128 if source in DOCSTRINGS else None)  # as the recipes
+        features = encode_dataset(dataset, encoder, work / "features" / source, **common)
+        place = work / name
+        graph = build_graph(dataset, features, GraphSettings(), place / "graph", **common)
+        return cls(name, place, dataset, features, graph)
+
+    def values(self, seed: int, layer: str) -> dict[str, dict[str, Values]]:
+        """RR@10 by split, system and question, of one seed."""
+        kept = self.place / f"{layer}-{seed}.json"
+        made_from = {"graph": self.graph.hash, "revision": git_revision()}
+        if kept.is_file() and (found := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
+            return dict(found["values"])
+        runs, chosen = self._runs(seed, layer)
+        values: dict[str, dict[str, Values]] = {}
+        for split, its in runs.items():
+            qrels = self.dataset.split(split)
+            values[split] = {name: dict(per_query(qrels, run, [MEASURE])[MEASURE]) for name, run in its.items()}
+        kept.write_text(json.dumps({**made_from, "chosen": chosen, "values": values}), encoding="utf-8")
+        return values
+
+    def _runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
+        common: dict[str, Any] = {"overwrite": True, "say": say}
+        place = self.place / f"{layer}-{seed}"
+        settings = TrainSettings.parse({"layer": layer, "seed": seed})
+        model = train_gnn(self.graph, self.dataset, self.features, settings, place / "model", **common)
+        embeddings = embed_passages(model, self.graph, place / "embeddings", **common)
+        indexes = {
+            DUAL: build_index(self.features, self.place / "index-dual-encoder", **common),
+            GNN: build_index(embeddings, place / "index", **common),
+        }
+        baselines = rank_baselines(
+            self.graph, self.dataset, self.features, "test", self.place / f"baselines-{seed}", seed=seed, **common
+        )
+        texts = [passage.full_text for passage in self.dataset.passages()]
+        bm25, ids = BM25(texts, total=len(texts)), self.dataset.passage_ids
+        runs: dict[str, dict[str, Run]] = {}
+        for split in SPLITS:
+            queries = {query.id: query.text for query in self.dataset.queries_of(split)}
+            vectors = self.features.queries[self.features.rows_of(queries)]
+            runs[split] = {BM25_PLAIN: bm25_run(bm25, queries, ids, DEPTH)}
+            runs[split] |= {name: index_run(index, list(queries), vectors, DEPTH) for name, index in indexes.items()}
+            runs[split] |= baselines.runs(dev=split == "dev")
+        pipelines = choose_pipelines(LEXICAL_SYSTEMS, (*DENSE, GNN), runs["dev"], self.dataset.split("dev"))
+        for its in runs.values():
+            its |= {name: pair.run(its, DEPTH) for name, pair in pipelines.items()}
+        chosen = {name: its["said"] for name, its in baselines.meta["chosen"].items()}
+        chosen |= {GNN: model.meta["dev"].get("kept"), **{name: pair.line() for name, pair in pipelines.items()}}
+        return runs, {"p": model.meta["dev"]["best"]["p"], "said": chosen}
+
+
+def mean_by_question(seeds: Sequence[Values]) -> Values:
+    """Mean over seeds of each question."""
+    return {query: fmean(one[query] for one in seeds) for query in seeds[0]}
+
+
+def tested(system: Values, baseline: Values) -> dict[str, Any]:
+    """Paired t-test by question, and a bootstrap interval of the difference."""
+    test = paired_test(system, baseline)
+    differences = [value - baseline[query] for query, value in system.items()]
+    return {"difference": test.difference, "p": test.p, "interval": bootstrap_interval(differences)}
+
+
+def measured(one: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str, Any]:
+    """Means over seeds and tests of the GNN-encoder against the strongest dense baseline, in all and by group."""
+    names = list(seeds[0])
+    by_question = {name: mean_by_question([seed[name] for seed in seeds]) for name in names}
+    judged = one.dataset.split("test")
+    copies = copy_similarity(one.dataset, "test")
+    groups: dict[str, list[str]] = {"all": list(by_question[DUAL])}
+    groups |= {
+        name: [query for query in part if query in by_question[DUAL]]
+        for name, part in split_by_labels(judged, one.graph).items()
+    }
+    groups["near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) >= COPY]
+    groups["no near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) < COPY]
+    strongest = max(DENSE, key=lambda name: fmean(by_question[name].values()))
+    found: dict[str, Any] = {"strongest": strongest, "groups": {}}
+    for group, queries in groups.items():
+        if not queries:
+            continue
+        part = {name: {query: values[query] for query in queries} for name, values in by_question.items()}
+        found["groups"][group] = {
+            "questions": len(queries),
+            "RR@10": {name: fmean(values.values()) for name, values in part.items()},
+            "against": {name: tested(part[GNN], part[name]) for name in dict.fromkeys((strongest, DUAL))},
+        }
+    found["groups"]["all"]["deviation"] = {
+        name: stdev(fmean(seed[name].values()) for seed in seeds) if len(seeds) > 1 else 0.0 for name in names
+    }
+    found["pipelines"] = tested(by_question[WITH], by_question[WITHOUT])
+    return found
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    sets = results["sets"]
+    lines = [
+        "# What the graph adds to the same labels",
+        "",
+        "RR@10 × 100 on test, mean over seeds. Every dense system is over one frozen MiniLM and sees the labels of the",
+        "graph's training questions; each is chosen on dev. `gnn-encoder` is `gnnretrieval train` by its defaults. Δ",
+        "is its difference from the dense baseline that is strongest *on test*, with a 95 % bootstrap interval and the",
+        "p of a paired t-test by question. `python benchmarks/same_labels.py` makes this page.",
+        "",
+    ]
+    names = [BM25_PLAIN, *DENSE, LEXICAL, GNN, f"{BM25_PLAIN}+{DUAL}", WITHOUT, WITH]
+    lines += ["|  | " + " | ".join(sets) + " |", "|---|" + "---:|" * len(sets)]
+    for name in names:
+        cells = []
+        for its in sets.values():
+            whole = its["groups"]["all"]
+            value = f"{100 * whole['RR@10'][name]:.1f}"
+            if deviation := whole["deviation"][name]:
+                value += f" ± {100 * deviation:.1f}"
+            cells.append(f"**{value}**" if name in (its["strongest"], GNN) else value)
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines.append("| **Δ to the strongest dense baseline** | " + " | ".join(map(_gain, sets.values())) + " |")
+    lines.append("| **Δ of the pipelines** | " + " | ".join(_said(its["pipelines"]) for its in sets.values()) + " |")
+    seeds = ", ".join(f"{name} {its['seeds']}" for name, its in sets.items())
+    lines += [
+        "",
+        f"Seeds: {seeds}. Bold: the strongest dense baseline and the GNN-encoder. ± is the standard deviation over",
+        "seeds. The pipelines are what dev finds best of BM25, bm25+questions and a dense system: alone or joined.",
+    ]
+    for title, groups in (
+        ("Where passages have training questions, and where not", (WARM, COLD)),
+        (
+            f"Questions with a near copy among the training questions (Jaccard ≥ {COPY:g}), and without",
+            ("near copies", "no near copies"),
+        ),
+    ):
+        lines += ["", f"## {title}", ""]
+        lines += ["| set | questions about | n | dual-encoder | strongest baseline | gnn-encoder | Δ |"]
+        lines += ["|---|---|---:|---:|---:|---:|---:|"]
+        for name, its in sets.items():
+            for group in groups:
+                if (part := its["groups"].get(group)) is None:
+                    continue
+                figures = (part["RR@10"][one] for one in (DUAL, its["strongest"], GNN))
+                shown = " | ".join(f"{100 * value:.1f}" for value in figures)
+                gain = _said(part["against"][its["strongest"]])
+                lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
+    lines += ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
+    lines += ["|---|---:|---|---:|---|---|"]
+    for name, its in sets.items():
+        for seed, chosen in its["chosen"].items():
+            said = chosen["said"]
+            lines.append(f"| {name} | {seed} | {said[GNN]} | {chosen['p']:.2g} | {said[WITHOUT]} | {said[WITH]} |")
+    made = ", ".join(f"{name} {its['revision'][:7]}" for name, its in sets.items() if its["revision"])
+    return "\n".join([*lines, "", f"Revisions: {made}.", ""])
+
+
+def _gain(its: Mapping[str, Any]) -> str:
+    return _said(its["groups"]["all"]["against"][its["strongest"]]) + f" to {its['strongest']}"
+
+
+def _said(test: Mapping[str, Any]) -> str:
+    low, high = (100 * bound for bound in test["interval"])
+    return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder of squad-open and fairytaleqa.")
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--only", multiple=True, type=click.Choice(list(SETS)), help="Some of the sets.")
+@click.option("--seeds", default=5, show_default=True, help="How many.")
+@click.option("--dev", is_flag=True, help="Print dev alone, and write no page.")
+def main(data: Path, work: Path, only: tuple[str, ...], seeds: int, dev: bool) -> None:
+    """Train, measure, and write the page."""
+    keep_freed_memory()
+    path = RESULTS / "same_labels.json"
+    results = json.loads(path.read_text("utf-8")) if path.is_file() else {"sets": {}}
+    for name in only or SETS:
+        if SETS[name][0] not in DOCSTRINGS and not (data / SETS[name][0]).is_dir():
+            say(f"{name}: not in {data}, left out")
+            continue
+        one = OneSet.of(name, data, work)
+        values = {seed: one.values(seed, "linear") for seed in range(seeds)}
+        for system in values[0]["dev"]:
+            on_dev = " ".join(f"{100 * fmean(its['dev'][system].values()):.1f}" for its in values.values())
+            say(f"{name}: {system}: dev {on_dev}")
+        if dev:
+            continue
+        chosen = {seed: json.loads((one.place / f"linear-{seed}.json").read_text("utf-8"))["chosen"] for seed in values}
+        its = measured(one, [found["test"] for found in values.values()])
+        results["sets"][name] = {**its, "seeds": seeds, "chosen": chosen, "revision": git_revision()}
+        results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
+        results |= {"versions": library_versions(), "cpus": os.cpu_count()}
+        write_json(path, json.loads(json.dumps(results)))
+        path.with_suffix(".md").write_text(markdown(json.loads(path.read_text("utf-8"))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""Rankings of all baselines over one graph, as an artifact: each chosen on dev, each asked the reported split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.baselines.dense import choose_dense
+from gnnretrieval.baselines.lexical import choose_lexical, lexical_index, neighbour_questions
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.graph.build import require_features_of
+from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.index.search import bm25_run
+from gnnretrieval.making import make_artifact
+from gnnretrieval.training.gnn_examples import unseen_queries
+from gnnretrieval.training.held_out import HeldOut, held_out_queries
+from gnnretrieval.training.ladder import message_graph, rows_of
+from gnnretrieval.training.messages import fits_memory
+
+KIND = "baselines"
+LEXICAL = "bm25+questions"
+DEV = "dev"  # folder of the rankings of dev questions
+
+
+class Baselines(Artifact):
+    """Rankings by baseline, and what was chosen for each."""
+
+    @property
+    def names(self) -> list[str]:
+        """The baselines, dense ones first."""
+        return list(self.meta["chosen"])
+
+    @property
+    def best_dense(self) -> str:
+        """The dense baseline with the best RR@10 on dev; of equal ones the first."""
+        chosen = self.meta["chosen"]
+        best: str = max((name for name in chosen if name != LEXICAL), key=lambda name: float(chosen[name]["dev"]))
+        return best
+
+    def runs(self, dev: bool = False) -> dict[str, Run]:
+        """Runs by baseline, of the reported split or of dev."""
+        folder = self.path / DEV if dev else self.path
+        return {name: read_run(folder / f"{name}.run") for name in self.names}
+
+    def lines(self) -> list[str]:
+        """What was chosen, in words."""
+        width = max(map(len, self.names))
+        return [
+            f"{name:<{width}}  dev RR@10 {100 * its['dev']:.1f}  by {its['said']}"
+            for name, its in self.meta["chosen"].items()
+        ]
+
+
+def open_baselines(path: str | Path) -> Baselines:
+    """Open the baselines at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    artifact = open_artifact(path, KIND, ("chosen", "split"))
+    return Baselines(artifact.path, artifact.meta)
+
+
+def rank_baselines(
+    store: GraphStore,
+    dataset: Dataset,
+    features: Features,
+    split: str,
+    out: str | Path,
+    *,
+    depth: int = 100,
+    seed: int = 0,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Baselines:
+    """Choose every baseline on dev and rank a split's queries by it, into the artifact ``out``.
+
+    They see the labels that the graph holds, no more, and are chosen by the questions that
+    :func:`gnnretrieval.training.train.train_gnn` chooses by, at most 2,000 of them. Where there is a dev split, its
+    questions are ranked too.
+
+    Args:
+        store: The graph.
+        dataset: Its dev split, if it has one, and the split that is ranked.
+        features: Features of its queries.
+        split: What is ranked.
+        out: Where the rankings go.
+        depth: Passages a query.
+        seed: Of the heads' training, and of what is held out where there is no dev split.
+        overwrite: Replace rankings made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        GnnRetrievalError: there are no questions to choose by, the split is not there or is chosen by or in the graph,
+            or the vectors do not fit into memory.
+    """
+    require_features_of(dataset, features)
+    if not fits_memory(store):
+        raise GnnRetrievalError(f"{store.path}: its vectors do not fit into this machine's memory.")
+    held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
+    queries = {query.id: query.text for query in dataset.queries_of(split)}
+    if split == held_out.name:
+        raise InputError(f"settings are chosen by split {split!r}: rank another.", dataset.path)
+    require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
+
+    def write(directory: Path) -> dict[str, Any]:
+        rank = _Ranker(dataset, features, directory, depth)
+        asked = {split: queries}
+        if held_out.is_split:
+            asked[DEV] = {query.id: query.text for query in dataset.queries_of(held_out.name)}
+        chosen = _rank_dense(store, held_out, rank, asked, seed) | _rank_lexical(store, held_out, rank, asked)
+        return {
+            "split": split,
+            "queries": len(queries),
+            "chosen": chosen,
+            "chosen_by": {"split": held_out.name, "queries": len(rows_of(len(held_out.relevant)))},
+            "made_from": {
+                name: relative_to(out, path)
+                for name, path in (("graph", store.path), ("dataset", dataset.path), ("features", features.path))
+            },
+        }
+
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={"graph": store.hash, "dataset": dataset.hash, "features": features.hash},
+        config={"split": split, "depth": depth},
+        write=write,
+        seed=seed,
+        overwrite=overwrite,
+        say=say,
+    )
+    return Baselines(artifact.path, artifact.meta)
+
+
+class _Ranker:
+    """Writes runs of one dataset."""
+
+    def __init__(self, dataset: Dataset, features: Features, directory: Path, depth: int) -> None:
+        self.dataset, self.features, self.directory, self.depth = dataset, features, directory, depth
+        self._passage_ids = dataset.passage_ids
+
+    def write(self, name: str, asked: dict[str, dict[str, str]], run_of: Callable[[dict[str, str]], Run]) -> None:
+        for split, queries in asked.items():
+            folder = self.directory / DEV if split == DEV else self.directory
+            folder.mkdir(exist_ok=True)
+            write_run(folder / f"{name}.run", run_of(queries), name)
+
+
+def _rank_dense(
+    store: GraphStore, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]], seed: int
+) -> dict[str, Any]:
+    whole = message_graph(store)
+    graph = whole if held_out.hidden is None else message_graph(store, held_out.hidden)
+    rows = rows_of(len(held_out.relevant))
+    found = choose_dense(
+        graph,
+        whole,
+        held_out.queries[rows],
+        [held_out.relevant[row] for row in rows.tolist()],
+        held_out.parts[rows],
+        priors=held_out.is_split,
+        seed=seed,
+    )
+    ids = rank.dataset.passage_ids
+    for name, baseline in found.items():
+
+        def run_of(queries: dict[str, str], baseline: Any = baseline) -> Run:
+            vectors = rank.features.queries[rank.features.rows_of(queries)]
+            run: Run = baseline.run(list(queries), vectors, ids, rank.depth)
+            return run
+
+        rank.write(name, asked, run_of)
+    return {
+        name: {"setting": one.setting._asdict(), "dev": one.dev, "said": one.setting.in_words()}
+        for name, one in found.items()
+    }
+
+
+def _rank_lexical(
+    store: GraphStore, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]]
+) -> dict[str, Any]:
+    rows = rows_of(len(held_out.relevant)).tolist()
+    with store.texts() as texts:
+
+        def passages() -> Iterator[str]:
+            return (passage.full_text for passage in texts.passages())
+
+        hidden = np.zeros(store.num_queries, dtype=bool) if held_out.hidden is None else held_out.hidden
+        choice = choose_lexical(
+            passages,
+            store.num_passages,
+            _questions(store, ~hidden),
+            [held_out.texts[row] for row in rows],
+            [held_out.relevant[row] for row in rows],
+            neighbour_questions(store) if not hidden.any() else None,
+        )
+        neighbours = neighbour_questions(store) if choice.best.neighbour_weight else None
+        everyone = np.ones(store.num_queries, dtype=bool)
+        bm25 = lexical_index(passages, store.num_passages, _questions(store, everyone), choice.best, neighbours)
+    ids = rank.dataset.passage_ids
+    rank.write(LEXICAL, asked, lambda queries: bm25_run(bm25, queries, ids, rank.depth))
+    return {
+        LEXICAL: {
+            "setting": choice.best._asdict(),
+            "dev": choice.dev[choice.best],
+            "said": ", ".join(f"{name} {value:g}" for name, value in choice.best._asdict().items()),
+        }
+    }
+
+
+def _questions(store: GraphStore, visible: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[int, list[str]]:
+    """Texts of the visible queries that each passage is labelled with, by passage row."""
+    with store.texts() as texts:
+        text_of = texts.texts_of_queries(range(store.num_queries))
+    found: dict[int, list[str]] = {}
+    pairs: Iterable[tuple[int, int]] = store.labels[visible[store.labels[:, 0]]].tolist()
+    for query, passage in pairs:
+        found.setdefault(passage, []).append(text_of[query])
+    return found

@@ -1,0 +1,59 @@
+"""``gnnretrieval baselines``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnnretrieval.cli.evaluate import MEASURES
+from gnnretrieval.cli.options import PATH, dataset_of, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.progress import say
+
+
+@click.command()
+@click.argument("graph", type=PATH)
+@out_option
+@click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")
+@click.option("--features", type=PATH, help="Features, if they moved since the graph was built.")
+@click.option("--split", default="test", show_default=True, help="Split whose queries are ranked.")
+@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the heads' training.")
+@overwrite_option
+@json_option
+def baselines(
+    graph: Path,
+    out: Path,
+    data: Path | None,
+    features: Path | None,
+    split: str,
+    depth: int,
+    seed: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """What the labels in GRAPH are worth without a GNN: simple uses of them, each chosen on dev, as rankings at OUT.
+
+    Dense ones over the same features: label-prior, label-mean, question-index, linear heads, linear-head+label-mean;
+    and bm25+questions: BM25 over passages with their training questions. Compare a GNN-encoder with the best of them.
+
+    \b
+    Example: gnnretrieval baselines work/graph --out work/baselines
+    """
+    from gnnretrieval.baselines.rankings import rank_baselines
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.evaluation import compare, format_comparison, judged_in, leave_out_self, parse_measures
+    from gnnretrieval.graph.store import open_graph
+
+    store = open_graph(graph)
+    dataset = dataset_of(store, data)
+    opened = open_features(features or store.made_from("features"))
+    measures = parse_measures([name for name in MEASURES.split(",") if int(name.partition("@")[2]) <= depth])
+    judged = judged_in(dataset, split, measures)
+    made = rank_baselines(store, dataset, opened, split, out, depth=depth, seed=seed, overwrite=overwrite, say=say)
+    runs, _ = leave_out_self(made.runs(), dataset.path, judged)
+    comparison = compare(judged, runs, made.best_dense, measures, split, {"baselines": made.hash})
+    if as_json:
+        echo_json({"chosen": made.meta["chosen"], **comparison.as_json()})
+        return
+    click.echo("\n".join([*made.lines(), "", format_comparison(comparison)]))
