@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gnnretrieval.data.trec import Run
 from gnnretrieval.evaluation import AnswerHits, Comparison, FusionChoice, choose_fusion, compare, fuse
 from gnnretrieval.recipes.recipe import CompareSettings
+from gnnretrieval.training.ladder import rows_of
 
 WITHOUT, WITH = "best without the graph", "best with the graph"
 
@@ -97,8 +98,10 @@ def choose_pipelines(
         lexical: Names among ``dev_runs``; the first is BM25's.
         dense: Names among them: the dual-encoder first, the GNN-encoder last.
         dev_runs: By system.
-        dev_qrels: Of the dev questions.
+        dev_qrels: Of the dev questions; at most 2,000 of them are chosen by, evenly spread.
     """
+    asked = list(dev_qrels)
+    dev_qrels = {asked[row]: dev_qrels[asked[row]] for row in rows_of(len(asked)).tolist()}
     pairs = [
         Pipeline(one, other, choose_fusion([dev_runs[one], dev_runs[other]], dev_qrels))
         for one in lexical

@@ -74,7 +74,7 @@ def test_the_second_run_reuses_everything_and_changes_no_byte(first_run, succeed
     directory, outcome = first_run
     before = {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()}
     again = succeeds("run", directory / "tiny.toml")
-    assert again.err.count("already made from these inputs, reused") == 8
+    assert again.err.count("already made from these inputs, reused") == 9
     assert again.out == outcome.out
     assert {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()} == before
 
@@ -101,19 +101,48 @@ def test_bm25_joined_with_each_dense_ranking_is_compared_as_fuse_and_evaluate_wo
 ):
     directory, outcome = first_run
     joined = json.loads((directory / "tiny" / "comparison-with-bm25.json").read_text(encoding="utf-8"))
-    assert [system["name"] for system in joined["systems"]] == ["bm25", "bm25+dual-encoder", "bm25+gnn-encoder"]
-    assert (joined["baseline"], joined["provenance"]["fusion"]) == ("bm25+dual-encoder", "rrf")
-    assert "bm25+gnn-encoder" in outcome.out
-    rankings = directory / "tiny" / "rankings"
-    succeeds("fuse", rankings / "bm25.run", rankings / "gnn-encoder.run", "--out", tmp_path / "joined.run")
+    names = ["bm25", "bm25+questions", "bm25+dual-encoder", "best without the graph", "best with the graph"]
+    assert [system["name"] for system in joined["systems"]] == names
+    assert (joined["baseline"], joined["provenance"]["fusion"]) == (names[3], "chosen on dev")
+    choice = joined["provenance"]["fusion_choices"]["best with the graph"]
+    assert choice["said"] in outcome.out
+    places = {"bm25": "rankings", "gnn-encoder": "rankings", "bm25+questions": "baselines"}
+    both = [directory / "tiny" / places[name] / f"{name}.run" for name in choice["runs"]]
+    weights = ",".join(map(str, choice["weights"]))
+    succeeds("fuse", *both, "--out", tmp_path / "joined.run", "--method", choice["method"], "--weights", weights)
     alone = succeeds("evaluate", tmp_path / "joined.run", "--data", tiny_dataset, "--json").json
-    assert joined["systems"][2]["measures"] == pytest.approx(alone["measures"])
+    assert joined["systems"][-1]["measures"] == pytest.approx(alone["measures"])
+
+
+def test_the_gnn_encoder_is_beside_what_the_same_labels_are_worth_without_it(first_run, succeeds):
+    directory, outcome = first_run
+    found = json.loads((directory / "tiny" / "comparison-same-labels.json").read_text(encoding="utf-8"))
+    names = [system["name"] for system in found["systems"]]
+    assert (names[:2], names[-2:]) == (["bm25", "dual-encoder"], ["bm25+questions", "gnn-encoder"])
+    assert found["baseline"] in names[2:-2]
+    assert f"gnn-encoder against {found['baseline']}, the dense baseline that is best on dev" in outcome.out
+    assert "passages with training questions (10)" in outcome.out
+    report = (directory / "tiny" / "report.html").read_text(encoding="utf-8")
+    assert "The same labels without a GNN" in report
+    made = directory / "tiny" / "baselines"
+    again = succeeds("baselines", directory / "tiny" / "graph", "--out", made).out
+    assert again.splitlines()[0].startswith("label-prior")
+
+
+def test_without_baselines_the_comparison_is_as_it_was(recipe_text, succeeds, tmp_path):
+    short = recipe_text.replace("epochs = 30", "epochs = 1") + "\n[compare]\nbaselines = false\n"
+    (tmp_path / "r.toml").write_text(short, encoding="utf-8")
+    out = succeeds("run", tmp_path / "r.toml").out
+    assert "label-mean" not in out
+    assert "best without the graph" in out
+    assert not (tmp_path / "tiny" / "baselines").exists()
+    assert not list((tmp_path / "tiny").glob("comparison-same-labels.*"))
 
 
 def test_without_fusion_there_is_no_comparison_of_hybrids(recipe_text, succeeds, tmp_path):
     short = recipe_text.replace("epochs = 30", "epochs = 1") + '\n[compare]\nfuse = "none"\n'
     (tmp_path / "r.toml").write_text(short, encoding="utf-8")
-    assert "bm25+" not in succeeds("run", tmp_path / "r.toml").out
+    assert "bm25+dual-encoder" not in succeeds("run", tmp_path / "r.toml").out
     assert not list((tmp_path / "tiny").glob("comparison-with-bm25.*"))
 
 

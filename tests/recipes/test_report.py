@@ -88,12 +88,12 @@ def test_it_opens_offline_and_has_every_part(text):
     page = assert_opens_offline(text)
     assert headings(page, text) == [
         *("What was run", "Data", "Graph", "Training: model", "Training: model-joint"),
-        *("Comparison", "Every test", "Question by question", "With BM25", "Examples before and after"),
-        *("Costs", "Where this is from"),
+        *("Comparison", "Every test", "Question by question", "The same labels without a GNN", "With BM25"),
+        *("Examples before and after", "Costs", "Where this is from"),
     ]
     assert len(text) < 400_000
     anchors = {link[1:] for link in page.attributes("href") if link.startswith("#")}
-    assert len(anchors) == 12
+    assert len(anchors) == 13
     assert anchors <= set(page.attributes("id"))
 
 
@@ -167,7 +167,7 @@ def test_costs_are_of_every_artifact(run, text):
     (costs,) = (table for table in Page(text).tables if table[0][:2] == ["directory", "what it is"])
     assert [row[0] for row in costs[1:]] == [
         *("features", "graph", "model", "model-joint", *(["features-joint"] if run.its_features else [])),
-        *("embeddings", "index", "index-dual-encoder", "rankings"),
+        *("embeddings", "index", "index-dual-encoder", "rankings", "baselines"),
     ]
     seconds = {row[0]: row[2] for row in costs[1:]}
     assert seconds["model"] == f"{json.loads((run.directory / 'model' / 'meta.json').read_text())['seconds']:.1f} s"

@@ -1,0 +1,87 @@
+"""Baselines as an artifact, and the GNN-encoder beside them."""
+
+import json
+
+import pytest
+
+from gnnretrieval.baselines.dense import CHOICES
+from gnnretrieval.baselines.rankings import LEXICAL, open_baselines, rank_baselines
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import mean, per_query
+from gnnretrieval.recipes.recipe import CompareSettings
+from gnnretrieval.recipes.same_labels import COLD, WARM, compare_same_labels, split_by_labels
+
+
+@pytest.fixture(scope="module")
+def made(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
+    out = tmp_path_factory.mktemp("baselines") / "baselines"
+    return rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", out, depth=20)
+
+
+def rr_of(made, name, tiny_dataset, split="test"):
+    run = made.runs(dev=split == "dev")[name]
+    return mean(per_query(Dataset.open(tiny_dataset).split(split), run, ["RR@10"]))["RR@10"]
+
+
+def test_every_baseline_ranks_the_split_and_dev(made, tiny_dataset):
+    assert made.names == [*CHOICES, LEXICAL]
+    dataset = Dataset.open(tiny_dataset)
+    for runs, split in ((made.runs(), "test"), (made.runs(dev=True), "dev")):
+        assert all(set(run) == set(dataset.split(split)) for run in runs.values())
+        assert all(len(ranking) <= 20 for run in runs.values() for ranking in run.values())
+
+
+def test_what_dev_measured_is_what_the_ranking_of_dev_has(made, tiny_dataset):
+    for name in made.names:
+        assert made.meta["chosen"][name]["dev"] == pytest.approx(rr_of(made, name, tiny_dataset, "dev"), abs=0.02)
+
+
+def test_labels_help_where_questions_share_words_that_the_passage_lacks(made, tiny_dataset, tiny_features):
+    assert made.meta["chosen"]["label-mean"]["setting"]["mean"] > 0
+    assert rr_of(made, made.best_dense, tiny_dataset) > rr_of(made, "label-prior", tiny_dataset) + 0.1
+
+
+def test_the_best_dense_baseline_is_dev_s_first(made):
+    chosen = made.meta["chosen"]
+    best = max(its["dev"] for name, its in chosen.items() if name != LEXICAL)
+    assert made.best_dense == next(name for name in chosen if chosen[name]["dev"] == best)
+    assert open_baselines(made.path).lines() == made.lines()
+
+
+def test_a_split_that_is_chosen_by_is_not_ranked(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    with pytest.raises(InputError, match="rank another"):
+        rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "dev", tmp_path / "out")
+
+
+def test_without_a_dev_split_no_prior_is_chosen_and_dev_is_not_ranked(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gnnretrieval.training.held_out.dev_split", lambda dataset: None)
+    found = rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
+    assert found.names == [*[name for name in CHOICES if name != "label-prior"], LEXICAL]
+    assert not (found.path / "dev").exists()
+    assert found.meta["chosen_by"]["split"] == "held-out training queries"
+
+
+def test_questions_are_parted_by_whether_their_passages_have_training_questions(tiny_graph):
+    qrels = {"a": {"p00": 1, "p39": 0}, "b": {"p39": 1}, "c": {"p39": 1, "p01": 1}, "d": {"p00": 0, "p38": 1}}
+    parts = split_by_labels(qrels, tiny_graph)
+    assert (list(parts[WARM]), list(parts[COLD])) == (["a", "c"], ["b", "d"])
+
+
+def test_the_gnn_encoder_is_tested_against_the_best_dense_baseline(made, tiny_graph, tiny_dataset):
+    qrels = Dataset.open(tiny_dataset).split("test")
+    baselines = made.runs()
+    runs = {"bm25": baselines[LEXICAL], "gnn-encoder": baselines["label-prior"]}
+    settings = CompareSettings(measures=("RR@10",))
+    found = compare_same_labels(qrels, runs, baselines, made, tiny_graph, settings, "gnn-encoder", {"recipe": "r"}, {})
+    assert found.comparison.baseline == made.best_dense
+    assert [system.name for system in found.comparison.systems] == ["bm25", *made.names, "gnn-encoder"]
+    test = found.comparison.test("gnn-encoder", "RR@10")
+    assert f"RR@10 {100 * test.difference:+.1f}" in found.verdict()
+    assert f"against {made.best_dense}" in found.verdict()
+    assert found.rows()[0] == ("RR@10 × 100", "all 10 questions", f"{WARM} (10)")
+    provenance = json.loads(json.dumps(found.comparison.as_json()))["provenance"]
+    assert provenance["baselines"] == json.loads(json.dumps(made.meta["chosen"]))
+    assert provenance["groups"][WARM]["queries"] == 10
