@@ -168,7 +168,7 @@ class OneSet:
     def swept(self, setting: str, own: Sequence[Any], base: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
         """A row for every value of a setting, tested against the dual-encoder and against the GNN-encoder as it is."""
         its = PLAN["sweeps"][setting]
-        settings = GraphSettings() if its.get("graph") else TrainSettings()
+        settings = GraphSettings() if its.get("graph") else TrainSettings(layer="gat")
         default = self.its.get("train", {}).get(setting, getattr(settings, setting))
         found = {default: list(own[:seeds])}
         for value in its["values"]:
@@ -252,9 +252,10 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
 
 def train_settings(of_set: dict[str, Any], of_variant: dict[str, Any], seed: int) -> TrainSettings:
     """How a variant is trained on a set; ``as_many_steps``: as the GNN-encoder, of whose epochs each masks some."""
-    own = TrainSettings.parse(of_set.get("train", {}))
+    gat = {"layer": "gat", **of_set.get("train", {})}
+    own = TrainSettings.parse(gat)
     fewer = {"epochs": round(own.epochs * own.mask_ratio)} if of_variant.get("as_many_steps") else {}
-    return TrainSettings.parse({**of_set.get("train", {}), **fewer, **of_variant.get("train", {}), "seed": seed})
+    return TrainSettings.parse({**gat, **fewer, **of_variant.get("train", {}), "seed": seed})
 
 
 def planned(variants: str | list[str]) -> list[str]:

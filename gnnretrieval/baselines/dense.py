@@ -6,7 +6,7 @@ that have training questions. A setting is chosen on dev, as a careful user woul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -115,28 +115,40 @@ def score(graph: MessageGraph, sides: Sided, setting: DenseSetting, queries: Ten
     .. math:: s(q, p) &= (1 + c\,[L_p \ne \emptyset]) \bigl((1 - w)\, q^\top p
         + w \max(q^\top p, \max_{q' \in L_p} q^\top q')\bigr)
     """
+    return next(scores_of(graph, sides, [setting], queries))
+
+
+def scores_of(graph: MessageGraph, sides: Sided, settings: Sequence[DenseSetting], queries: Tensor) -> Iterator[Tensor]:
+    """The same for several settings of one ``sides``, each in its turn."""
     asked = graph.prepare(queries if sides.head is None else queries @ sides.head.T)
-    scores = asked @ sides.passages.T
-    if setting.questions:
-        to_query, to_passage = graph.labels.T
-        of_labels = (asked @ sides.queries.T)[:, to_query]  # (b, L)
-        best = scores.scatter_reduce(1, to_passage.expand(len(asked), -1), of_labels, "amax")
-        scores = torch.lerp(scores, best, setting.questions)
-    if setting.prior:
-        scores = scores * (1 + setting.prior * (graph.label_counts > 0).float())
-    return scores
+    plain, best = asked @ sides.passages.T, None
+    for setting in settings:
+        scores = plain
+        if setting.questions:
+            if best is None:
+                to_query, to_passage = graph.labels.T
+                of_labels = (asked @ sides.queries.T)[:, to_query]  # (b, L)
+                best = plain.scatter_reduce(1, to_passage.expand(len(asked), -1), of_labels, "amax")
+            scores = torch.lerp(plain, best, setting.questions)
+        yield scores * (1 + setting.prior * (graph.label_counts > 0).float())
 
 
 @torch.no_grad()
 def _measured(
-    graph: MessageGraph, heads: Heads | None, setting: DenseSetting, queries: Tensor, relevant: Sequence[Sequence[int]]
+    graph: MessageGraph,
+    heads: Heads | None,
+    settings: Sequence[DenseSetting],
+    queries: Tensor,
+    relevant: Sequence[Sequence[int]],
 ) -> NDArray[np.float64]:
-    """RR@10 of each dev question ``(q,)``."""
-    sides, found = prepared(graph, heads, setting), list[NDArray[np.float64]]()
+    """RR@10 of each dev question by settings that differ in ``questions`` and ``prior`` alone ``(settings, q)``."""
+    sides = prepared(graph, heads, settings[0])
+    found = np.zeros((len(settings), len(relevant)))
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
-        found.append(reciprocal_ranks_of_scores(score(graph, sides, setting, queries[part]), relevant[part]))
-    return np.concatenate(found)
+        for row, scores in enumerate(scores_of(graph, sides, settings, queries[part])):
+            found[row, part] = reciprocal_ranks_of_scores(scores, relevant[part])
+    return found
 
 
 def choose_dense(
@@ -163,7 +175,7 @@ def choose_dense(
         names: Of the baselines.
     """
     asked = torch.from_numpy(np.asarray(queries, dtype=np.float32))
-    wanted = {name: CHOICES[name] for name in names if priors or name != "label-prior"}
+    wanted = {name: CHOICES[name] for name in CHOICES if name in names and (priors or name != "label-prior")}
     shapes = dict.fromkeys((one.steps, one.sides) for choices in wanted.values() for one in choices if one.steps)
     heads: dict[tuple[int, str], Heads] = {}
     with progress("training the baselines' heads", sum(steps for steps, _ in shapes), "steps") as meter:
@@ -171,11 +183,14 @@ def choose_dense(
             heads[steps, sides] = train_heads(graph, steps, sides=sides, seed=seed)
             meter.advance(steps)
     found, measured = {}, dict[DenseSetting, float]()
+    alike: dict[DenseSetting, list[DenseSetting]] = {}
+    for one in dict.fromkeys(one for choices in wanted.values() for one in choices):
+        alike.setdefault(one._replace(questions=0.0, prior=0.0), []).append(one)
+    for shared, settings in alike.items():
+        found_of = _measured(graph, heads.get((shared.steps, shared.sides)), settings, asked, relevant)
+        for one, values in zip(settings, found_of, strict=True):
+            measured[one] = min(float(values[parts == part].mean()) for part in np.unique(parts))
     for name, choices in wanted.items():
-        for one in choices:
-            if one not in measured:
-                values = _measured(graph, heads.get((one.steps, one.sides)), one, asked, relevant)
-                measured[one] = min(float(values[parts == part].mean()) for part in np.unique(parts))
         best = max(choices, key=lambda one: measured[one])
         its = heads.get((best.steps, best.sides))
         if its is not None and whole is not graph:

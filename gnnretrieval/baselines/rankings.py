@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.baselines.dense import choose_dense
 from gnnretrieval.baselines.lexical import choose_lexical, lexical_index, neighbour_questions
 from gnnretrieval.data.dataset import Dataset
@@ -25,7 +26,6 @@ from gnnretrieval.training.ladder import message_graph, rows_of
 from gnnretrieval.training.messages import fits_memory
 
 KIND = "baselines"
-LEXICAL = "bm25+questions"
 DEV = "dev"  # folder of the rankings of dev questions
 
 
@@ -73,6 +73,7 @@ def rank_baselines(
     *,
     depth: int = 100,
     seed: int = 0,
+    only: Sequence[str] = BASELINES,
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Baselines:
@@ -90,6 +91,7 @@ def rank_baselines(
         out: Where the rankings go.
         depth: Passages a query.
         seed: Of the heads' training, and of what is held out where there is no dev split.
+        only: Some of :data:`BASELINES`.
         overwrite: Replace rankings made from other inputs.
         say: Receives lines for the user.
 
@@ -111,7 +113,9 @@ def rank_baselines(
         asked = {split: queries}
         if held_out.is_split:
             asked[DEV] = {query.id: query.text for query in dataset.queries_of(held_out.name)}
-        chosen = _rank_dense(store, held_out, rank, asked, seed) | _rank_lexical(store, held_out, rank, asked)
+        chosen = _rank_dense(store, held_out, rank, asked, seed, [name for name in only if name != LEXICAL])
+        if LEXICAL in only:
+            chosen |= _rank_lexical(store, held_out, rank, asked)
         return {
             "split": split,
             "queries": len(queries),
@@ -127,7 +131,7 @@ def rank_baselines(
         out,
         KIND,
         inputs={"graph": store.hash, "dataset": dataset.hash, "features": features.hash},
-        config={"split": split, "depth": depth},
+        config={"split": split, "depth": depth, "only": [name for name in BASELINES if name in only]},
         write=write,
         seed=seed,
         overwrite=overwrite,
@@ -151,7 +155,12 @@ class _Ranker:
 
 
 def _rank_dense(
-    store: GraphStore, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]], seed: int
+    store: GraphStore,
+    held_out: HeldOut,
+    rank: _Ranker,
+    asked: dict[str, dict[str, str]],
+    seed: int,
+    names: Sequence[str],
 ) -> dict[str, Any]:
     whole = message_graph(store)
     graph = whole if held_out.hidden is None else message_graph(store, held_out.hidden)
@@ -164,6 +173,7 @@ def _rank_dense(
         held_out.parts[rows],
         priors=held_out.is_split,
         seed=seed,
+        names=names,
     )
     ids = rank.dataset.passage_ids
     for name, baseline in found.items():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
 from gnnretrieval.cli.options import PATH, dataset_of, echo_json, json_option, out_option, overwrite_option
 from gnnretrieval.progress import say
@@ -19,6 +20,7 @@ from gnnretrieval.progress import say
 @click.option("--split", default="test", show_default=True, help="Split whose queries are ranked.")
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the heads' training.")
+@click.option("--only", multiple=True, type=click.Choice(BASELINES), help="One of them; may be repeated.")
 @overwrite_option
 @json_option
 def baselines(
@@ -29,6 +31,7 @@ def baselines(
     split: str,
     depth: int,
     seed: int,
+    only: tuple[str, ...],
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -50,9 +53,12 @@ def baselines(
     opened = open_features(features or store.made_from("features"))
     measures = parse_measures([name for name in MEASURES.split(",") if int(name.partition("@")[2]) <= depth])
     judged = judged_in(dataset, split, measures)
-    made = rank_baselines(store, dataset, opened, split, out, depth=depth, seed=seed, overwrite=overwrite, say=say)
+    made = rank_baselines(
+        store, dataset, opened, split, out, depth=depth, seed=seed, only=only or BASELINES, overwrite=overwrite, say=say
+    )
     runs, _ = leave_out_self(made.runs(), dataset.path, judged)
-    comparison = compare(judged, runs, made.best_dense, measures, split, {"baselines": made.hash})
+    best = LEXICAL if made.names == [LEXICAL] else made.best_dense
+    comparison = compare(judged, runs, best, measures, split, {"baselines": made.hash})
     if as_json:
         echo_json({"chosen": made.meta["chosen"], **comparison.as_json()})
         return

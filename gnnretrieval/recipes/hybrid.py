@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gnnretrieval.data.trec import Run
-from gnnretrieval.evaluation import AnswerHits, Comparison, FusionChoice, choose_fusion, compare, fuse
-from gnnretrieval.recipes.recipe import CompareSettings
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.baselines import LEXICAL
+from gnnretrieval.baselines.rankings import DEV, Baselines
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.trec import Run, read_run
+from gnnretrieval.evaluation import (
+    AnswerHits,
+    Comparison,
+    FusionChoice,
+    choose_fusion,
+    compare,
+    fuse,
+    leave_out_self,
+)
+from gnnretrieval.recipes.recipe import CompareSettings, Recipe
+from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.ladder import rows_of
 
 WITHOUT, WITH = "best without the graph", "best with the graph"
@@ -28,6 +41,55 @@ class Pipeline(NamedTuple):
     def line(self) -> str:
         """In words."""
         return self.choice.line((self.lexical, self.dense))
+
+
+def compare_with_bm25(
+    recipe: Recipe,
+    dataset: Dataset,
+    reported: Mapping[str, Mapping[str, int]],
+    runs: Mapping[str, Run],
+    systems: tuple[list[str], list[str]],
+    rankings: Artifact,
+    baselines: Baselines | None,
+    provenance: dict[str, Any],
+    answers: AnswerHits,
+) -> Comparison | None:
+    """:func:`compare_hybrids` of a recipe's run; where there is a dev split, its questions choose.
+
+    Args:
+        recipe: What is run.
+        dataset: Its dev split, if it has one.
+        reported: Judgements of the reported split.
+        runs: Of it, by system and by baseline.
+        systems: Names of the lexical ones, and of the dense ones, the dual-encoder's first.
+        rankings: Has the systems' runs of dev.
+        baselines: bm25+questions and the best dense one are added; None: none are.
+        provenance: Of the comparison.
+        answers: In the passages of ``runs``, for measures of answers.
+    """
+    lexical, dense = map(list, systems)
+    dev_runs: dict[str, Run] = {}
+    dev_qrels: dict[str, dict[str, int]] = {}
+    if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
+        in_graph = dataset.split(recipe.graph.split)
+        dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
+        dev_runs = {name: read_run(rankings.path / DEV / f"{name}.run") for name in (*lexical, *dense)}
+        if baselines is not None:
+            lexical.append(LEXICAL)
+            dense.insert(1, baselines.best_dense)
+            dev_runs |= baselines.runs(dev=True)
+        dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
+    return compare_hybrids(
+        reported,
+        runs,
+        recipe.compare,
+        lexical,
+        dense,
+        provenance,
+        answers,
+        dev_runs=dev_runs,
+        dev_qrels=dev_qrels,
+    )
 
 
 def compare_hybrids(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gnnretrieval.artifacts import Artifact
-from gnnretrieval.baselines.rankings import DEV, LEXICAL, Baselines, rank_baselines
+from gnnretrieval.baselines.rankings import DEV, rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.bm25 import BM25
@@ -34,12 +33,12 @@ from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index.faiss_index import PassageIndex, build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.making import make_artifact
-from gnnretrieval.memory import give_back_freed_memory
 from gnnretrieval.provenance import git_revision, library_versions, write_json
-from gnnretrieval.recipes.hybrid import compare_hybrids
+from gnnretrieval.recipes.hybrid import compare_with_bm25
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
+from gnnretrieval.recipes.stages import Stages
 from gnnretrieval.training.embeddings import embed_passages
 from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.messages import fits_memory
@@ -176,7 +175,10 @@ def run_recipe(
                 reported, runs, others, baselines, graph, recipe.compare, GNN_ENCODER, provenance, answers
             )
             _write_comparison(same_labels.comparison, directory / "comparison-same-labels")
-        hybrids = _with_bm25(recipe, dataset, graph, reported, runs | others, rankings, baselines, provenance, answers)
+        systems_by_kind = ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER])
+        hybrids = compare_with_bm25(
+            recipe, dataset, reported, runs | others, systems_by_kind, rankings, baselines, provenance, answers
+        )
         if hybrids is not None:
             _write_comparison(hybrids, directory / "comparison-with-bm25")
     return RecipeRun(
@@ -193,43 +195,6 @@ def run_recipe(
         comparison,
         same_labels,
         hybrids,
-    )
-
-
-def _with_bm25(
-    recipe: Recipe,
-    dataset: Dataset,
-    graph: GraphStore,
-    reported: dict[str, dict[str, int]],
-    runs: dict[str, Run],
-    rankings: Artifact,
-    baselines: Baselines | None,
-    provenance: dict[str, Any],
-    answers: AnswerHits,
-) -> Comparison | None:
-    """Rankings joined with BM25's, as dev chooses where there is a dev split."""
-    lexical, dense = [BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER]
-    dev_runs: dict[str, Run] = {}
-    dev_qrels: dict[str, dict[str, int]] = {}
-    if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
-        in_graph = dataset.split(recipe.graph.split)
-        dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
-        dev_runs = {name: read_run(rankings.path / DEV / f"{name}.run") for name in (*lexical, *dense)}
-        if baselines is not None:
-            lexical.append(LEXICAL)
-            dense.insert(1, baselines.best_dense)
-            dev_runs |= baselines.runs(dev=True)
-        dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
-    return compare_hybrids(
-        reported,
-        runs,
-        recipe.compare,
-        lexical,
-        dense,
-        provenance,
-        answers,
-        dev_runs=dev_runs,
-        dev_qrels=dev_qrels,
     )
 
 
@@ -349,29 +314,3 @@ def _rank(
         write=write,
         **common,
     )
-
-
-class Stages:
-    """Says which stage runs, and how long it took."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._name, self._start = "", 0.0
-
-    def say(self, line: str) -> None:
-        """A line of the stage that runs."""
-        self._say(f"  {line}")
-
-    def __call__(self, name: str) -> Stages:
-        """The stage ``name``, to be entered."""
-        self._name = name
-        return self
-
-    def __enter__(self) -> None:
-        self._start = time.monotonic()
-        self._say(f"[{self._name}]")
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        give_back_freed_memory()  # an encoder's training leaves gigabytes, and what comes next may need little
-        if kind is None:
-            self.say(f"{time.monotonic() - self._start:.1f} s")

@@ -38,7 +38,8 @@ from gnnretrieval.recipes.encoder_recipe import (
     read_encoder_recipe,
 )
 from gnnretrieval.recipes.encoder_requirements import DEV, require_runnable
-from gnnretrieval.recipes.run import Stages, dataset_of
+from gnnretrieval.recipes.run import dataset_of
+from gnnretrieval.recipes.stages import Stages
 from gnnretrieval.training.held_out import dev_split
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.train_cross_encoder import train_cross_encoder

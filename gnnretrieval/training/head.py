@@ -62,7 +62,7 @@ def train_heads(
         return Heads(*(side.detach() for side in heads))
     optimizer = torch.optim.Adam({id(side): side for side in heads if side.requires_grad}.values(), lr=RATE)
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
-    counts, relevant = graph.label_counts, graph.labels[:, 0] * len(graph.passages) + graph.labels[:, 1]
+    counts, relevant = graph.label_counts, _Relevant(graph)
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
     for step in range(steps):
@@ -77,7 +77,7 @@ def train_heads(
             passages = torch.lerp(passages, average, mean)
         compared = graph.prepare(passages @ heads.passages.T)  # (C, d)
         scores = graph.scale * graph.prepare(asked @ heads.queries.T) @ compared.T  # (b, C)
-        also = torch.isin(batch[:, :1] * len(graph.passages) + rows, relevant)
+        also = relevant.among(batch[:, 0], rows)
         also[torch.arange(len(batch)), column] = False
         loss = F.cross_entropy(scores.masked_fill(also, -torch.inf), column)
         optimizer.zero_grad()
@@ -85,3 +85,27 @@ def train_heads(
         optimizer.param_groups[0]["lr"] = RATE * linear_schedule(step, steps, WARMUP)
         optimizer.step()
     return Heads(*(side.detach() for side in heads))
+
+
+class _Relevant:
+    """Which passages are relevant to which queries, by query."""
+
+    def __init__(self, graph: MessageGraph) -> None:
+        by_query = graph.labels[:, 0].argsort(stable=True)
+        self._passages = graph.labels[by_query, 1]
+        self._counts = torch.bincount(graph.labels[:, 0], minlength=len(graph.queries))
+        self._ends = self._counts.cumsum(0)
+        self._columns = torch.full((len(graph.passages),), -1)
+
+    def among(self, queries: Tensor, passages: Tensor) -> Tensor:
+        """Whether each passage ``(C,)`` is relevant to each query ``(b,)``: ``(b, C)``."""
+        counts = self._counts[queries]
+        rows = torch.repeat_interleave(torch.arange(len(queries)), counts)
+        starts = (self._ends[queries] - counts)[rows]
+        firsts = (counts.cumsum(0) - counts)[rows]
+        self._columns[passages] = torch.arange(len(passages))
+        columns = self._columns[self._passages[starts + torch.arange(len(rows)) - firsts]]
+        self._columns[passages] = -1
+        found = torch.zeros(len(queries), len(passages), dtype=torch.bool)
+        found[rows[columns >= 0], columns[columns >= 0]] = True
+        return found

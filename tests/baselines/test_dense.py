@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gnnretrieval.baselines import dense
+from gnnretrieval.baselines import DENSE, dense
 from gnnretrieval.baselines.dense import CHOICES, DenseBaseline, DenseSetting, choose_dense, prepared, score
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.training.head import Heads, train_heads
@@ -102,6 +102,10 @@ def test_of_several_kinds_of_dev_question_the_worst_counts():
     assert (alone["label-mean"].setting.mean, alone["label-mean"].dev) == (0.9, 1.0)
     assert both["label-mean"].setting.mean < 0.9
     assert both["label-mean"].dev == 0.5
+
+
+def test_every_name_has_its_settings():
+    assert tuple(CHOICES) == DENSE
 
 
 def test_every_baseline_may_stay_the_dual_encoder():

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from gnnretrieval.baselines import LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
-from gnnretrieval.baselines.rankings import LEXICAL, open_baselines, rank_baselines
+from gnnretrieval.baselines.rankings import open_baselines, rank_baselines
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import mean, per_query
@@ -62,6 +63,13 @@ def test_without_a_dev_split_no_prior_is_chosen_and_dev_is_not_ranked(
     assert found.names == [*[name for name in CHOICES if name != "label-prior"], LEXICAL]
     assert not (found.path / "dev").exists()
     assert found.meta["chosen_by"]["split"] == "held-out training queries"
+
+
+def test_some_baselines_alone_are_the_same_as_among_all(made, tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    given = (tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
+    found = rank_baselines(*given, depth=20, only=("linear-head", "label-mean"))
+    assert found.names == ["label-mean", "linear-head"]
+    assert found.runs() == {name: made.runs()[name] for name in found.names}
 
 
 def test_questions_are_parted_by_whether_their_passages_have_training_questions(tiny_graph):

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training import ladder
-from gnnretrieval.training.head import train_head
+from gnnretrieval.training.head import _Relevant, train_head
 from gnnretrieval.training.ladder import Judged, climb, cross_validated, reciprocal_ranks
 
 
@@ -46,6 +46,12 @@ def test_the_same_seed_trains_the_same_head():
 def test_a_head_learns_from_taught_queries_alone():
     graph = rotated_graph()
     assert train_head(graph, 5, taught=torch.zeros(40, dtype=torch.bool)).equal(torch.eye(8))
+
+
+def test_what_is_relevant_to_a_query_is_looked_up_among_a_step_s_passages():
+    graph = rotated_graph()._replace(labels=torch.tensor([[2, 1], [0, 3], [2, 5], [1, 3], [2, 0]]))
+    found = _Relevant(graph).among(torch.tensor([2, 3, 0]), torch.tensor([0, 3, 5]))
+    assert found.tolist() == [[True, False, True], [False, False, False], [False, True, False]]
 
 
 def test_a_step_masks_its_own_question():
