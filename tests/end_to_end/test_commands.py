@@ -43,6 +43,7 @@ def test_every_command_of_the_tree_is_known_here():
     assert set(COMMANDS) == {
         "quickstart",
         "run",
+        "baselines",
         "data convert",
         "data docstrings",
         "data import",
