@@ -192,14 +192,30 @@ class Recipe(Settings):
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read the recipe at ``path``.
+    """Read the recipe at ``path``, with the tables of the one it ``extends`` that it does not give itself.
 
     Raises:
-        InputError: it is no TOML, or has an unknown key or a value that does not fit; the line is named.
+        InputError: it is no TOML, or has an unknown key or a value that does not fit; the line is named. Or it extends
+            a recipe that extends another.
     """
     path = Path(path)
     text, values = read_toml(path)
-    return Recipe.parse(values, path, lines_of_keys(text))
+    lines = lines_of_keys(text)
+    if (extended := values.pop("extends", None)) is not None:
+        values = _tables_of(path, extended, lines["extends"]) | values
+    return Recipe.parse(values, path, lines)
+
+
+def _tables_of(path: Path, extended: Any, line: int) -> dict[str, Any]:
+    """What the recipe ``extended`` beside ``path`` gives."""
+    if not isinstance(extended, str) or Path(extended).name != extended:
+        raise InputError('extends: the file name of a recipe beside this one, such as "nq.toml".', path, line)
+    beside = path.parent / extended
+    text, values = read_toml(beside)
+    if "extends" in values:
+        raise InputError(f"{extended} extends another recipe itself: extend that one.", path, line)
+    Recipe.parse(values, beside, lines_of_keys(text))  # what is wrong in it is named with its own line
+    return values
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:

@@ -14,9 +14,9 @@ from gnnretrieval.data.converting import convert_dataset
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 
 
-def shrunk(name: str, checkpoint: Path, cross_encoder: Path) -> str:
+def shrunk(file: Path, checkpoint: Path, cross_encoder: Path) -> str:
     """A recipe with other checkpoints, no sums, and fewer edges and queries at once."""
-    text = (GRAPHS / f"{name}.toml").read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
     text = re.sub(r"^(bytes|md5) = .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r'^(query_)?checkpoint = ".*"', rf'\1checkpoint = "{checkpoint}"', text, flags=re.MULTILINE)
     text = re.sub(r"^pair_tokens = .*\n", "", text, flags=re.MULTILINE)
@@ -68,19 +68,26 @@ def squad(dataset: Dataset, place: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "lay_out"),
-    [("msmarco", msmarco), ("nq", partial(dpr, "nq")), ("triviaqa", partial(dpr, "trivia")), ("squad", squad)],
+    [
+        ("msmarco-paper", msmarco),
+        ("nq", partial(dpr, "nq")),
+        ("triviaqa-paper", partial(dpr, "trivia")),
+        ("squad", squad),
+    ],
 )
 def test_a_public_recipe_goes_the_whole_way_from_its_publishers_files(
     name, lay_out, tiny_dataset, tiny_checkpoint, tiny_cross_encoder, succeeds, tmp_path
 ):
     (folder := tmp_path / "downloads").mkdir()
     lay_out(Dataset.open(tiny_dataset), tmp_path / "files", folder)
-    (recipe := tmp_path / f"{name}.toml").write_text(shrunk(name, tiny_checkpoint, tiny_cross_encoder), "utf-8")
+    for file in GRAPHS.glob(f"{name.removesuffix('-paper')}*.toml"):
+        (tmp_path / file.name).write_text(shrunk(file, tiny_checkpoint, tiny_cross_encoder), "utf-8")
+    recipe = tmp_path / f"{name}.toml"
     before = succeeds("run", recipe, "--data", folder, "--dry-run", "--json")
     assert all(one["there"] for one in json.loads(before.out)["downloads"])
     succeeds("run", recipe, "--data", folder)
     comparison = json.loads((tmp_path / name / "comparison.json").read_text(encoding="utf-8"))
-    judged = {"dev": 10} if name in ("nq", "triviaqa") else {"test": 10}
+    judged = {"dev": 10} if name in ("nq", "triviaqa-paper") else {"test": 10}
     assert comparison["provenance"]["dataset"]["splits"] == {"train": 60, **judged}
     assert comparison["queries"] == 10
     assert all(value > 0 for system in comparison["systems"] for value in list(system["measures"].values())[-1:])

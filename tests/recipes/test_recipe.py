@@ -117,3 +117,27 @@ def test_a_recipe_that_is_not_there_or_not_utf8_is_one_sentence(tmp_path):
         read_recipe(tmp_path / "latin.toml")
     with pytest.raises(InputError, match="no such recipe"):
         read_recipe(tmp_path)
+
+
+def test_a_recipe_has_the_tables_of_the_one_it_extends_and_its_own(write, tmp_path):
+    base = '[data]\nsource = "corpus"\n[graph]\nk = 7\nedge_features = ["score"]\n'
+    (tmp_path / "base.toml").write_text(f'name = "base"\n{base}', encoding="utf-8")
+    recipe = read_recipe(write('name = "mine"\nextends = "base.toml"\n[graph]\nk = 3\n'))
+    assert (recipe.name, recipe.data.source) == ("mine", "corpus")
+    assert recipe.graph == Recipe.parse({"name": "x", "graph": {"k": 3}}, tmp_path, {}).graph
+
+
+@pytest.mark.parametrize(
+    ("extends", "base", "message"),
+    [
+        ('"../base.toml"', "", "mine.toml:2: extends: the file name of a recipe beside this one"),
+        ("3", "", "mine.toml:2: extends: the file name of a recipe beside this one"),
+        ('"base.toml"', 'extends = "other.toml"\n', "mine.toml:2: base.toml extends another recipe itself"),
+        ('"base.toml"', "[graph]\nkk = 1\n", "base.toml:3"),
+        ('"none.toml"', "", "none.toml: no such recipe"),
+    ],
+)
+def test_what_cannot_be_extended_is_named(write, tmp_path, extends, base, message):
+    (tmp_path / "base.toml").write_text(f'name = "base"\n{base}', encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_recipe(write(f'name = "mine"\nextends = {extends}\n'))
