@@ -55,6 +55,7 @@ class Messages(NamedTuple):
         rounds: How often queries reject passages.
         step_size: ``η`` of one round.
         prior: Share by which the vectors of passages with labelled queries are made longer, or shorter below 0.
+        trained_mean: ``w`` while the head was trained.
     """
 
     steps: int = 0
@@ -62,6 +63,7 @@ class Messages(NamedTuple):
     rounds: int = 0
     step_size: float = 0.0
     prior: float = 0.0
+    trained_mean: float = 0.0
 
 
 def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:

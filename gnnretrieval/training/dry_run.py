@@ -22,8 +22,7 @@ from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.training.embedding import gated_contexts
 from gnnretrieval.training.gnn import GNNTraining
 from gnnretrieval.training.head import BATCH, train_head
-from gnnretrieval.training.ladder import FOLDS, MOST_SETTINGS, TRAINED_MEAN, Judged, message_graph
-from gnnretrieval.training.ladder import STEPS as HEAD_STEPS
+from gnnretrieval.training.ladder import FOLDS, MOST_SETTINGS, TRAINED_MEANS, Judged, message_graph, steps_of_heads
 from gnnretrieval.training.messages import is_few, memory_of_messages, require_memory
 from gnnretrieval.training.model import GNNEncoderModel
 from gnnretrieval.training.settings import TrainSettings
@@ -86,14 +85,15 @@ def _rehearse_linear(plan: Plan) -> dict[str, Any]:
     graph = message_graph(store, held_out.hidden)
     taught = torch.from_numpy(plan.learned.taught)
     begun = time.perf_counter()
-    head = train_head(graph, STEPS, mean=TRAINED_MEAN, seed=plan.settings.seed, taught=taught)
+    mean = TRAINED_MEANS[-1]
+    head = train_head(graph, STEPS, mean=mean, seed=plan.settings.seed, taught=taught)
     step = (time.perf_counter() - begun) / STEPS
-    judged = Judged.of(graph, {STEPS: head}, held_out.queries, held_out.relevant)
+    judged = Judged.of(graph, {(STEPS, mean): head}, held_out.queries, held_out.relevant)
     begun = time.perf_counter()
-    judged.measure(Messages(steps=STEPS, mean=TRAINED_MEAN, rounds=1, step_size=0.1))
+    judged.measure(Messages(STEPS, mean, rounds=1, step_size=0.1, trained_mean=mean))
     dev = time.perf_counter() - begun
-    rounds = 1 + FOLDS * is_few(held_out)
-    steps = sum(HEAD_STEPS) * rounds
+    folds = FOLDS * is_few(held_out)
+    steps = steps_of_heads(folds)
     labelled = np.unique(store.labels[:, 0])
     return {
         "queries": int(plan.learned.taught[labelled].sum()),
@@ -104,7 +104,7 @@ def _rehearse_linear(plan: Plan) -> dict[str, Any]:
         "timed_steps": STEPS,
         "step_seconds": step,
         "dev_seconds": dev,
-        "hours": (steps * step + MOST_SETTINGS * rounds * dev) / 3600,
+        "hours": (steps * step + MOST_SETTINGS * (1 + folds) * dev) / 3600,
         "memory": {"estimate": memory_of_messages(store), "peak": _peak(torch.device("cpu"))},
     }
 

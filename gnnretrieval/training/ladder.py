@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +18,12 @@ from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.training.head import train_head
 
 STEPS = (100, 300, 900)  # of the head; each is trained separately
+TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean while it is
+HEADS = list(product(STEPS, TRAINED_MEANS))
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
-MOST_SETTINGS = len(MEANS) * (2 + len(STEPS)) + 2 * (len(STEPS) + len(REJECTIONS)) + len(PRIORS)  # of all rungs
-TRAINED_MEAN = 0.2  # weight of the label mean while the head is trained
+MOST_SETTINGS = len(MEANS) * (3 + len(HEADS)) + len(STEPS) + len(HEADS) + 2 * len(REJECTIONS) + len(PRIORS)  # all rungs
 MOST = 2000  # dev questions that are chosen by
 FEW, FOLDS = 500, 4  # dev questions below which cross-validated training questions stand beside them
 ALIKE = 0.01  # p below which those are of another kind
@@ -163,12 +165,14 @@ def climb(
 
     rung("label mean", [Messages(mean=mean) for mean in MEANS])
     rung("head", [Messages(steps=steps) for steps in STEPS])
-    rung("head and label mean", [Messages(steps=steps, mean=mean) for steps in STEPS for mean in MEANS[1:]])
+    both = [Messages(steps, mean, trained_mean=trained) for (steps, trained), mean in product(HEADS, MEANS[1:])]
+    rung("head and label mean", both)
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
-    rung("label mean, again", [kept._replace(mean=mean) for mean in MEANS])
-    rung("head, again", [kept._replace(steps=steps) for steps in (0, *STEPS)])
+    trainings = TRAINED_MEANS if kept.steps else (0.0,)
+    rung("label mean, again", [kept._replace(mean=mean, trained_mean=one) for one in trainings for mean in MEANS])
+    rung("head, again", [kept._replace(steps=steps, trained_mean=one) for steps, one in ((0, 0.0), *HEADS)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     gain, _ = gained(best, base)
     p = 1.0
@@ -188,13 +192,13 @@ class Judged(NamedTuple):
 
     Attributes:
         graph: Without these questions.
-        heads: By steps, trained without them.
+        heads: By steps and trained mean, trained without them.
         queries: ``(q, d)``, as they are compared.
         relevant: Rows of their relevant passages.
     """
 
     graph: MessageGraph
-    heads: Mapping[int, Tensor]
+    heads: Mapping[tuple[int, float], Tensor]
     queries: Tensor
     relevant: Sequence[Sequence[int]]
 
@@ -202,7 +206,7 @@ class Judged(NamedTuple):
     def of(
         cls,
         graph: MessageGraph,
-        heads: Mapping[int, Tensor],
+        heads: Mapping[tuple[int, float], Tensor],
         queries: NDArray[np.floating],
         relevant: Sequence[Sequence[int]],
     ) -> Judged:
@@ -214,7 +218,7 @@ class Judged(NamedTuple):
     @torch.no_grad()
     def measure(self, messages: Messages) -> NDArray[np.float64]:
         """RR@10 of each ``(q,)``."""
-        vectors = message_vectors(self.graph, self.heads.get(messages.steps), messages)
+        vectors = message_vectors(self.graph, self.heads.get((messages.steps, messages.trained_mean)), messages)
         return reciprocal_ranks(vectors, self.queries, self.relevant)
 
     @property
@@ -225,20 +229,32 @@ class Judged(NamedTuple):
 
 
 def heads_of(
-    graph: MessageGraph, seed: int, taught: Tensor | None = None, advance: Callable[[int], None] = lambda steps: None
-) -> dict[int, Tensor]:
-    """A head for each of :data:`STEPS`."""
+    graph: MessageGraph,
+    seed: int,
+    taught: Tensor | None = None,
+    advance: Callable[[int], None] = lambda steps: None,
+    share: float = 1.0,
+) -> dict[tuple[int, float], Tensor]:
+    """A head for each of :data:`HEADS`, by that share of its steps."""
     heads = {}
-    for steps in STEPS:
-        heads[steps] = train_head(graph, steps, mean=TRAINED_MEAN, seed=seed, taught=taught)
-        advance(steps)
+    for steps, mean in HEADS:
+        taken = round(steps * share)
+        heads[steps, mean] = train_head(graph, taken, mean=mean, seed=seed, taught=taught)
+        advance(taken)
     return heads
+
+
+def steps_of_heads(folds: int = 0) -> int:
+    """Steps of all heads, and of those of so many folds."""
+    return sum(steps + folds * round(steps * (folds - 1) / max(folds, 1)) for steps, _ in HEADS)
 
 
 def cross_validated(
     graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, advance: Callable[[int], None] = lambda steps: None
 ) -> list[Judged]:
     """Training questions, each measured over a graph and heads that lack it, to stand beside few dev questions.
+
+    A fold's heads go over its questions as often as the heads that are kept go over all.
 
     They are drawn so that as large a share of them as of dev's is about passages that have other questions. There are
     none where the dual-encoder ranks them better or worse than dev's (p < 0.01): they are of another kind.
@@ -266,7 +282,7 @@ def cross_validated(
             continue
         inside = graph.without(hidden)
         here = np.flatnonzero(fold == number)
-        heads = heads_of(inside, seed, taught, advance)
+        heads = heads_of(inside, seed, taught, advance, share=1 - 1 / FOLDS)  # as often over fewer questions
         relevant_here = [relevant[row] for row in here.tolist()]
         folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here))
     if not folds:

@@ -23,8 +23,6 @@ from gnnretrieval.training.ladder import (
     FEW,
     FOLDS,
     PRIORS,
-    STEPS,
-    TRAINED_MEAN,
     Climb,
     Judged,
     climb,
@@ -32,6 +30,7 @@ from gnnretrieval.training.ladder import (
     heads_of,
     message_graph,
     rows_of,
+    steps_of_heads,
 )
 from gnnretrieval.training.settings import TrainSettings
 
@@ -178,7 +177,7 @@ def train_messages(
     whole = message_graph(store)
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = is_few(held_out)
-    with progress("training heads", sum(STEPS) * (1 + FOLDS * few), "steps") as meter:
+    with progress("training heads", steps_of_heads(FOLDS * few), "steps") as meter:
         heads = heads_of(graph, settings.seed, taught, meter.advance)
         judged = [Judged.of(graph, heads, held_out.queries, held_out.relevant)]
         if few:
@@ -189,10 +188,10 @@ def train_messages(
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
     messages = found.messages if _is_believed(found, settings.evidence) else Messages()
-    head = heads.get(messages.steps)
+    head = heads.get((messages.steps, messages.trained_mean))
     dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
     if head is not None and held_out.hidden is not None:  # what was held out teaches too, once all is chosen
-        head = train_head(whole, messages.steps, mean=TRAINED_MEAN, seed=settings.seed, taught=taught)
+        head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)
     _write_log(directory / LOG, found)
     beside = sum(len(part.relevant) for part in judged[1:])
     return MessagesTraining(found, settings.evidence, TrainedMessages(head, messages), dev, before, beside)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training import ladder
 from gnnretrieval.training.head import _Relevant, train_head
@@ -106,6 +107,18 @@ def test_gains_by_chance_are_seldom_significant():
     assert significant <= 5, significant
 
 
+def test_it_tries_what_the_baselines_of_the_same_form_try():
+    tried = set()
+    climb(lambda messages: tried.add(messages) or np.full(200, 0.5 + 0.1 * len(tried)))  # every rung is kept
+    heads = [Messages(setting.steps) for setting in CHOICES["linear-head"]]
+    means = [Messages(mean=setting.mean) for setting in CHOICES["label-mean"] if setting.mean <= 0.5]
+    both = [
+        Messages(setting.steps, setting.mean) for setting in CHOICES["linear-head+label-mean"] if setting.mean <= 0.5
+    ]
+    assert tried >= {*heads, *means, *both}
+    assert len(tried) <= ladder.MOST_SETTINGS
+
+
 @pytest.mark.parametrize("queries", [1, 2])
 def test_very_few_questions_choose_without_an_error(queries: int):
     assert climb(lambda messages: np.full(queries, 0.5)).messages == Messages()
@@ -116,8 +129,8 @@ def of_dev(graph: MessageGraph, rows: list[int]) -> Judged:
 
 
 def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeypatch):
-    """Each fold's graph lacks its own questions, and each question is asked once."""
-    monkeypatch.setattr(ladder, "STEPS", (2,))
+    """Each fold's graph lacks its own questions, each is asked once, and heads go over the others as often as at last."""
+    monkeypatch.setattr(ladder, "HEADS", [(4, 0.0), (4, 0.2)])
     graph = rotated_graph()
     hidden = torch.arange(40) < 10
     dev = of_dev(graph.without(hidden), list(range(10)))
@@ -130,13 +143,13 @@ def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeyp
         assert not fold.graph.visible[rows].any()
         assert not torch.isin(fold.graph.labels[:, 0], torch.tensor(rows)).any()
         torch.testing.assert_close(fold.queries, graph.queries[rows])
-        head = train_head(fold.graph, 2, mean=ladder.TRAINED_MEAN, taught=taught)
-        assert fold.heads[2].equal(head)
+        for mean in (0.0, 0.2):
+            assert fold.heads[4, mean].equal(train_head(fold.graph, 3, mean=mean, taught=taught))
 
 
 def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):
     """Dev questions that the dual-encoder ranks perfectly, beside training questions that it cannot rank."""
-    monkeypatch.setattr(ladder, "STEPS", (2,))
+    monkeypatch.setattr(ladder, "HEADS", [(4, 0.0), (4, 0.2)])
     graph = rotated_graph()
     hidden = torch.arange(40) < 10
     perfect = Judged.of(graph.without(hidden), {}, graph.passages[:10].numpy(), [[row] for row in range(10)])

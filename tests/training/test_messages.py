@@ -163,7 +163,7 @@ def test_damaged_weights_are_told(model, tmp_path):
 
 def test_a_dry_run_counts_the_steps_of_every_fold(tiny_graph, tiny_dataset, tiny_features):
     found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
-    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 5 * 1300)
+    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 2 * (1300 + 4 * 975))
     assert dry_run_lines(found, BELIEVED)[-1] == "a dry run: nothing was made"
 
 
