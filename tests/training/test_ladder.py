@@ -129,7 +129,7 @@ def of_dev(graph: MessageGraph, rows: list[int]) -> Judged:
 
 
 def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeypatch):
-    """Each fold's graph lacks its own questions, each is asked once, and heads go over the others as often as at last."""
+    """A fold lacks its own questions, each is asked once, and heads go over the others as often as over all."""
     monkeypatch.setattr(ladder, "HEADS", [(4, 0.0), (4, 0.2)])
     graph = rotated_graph()
     hidden = torch.arange(40) < 10
