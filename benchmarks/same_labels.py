@@ -6,7 +6,7 @@ DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the two docstring
 one frozen MiniLM and see the labels of the graph. Each is trained by its defaults and chosen on dev; tables are of
 test. With --dev nothing but dev is printed, and no page is written: settings are chosen by that. Every training is kept
 in WORK: stopped, the same command goes on. Writes results/same_labels.json and .md; with --only, the other sets stay
-there as they are.
+there as they are. With --layers it also trains the GNN-encoder by those layers, over sets that are on the page.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.nn.pyg_layers import GRAPH_LAYERS
 from gnnretrieval.progress import say
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines
@@ -101,6 +102,11 @@ class OneSet(NamedTuple):
             values[split] = {name: dict(per_query(qrels, run, [MEASURE])[MEASURE]) for name, run in its.items()}
         kept.write_text(json.dumps({**made_from, "chosen": chosen, "values": values}), encoding="utf-8")
         return values
+
+    def chosen(self, seed: int, layer: str) -> dict[str, Any]:
+        """What dev chose, after :meth:`values`."""
+        kept = json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))
+        return dict(kept["chosen"])
 
     def _runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
         common: dict[str, Any] = {"overwrite": True, "say": say}
@@ -236,6 +242,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                 shown = " | ".join(f"{100 * value:.1f}" for value in figures)
                 gain = _said(part["against"][its["strongest"]])
                 lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
+    lines += _of_layers(sets)
     lines += ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
     lines += ["|---|---:|---|---:|---|---|"]
     for name, its in sets.items():
@@ -244,6 +251,39 @@ def markdown(results: Mapping[str, Any]) -> str:
             lines.append(f"| {name} | {seed} | {said[GNN]} | {chosen['p']:.2g} | {said[WITHOUT]} | {said[WITH]} |")
     made = ", ".join(f"{name} {its['revision'][:7]}" for name, its in sets.items() if its["revision"])
     return "\n".join([*lines, "", f"Revisions: {made}.", ""])
+
+
+def _of_layers(sets: Mapping[str, Any]) -> list[str]:
+    """The table of other layers, on the sets that have any."""
+    measured = {name: its for name, its in sets.items() if its.get("layers")}
+    if not measured:
+        return []
+    lines = ["", "## Other layers", ""]
+    lines += ["`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the"]
+    lines += ["same seeds. Seconds of training are rough.", ""]
+    lines += ["| set | layer | seeds | RR@10 | Δ | seconds |", "|---|---|---:|---:|---:|---:|"]
+    for name, its in measured.items():
+        for layer, found in its["layers"].items():
+            gain = "–" if found["against"] is None else _said(found["against"])
+            value, seconds = f"{100 * found['RR@10']:.1f}", f"{found['seconds']:.0f}"
+            lines.append(f"| {name} | {layer} | {found['seeds']} | {value} | {gain} | {seconds} |")
+    return lines
+
+
+def measured_layers(one: OneSet, layers: Sequence[str], seeds: int) -> dict[str, Any]:
+    """The GNN-encoder by each layer, ``linear`` first, on test."""
+    found: dict[str, Any] = {}
+    simplest: Values = {}
+    for layer in ("linear", *layers):
+        test = mean_by_question([one.values(seed, layer)["test"][GNN] for seed in range(seeds)])
+        simplest = simplest or test
+        found[layer] = {
+            "seeds": seeds,
+            "RR@10": fmean(test.values()),
+            "against": None if test is simplest else tested(test, simplest),
+            "seconds": fmean(one.chosen(seed, layer)["seconds"] for seed in range(seeds)),
+        }
+    return found
 
 
 def _gain(its: Mapping[str, Any]) -> str:
@@ -260,8 +300,9 @@ def _said(test: Mapping[str, Any]) -> str:
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
 @click.option("--only", multiple=True, type=click.Choice(list(SETS)), help="Some of the sets.")
 @click.option("--seeds", default=5, show_default=True, help="How many.")
+@click.option("--layers", multiple=True, type=click.Choice(GRAPH_LAYERS), help="Measure these too, and nothing else.")
 @click.option("--dev", is_flag=True, help="Print dev alone, and write no page.")
-def main(data: Path, work: Path, only: tuple[str, ...], seeds: int, dev: bool) -> None:
+def main(data: Path, work: Path, only: tuple[str, ...], seeds: int, layers: tuple[str, ...], dev: bool) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
     path = RESULTS / "same_labels.json"
@@ -271,19 +312,29 @@ def main(data: Path, work: Path, only: tuple[str, ...], seeds: int, dev: bool) -
             say(f"{name}: not in {data}, left out")
             continue
         one = OneSet.of(name, data, work)
+        if layers:
+            results["sets"][name].setdefault("layers", {}).update(measured_layers(one, layers, seeds))
+            _write(results)
+            continue
         values = {seed: one.values(seed, "linear") for seed in range(seeds)}
         for system in values[0]["dev"]:
             on_dev = " ".join(f"{100 * fmean(its['dev'][system].values()):.1f}" for its in values.values())
             say(f"{name}: {system}: dev {on_dev}")
         if dev:
             continue
-        chosen = {seed: json.loads((one.place / f"linear-{seed}.json").read_text("utf-8"))["chosen"] for seed in values}
+        chosen = {seed: one.chosen(seed, "linear") for seed in values}
         its = measured(one, [found["test"] for found in values.values()])
-        results["sets"][name] = {**its, "seeds": seeds, "chosen": chosen, "revision": git_revision()}
+        others = results["sets"].get(name, {}).get("layers", {})
+        results["sets"][name] = {**its, "layers": others, "seeds": seeds, "chosen": chosen, "revision": git_revision()}
         results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
-        results |= {"versions": library_versions(), "cpus": os.cpu_count()}
-        write_json(path, json.loads(json.dumps(results)))
-        path.with_suffix(".md").write_text(markdown(json.loads(path.read_text("utf-8"))), encoding="utf-8")
+        _write(results)
+
+
+def _write(results: dict[str, Any]) -> None:
+    results |= {"versions": library_versions(), "cpus": os.cpu_count()}
+    path = RESULTS / "same_labels.json"
+    write_json(path, json.loads(json.dumps(results)))
+    path.with_suffix(".md").write_text(markdown(json.loads(path.read_text("utf-8"))), encoding="utf-8")
 
 
 if __name__ == "__main__":

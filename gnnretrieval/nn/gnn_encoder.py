@@ -12,6 +12,7 @@ from gnnretrieval.nn.constant_gate import ConstantGate
 from gnnretrieval.nn.filter_gate import FilterGate
 from gnnretrieval.nn.gat_layer import GATLayer
 from gnnretrieval.nn.neighbors import Neighbors
+from gnnretrieval.nn.pyg_layers import GraphLayer, PyGLayer, Shape, graph_layer
 from gnnretrieval.nn.settings import GNNEncoderSettings
 
 
@@ -63,24 +64,31 @@ class GNNEncoder(nn.Module):
         dimension: Width :math:`d` of the features.
         edge_dim: Width :math:`d_e` of the edge features; 0 for a graph without.
         settings: Shape.
+        layer: What stands for GAT: the paper's, or another of :data:`~gnnretrieval.nn.pyg_layers.GRAPH_LAYERS`.
     """
 
     context_scale: Tensor
     edge_mean: Tensor
     edge_deviation: Tensor
 
-    def __init__(self, dimension: int, edge_dim: int, settings: GNNEncoderSettings | None = None) -> None:
+    def __init__(
+        self,
+        dimension: int,
+        edge_dim: int,
+        settings: GNNEncoderSettings | None = None,
+        layer: GraphLayer = "gat",
+    ) -> None:
         super().__init__()
         self.settings = settings or GNNEncoderSettings()
         self.dimension, self.edge_dim = dimension, edge_dim
         heads = self.settings.heads
         if dimension % heads:
             raise ValueError(f"{heads} heads cannot share a width of {dimension}")
-        shape = (dimension, dimension // heads, heads, edge_dim or None)
+        shape = Shape(dimension, heads, edge_dim, self.settings.dropout)
         two, start = self.settings.layers == 2, self.settings.gate_start
         if two:
-            self.passages_to_queries = GATLayer(*shape, dropout=self.settings.dropout)
-        self.queries_to_passages = GATLayer(*shape, dropout=self.settings.dropout)
+            self.passages_to_queries = graph_layer(layer, shape)
+        self.queries_to_passages = graph_layer(layer, shape)
         if two:
             self.query_update = nn.Linear(2 * dimension, dimension)  # W_pq, b_pq
         learned = self.settings.gate == "filter"
@@ -95,8 +103,8 @@ class GNNEncoder(nn.Module):
 
     def reset_parameters(self) -> None:
         """The identity start."""
-        for layer in self.modules():
-            if isinstance(layer, GATLayer):
+        for layer in self.children():
+            if isinstance(layer, (GATLayer, PyGLayer)):
                 layer.reset_parameters()
                 layer.start_as_identity()
         with torch.no_grad():

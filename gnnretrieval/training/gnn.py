@@ -84,7 +84,7 @@ class GNNTraining:
         self.allowed: Rows | None = None  # passages that may be negatives in this epoch; None: all
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
-        self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder)
+        self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
         self.identity = [parameter.detach().clone().to(self.device) for parameter in self.model.parameters()]
         mean, deviation = edge_moments(store, self.shown)
         if start is not None:

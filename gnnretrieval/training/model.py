@@ -65,12 +65,14 @@ class GNNEncoderModel(Artifact):
         return TrainedMessages.load(self.path / WEIGHTS, Messages(**self.meta["messages"]))
 
     def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
-        """The module of layer = gat with its weights, in evaluation mode.
+        """The module of any layer but linear with its weights, in evaluation mode.
 
         Raises:
             InputError: the weights are damaged.
         """
-        model = GNNEncoder(self.meta["dimension"], self.meta["edge_dim"], self.settings)
+        model = GNNEncoder(
+            self.meta["dimension"], self.meta["edge_dim"], self.settings, self.config.get("layer", "gat")
+        )
         try:
             model.load_state_dict(load_file(self.path / WEIGHTS))
         except (SafetensorError, RuntimeError) as error:

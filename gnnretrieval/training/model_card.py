@@ -11,13 +11,14 @@ from gnnretrieval.training.choice import Choice, what_was_kept
 from gnnretrieval.training.settings import OF_EVERY_LAYER, TrainSettings
 
 CARD = "README.md"
-_WHAT = {
-    "gat": "A graph neural network that moves the passage embeddings of a dual-encoder towards the training questions "
-    "that found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10).",
-    "linear": "A query-passage graph moves the passage embeddings of a dual-encoder towards the training questions "
-    "that are labelled with them and away from those that only found them, under one linear head "
-    "that is folded into them.",
-}
+_GNN = (
+    "A graph neural network that moves the passage embeddings of a dual-encoder towards the training questions that "
+    "found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10)."
+)
+_LINEAR = (
+    "A query-passage graph moves the passage embeddings of a dual-encoder towards the training questions that are "
+    "labelled with them and away from those that only found them, under one linear head that is folded into them."
+)
 _BEST = {"dual-encoder": "the dual-encoder's best", "bm25": "BM25's best", "run": "a run's best"}
 
 
@@ -63,7 +64,7 @@ def model_card(
         "",
         f"# GNN-encoder over {encoder}",
         "",
-        _WHAT[settings.layer]
+        _what(settings)
         + " Passages are embedded offline; a question is encoded by the dual-encoder "
         + (f"that was trained with it ({', '.join(f'`{it}/`' for it in towers)})." if towers else "alone, as before."),
         "",
@@ -110,6 +111,12 @@ def model_card(
         "It belongs to the graph and the dual-encoder it was trained over: `meta.json` has their hashes.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _what(settings: TrainSettings) -> str:
+    if settings.layer == "linear":
+        return _LINEAR
+    return _GNN if settings.layer == "gat" else f"{_GNN} In the place of its graph attention stands `{settings.layer}`."
 
 
 def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:

@@ -10,12 +10,13 @@ from pydantic.fields import FieldInfo
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.graph.subgraph import PassageEdges
+from gnnretrieval.nn.pyg_layers import GraphLayer
 from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.settings import Settings
 
 Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
-Layer = Literal["linear", "gat"]
+Layer = Literal["linear", GraphLayer]
 BY_MODE: dict[str, dict[str, float | str]] = {  # what is not given; joint: the paper's (§4.3)
     "frozen": {"epochs": 80, "learning_rate": 2e-3, "negatives": "masked"},
     "joint": {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"},
@@ -53,7 +54,8 @@ class TrainSettings(Settings):
     Attributes:
         layer: ``linear``: one linear head on both sides and messages without weights of their own, the label mean and
             rejection, climbed to from the dual-encoder (:func:`gnnretrieval.training.ladder.climb`): seconds, and best
-            on most data. ``gat``: the paper's graph attention and filter gate (eq. 2-10). Not given: ``gat`` where any
+            on most data. ``gat``: the paper's graph attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``,
+            ``sage``, ``mean``, ``lightgcn``: PyTorch Geometric's convolution in its place. Not given: ``gat`` where any
             setting of it is given, which are all but mode, learn_from, k, evidence and seed, or with mode = joint.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
@@ -166,6 +168,12 @@ class TrainSettings(Settings):
         if self.mode == "frozen" and self.dual_encoder != JointSettings():
             raise ValueError("settings of the dual-encoder go with mode = joint: here it is frozen")
         return self
+
+    @property
+    def graph_layer(self) -> GraphLayer:
+        """The layer, which is not linear."""
+        assert self.layer != "linear"
+        return self.layer
 
     @property
     def is_joint(self) -> bool:

@@ -15,6 +15,8 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
+from gnnretrieval.nn import GNNEncoder
+from gnnretrieval.nn.pyg_layers import GRAPH_LAYERS
 from gnnretrieval.training import TrainSettings, gnn, train_gnn
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.embeddings import embed_passages
@@ -351,3 +353,23 @@ def test_passages_that_are_hard_negatives_hear_no_query_that_is_labelled_with_th
     del model.load
     with pytest.raises(ArtifactError, match="trained with --passage-edges hard-negatives"):
         train_gnn(tiny_graph, dataset, tiny_features, TrainSettings(**SHORT), tmp_path / "next", start=model)
+
+
+# Other layers in the place of attention.
+
+
+@pytest.mark.parametrize("layer", [layer for layer in GRAPH_LAYERS if layer != "gat"])
+def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    settings = TrainSettings(**{**SHORT, "epochs": 40}, layer=layer, evidence=1.0)
+    model = train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "model")
+    losses = [json.loads(line).get("loss") for line in (model.path / "log.jsonl").read_text().splitlines()]
+    losses = [loss for loss in losses if loss is not None]
+    assert np.mean(losses[-20:]) < np.mean(losses[:20])
+    assert f"stands `{layer}`" in (model.path / "README.md").read_text(encoding="utf-8")
+    loaded = model.load()
+    started = GNNEncoder(tiny_graph.dimension, tiny_graph.edge_dim, settings.encoder, layer)
+    moved = {name for name, value in loaded.state_dict().items() if not value.equal(started.state_dict()[name])}
+    learns = any(True for _ in started.queries_to_passages.parameters())
+    assert any(name.startswith("queries_to_passages.conv.") for name in moved) == learns
+    embedded = embed_passages(model, tiny_graph, tmp_path / "embeddings")
+    assert np.isfinite(embedded.passages).all()
