@@ -93,7 +93,9 @@ class MessagesTraining(NamedTuple):
     @property
     def kept(self) -> str:
         """What is kept, in words."""
-        return in_words(self.trained.messages)
+        messages = self.trained.messages
+        alone = bool(messages.steps) and messages == Messages(messages.steps, trained_mean=messages.trained_mean)
+        return in_words(messages) + (" alone, as messages along the graph's edges gained no more" if alone else "")
 
     def described(self) -> dict[str, Any]:
         """What a model says of its choice, under ``dev``."""
