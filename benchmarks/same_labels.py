@@ -37,7 +37,7 @@ from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.memory import keep_freed_memory
-from gnnretrieval.nn.pyg_layers import GRAPH_LAYERS
+from gnnretrieval.nn.settings import GRAPH_LAYERS
 from gnnretrieval.progress import say
 from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines

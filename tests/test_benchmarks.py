@@ -82,3 +82,23 @@ def test_the_gains_in_the_docs_are_the_pages() -> None:
         assert (before, after, gain) == tuple(
             f"{100 * figure:{sign}.1f}" for figure, sign in zip(figures, ("", "", "+"), strict=True)
         )
+
+
+def test_the_page_of_the_same_labels_says_what_its_json_file_has(scripts: None) -> None:
+    import same_labels
+
+    path = BENCHMARKS / "results" / "same_labels.json"
+    assert path.with_suffix(".md").read_text("utf-8") == same_labels.markdown(json.loads(path.read_text("utf-8")))
+
+
+def test_the_table_in_readme_is_the_page_s() -> None:
+    text = (BENCHMARKS.parent / "README.md").read_text("utf-8")
+    sets = json.loads((BENCHMARKS / "results" / "same_labels.json").read_text("utf-8"))["sets"]
+    table = [line.strip("| ").split(" | ") for line in text.split("| RR@10 × 100 |")[1].split("\n\n")[0].splitlines()]
+    head, rows = table[0], {row[0].strip("*"): row[1:] for row in table[2:]}
+    assert head == list(sets)
+    assert {"dual-encoder", "strongest dense baseline", "gnn-encoder", "bm25+questions"} <= set(rows)
+    for label, row in rows.items():
+        for its, shown in zip(sets.values(), row, strict=True):
+            name = its["strongest"] if label == "strongest dense baseline" else label
+            assert shown.strip("*") == f"{100 * its['groups']['all']['RR@10'][name]:.1f}", (label, name)

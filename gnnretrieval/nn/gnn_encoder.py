@@ -12,8 +12,8 @@ from gnnretrieval.nn.constant_gate import ConstantGate
 from gnnretrieval.nn.filter_gate import FilterGate
 from gnnretrieval.nn.gat_layer import GATLayer
 from gnnretrieval.nn.neighbors import Neighbors
-from gnnretrieval.nn.pyg_layers import GraphLayer, PyGLayer, Shape, graph_layer
-from gnnretrieval.nn.settings import GNNEncoderSettings
+from gnnretrieval.nn.pyg_layers import PyGLayer, Shape, graph_layer
+from gnnretrieval.nn.settings import GNNEncoderSettings, GraphLayer
 
 
 class GraphBatch(NamedTuple):
@@ -64,7 +64,7 @@ class GNNEncoder(nn.Module):
         dimension: Width :math:`d` of the features.
         edge_dim: Width :math:`d_e` of the edge features; 0 for a graph without.
         settings: Shape.
-        layer: What stands for GAT: the paper's, or another of :data:`~gnnretrieval.nn.pyg_layers.GRAPH_LAYERS`.
+        layer: What stands for GAT: the paper's, or another of :data:`~gnnretrieval.nn.settings.GRAPH_LAYERS`.
     """
 
     context_scale: Tensor

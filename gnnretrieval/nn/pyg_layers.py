@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,7 @@ from torch import Tensor, nn
 from gnnretrieval.nn.gat_layer import GATLayer
 from gnnretrieval.nn.neighbors import Neighbors
 from gnnretrieval.nn.segment_softmax import at_least_float32
-
-GraphLayer = Literal["gat", "gatv2", "transformer", "sage", "mean", "lightgcn"]
-GRAPH_LAYERS: tuple[GraphLayer, ...] = get_args(GraphLayer)
+from gnnretrieval.nn.settings import GraphLayer
 
 
 class Shape(NamedTuple):

@@ -218,7 +218,8 @@ class Judged(NamedTuple):
     @torch.no_grad()
     def measure(self, messages: Messages) -> NDArray[np.float64]:
         """RR@10 of each ``(q,)``."""
-        vectors = message_vectors(self.graph, self.heads.get((messages.steps, messages.trained_mean)), messages)
+        head = self.heads[messages.steps, messages.trained_mean] if messages.steps else None
+        vectors = message_vectors(self.graph, head, messages)
         return reciprocal_ranks(vectors, self.queries, self.relevant)
 
     @property

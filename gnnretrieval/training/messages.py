@@ -190,7 +190,7 @@ def train_messages(
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
     messages = found.messages if _is_believed(found, settings.evidence) else Messages()
-    head = heads.get((messages.steps, messages.trained_mean))
+    head = heads[messages.steps, messages.trained_mean] if messages.steps else None
     dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
     if head is not None and held_out.hidden is not None:  # what was held out teaches too, once all is chosen
         head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)

@@ -10,8 +10,7 @@ from pydantic.fields import FieldInfo
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.graph.subgraph import PassageEdges
-from gnnretrieval.nn.pyg_layers import GraphLayer
-from gnnretrieval.nn.settings import GNNEncoderSettings
+from gnnretrieval.nn.settings import GNNEncoderSettings, GraphLayer
 from gnnretrieval.settings import Settings
 
 Candidates = Literal["batch", "corpus"]

@@ -15,7 +15,7 @@ SERVER = Path(__file__).with_name("interrupted_runs.py")
 def report(recipe_text, tmp_path_factory):
     """Where the runs are, and what :mod:`interrupted_runs` tells of each."""
     directory = tmp_path_factory.mktemp("interrupted")
-    longer = recipe_text.replace("epochs = 30", "epochs = 60")  # there is time to interrupt it, on a busy machine too
+    longer = recipe_text.replace("epochs = 30", "epochs = 40")  # there is time to interrupt it, on a busy machine too
     assert longer != recipe_text
     plain = "[compare]\nbaselines = false\n"  # one more stage, made whole like the others, in every one of nine runs
     (directory / "r.toml").write_text(longer + plain, encoding="utf-8")

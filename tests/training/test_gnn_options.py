@@ -16,7 +16,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import GraphStore
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
 from gnnretrieval.nn import GNNEncoder
-from gnnretrieval.nn.pyg_layers import GRAPH_LAYERS
+from gnnretrieval.nn.settings import GRAPH_LAYERS
 from gnnretrieval.training import TrainSettings, gnn, train_gnn
 from gnnretrieval.training.dev import DevSet
 from gnnretrieval.training.embeddings import embed_passages

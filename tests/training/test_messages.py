@@ -15,7 +15,7 @@ from gnnretrieval.graph.additions import read_additions
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index.explain import MessagesExplainer, explainer_of
 from gnnretrieval.nn.label_messages import Messages, message_vectors
-from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.training import TrainSettings, embed_passages, ladder, train_gnn
 from gnnretrieval.training import messages as module
 from gnnretrieval.training.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.embeddings import update_embeddings
@@ -25,8 +25,17 @@ from gnnretrieval.training.messages import in_words
 BELIEVED = TrainSettings(evidence=1.0)  # ten dev questions are too few to believe anything
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_steps():
+    """Heads of a graph this small are trained after few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ladder, "STEPS", (30, 90))
+        patch.setattr(ladder, "HEADS", [(30, 0.0), (90, 0.0), (90, 0.2), (30, 0.2)])
+        yield
+
+
 @pytest.fixture(scope="module")
-def model(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
+def model(few_steps, tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
     out = tmp_path_factory.mktemp("linear") / "model"
     return train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED, out)
 
@@ -178,7 +187,7 @@ def test_damaged_weights_are_told(model, tmp_path):
 
 def test_a_dry_run_counts_the_steps_of_every_fold(tiny_graph, tiny_dataset, tiny_features):
     found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
-    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 2 * (1300 + 4 * 975))
+    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 2 * (120 + 4 * (22 + 68)))
     assert dry_run_lines(found, BELIEVED)[-1] == "a dry run: nothing was made"
 
 
