@@ -52,9 +52,10 @@ class TrainSettings(Settings):
 
     Attributes:
         layer: ``linear``: one linear head on both sides and messages without weights of their own, the label mean and
-            rejection, climbed to from the dual-encoder (:func:`gnnretrieval.training.ladder.climb`). ``gat``: the paper's graph attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``,
-            ``sage``, ``mean``, ``lightgcn``: PyTorch Geometric's convolution in its place. Not given: ``gat`` where any
-            setting of it is given, which are all but mode, learn_from, k, evidence and seed, or with mode = joint.
+            rejection, climbed to from the dual-encoder (:func:`gnnretrieval.training.ladder.climb`). ``gat``: the
+            paper's graph attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``,
+            ``lightgcn``: PyTorch Geometric's convolution in its place. Not given: ``gat`` where any setting of it is
+            given, which are all but mode, learn_from, k, evidence and seed, or with mode = joint.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
         learn_from: Which of the graph's queries are trained on: ``all``; ``unseen``: those that the dual-encoder did
