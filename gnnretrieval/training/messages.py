@@ -147,7 +147,8 @@ def in_words(messages: Messages) -> str:
     """What is sent, in words."""
     parts = []
     if messages.steps:
-        parts.append(f"head of {messages.steps} steps")
+        beside = f" trained beside label mean {messages.trained_mean:g}" if messages.trained_mean else ""
+        parts.append(f"head of {messages.steps} steps{beside}")
     if messages.mean:
         parts.append(f"label mean {messages.mean:g}")
     if messages.rounds:
