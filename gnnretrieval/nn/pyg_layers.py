@@ -41,9 +41,9 @@ class PyGLayer(nn.Module):
     Args:
         conv: ``conv((sources, targets), edge_index, edge_attr)`` where it has edge features or weights.
         shape: What it is made for.
-        eye: Name of the projection of what a target hears; the identity at the start, as eq. 3's ``W_s``.
+        eye: Name of the projection of the sources; the identity at the start, as eq. 3's ``W_s``.
         zero: Names of the parameters that are zero at the start, so that all neighbours weigh the same.
-        loops: Whether a target hears itself by an edge of its own, with the self-loop's edge feature.
+        loops: Whether each target has a self-loop, with the self-loop's edge feature.
         attends: Whether it has attention weights and edge features; else all edges of a target weigh the same.
         weight: Weight of each edge of a target by how many it has ``(T,)``; None: the convolution's own.
     """
@@ -68,7 +68,7 @@ class PyGLayer(nn.Module):
         self.conv.reset_parameters()  # type: ignore[operator]
 
     def start_as_identity(self) -> None:
-        """Let a target hear the mean of its neighbours, unprojected."""
+        """Output the mean of each target's neighbours, unprojected."""
         with torch.no_grad():
             for name, parameter in self.conv.named_parameters():
                 if name.partition(".")[0] == self._eye:
@@ -181,7 +181,7 @@ _LAYERS: Mapping[GraphLayer, Callable[[Shape], GATLayer | PyGLayer]] = {
     "gat": _gat,  # eq. 3-5: equal to PyG's GATConv, folded and fused
     "gatv2": _gatv2,  # Brody et al. 2022
     "transformer": _transformer,  # Shi et al. 2021
-    "sage": _sage,  # Hamilton et al. 2017: mean of the neighbours, and itself by a projection of its own
+    "sage": _sage,  # Hamilton et al. 2017: mean of the neighbours, and the target by a separate projection
     "mean": _mean,  # nothing is learned in the layer
     "lightgcn": _lightgcn,  # He et al. 2020, normalised on the target's side alone (their LightGCN-L)
 }

@@ -95,7 +95,9 @@ class MessagesTraining(NamedTuple):
         """What is kept, in words."""
         messages = self.trained.messages
         alone = bool(messages.steps) and messages == Messages(messages.steps, trained_mean=messages.trained_mean)
-        return in_words(messages) + (" alone, as messages along the graph's edges gained no more" if alone else "")
+        return in_words(messages) + (
+            " alone, as messages along the graph's edges gained no more than chance" if alone else ""
+        )
 
     def described(self) -> dict[str, Any]:
         """What a model says of its choice, under ``dev``."""

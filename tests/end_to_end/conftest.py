@@ -21,7 +21,7 @@ TRAIN = ("--epochs", "3", "--batch-size", "8")
 
 @pytest.fixture(scope="module", autouse=True)
 def few_steps():
-    """Heads of datasets this small are trained after few steps, whoever trains them."""
+    """Few steps train the heads of datasets this small."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ladder, "STEPS", (100,))
         patch.setattr(ladder, "HEADS", [(100, 0.0), (100, 0.2)])

@@ -60,7 +60,9 @@ def test_weights_of_a_targets_edges_and_loop_sum_to_one(name):
     edges, loops = randomised(name, 2).attention(neighbors=NEIGHBORS, **given())
     assert (edges.shape[0], loops.shape[0]) == (5, 3)
     sums = NEIGHBORS.total(edges) + loops
-    alone = torch.tensor([True, name not in ("sage", "lightgcn"), True])  # who hears nobody, not even itself
+    alone = torch.tensor(
+        [True, name not in ("sage", "lightgcn"), True]
+    )  # the second target has no edge, and with these layers no self-loop
     torch.testing.assert_close(sums[alone], torch.ones_like(sums[alone]))
 
 

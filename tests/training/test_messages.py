@@ -167,7 +167,7 @@ def test_a_graph_that_does_not_fit_into_memory_is_refused(tiny_graph, tiny_datas
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        (Messages(300), "head of 300 steps alone, as messages along the graph's edges gained no more"),
+        (Messages(300), "head of 300 steps alone, as messages along the graph's edges gained no more than chance"),
         (Messages(300, 0.2, trained_mean=0.2), "head of 300 steps trained beside label mean 0.2, label mean 0.2"),
         (Messages(prior=0.03), "prior +0.03"),
         (Messages(), "the dual-encoder"),
