@@ -106,7 +106,9 @@ class OneSet(NamedTuple):
     def chosen(self, seed: int, layer: str) -> dict[str, Any]:
         """What dev chose, after :meth:`values`."""
         kept = json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))
-        return dict(kept["chosen"])
+        log = (self.place / f"{layer}-{seed}" / "model" / "log.jsonl").read_text("utf-8").splitlines()
+        rungs = {one["rung"]: one["gain"] if one["kept"] else None for one in map(json.loads, log) if "rung" in one}
+        return {**kept["chosen"], "rungs": rungs}
 
     def _runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
         common: dict[str, Any] = {"overwrite": True, "say": say}
@@ -242,6 +244,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                 shown = " | ".join(f"{100 * value:.1f}" for value in figures)
                 gain = _said(part["against"][its["strongest"]])
                 lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
+    lines += _of_rungs(sets)
     lines += _of_layers(sets)
     lines += ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
     lines += ["|---|---:|---|---:|---|---|"]
@@ -251,6 +254,21 @@ def markdown(results: Mapping[str, Any]) -> str:
             lines.append(f"| {name} | {seed} | {said[GNN]} | {chosen['p']:.2g} | {said[WITHOUT]} | {said[WITH]} |")
     made = ", ".join(f"{name} {its['revision'][:7]}" for name, its in sets.items() if its["revision"])
     return "\n".join([*lines, "", f"Revisions: {made}.", ""])
+
+
+def _of_rungs(sets: Mapping[str, Any]) -> list[str]:
+    """The table of what each rung of the ladder gained where it was kept."""
+    lines = ["", "## What each rung of the ladder gained on dev", ""]
+    lines += ["RR@10 × 100 over the rung below, mean over the seeds that kept it; in brackets how many did.", ""]
+    per_set = {name: [chosen["rungs"] for chosen in its["chosen"].values()] for name, its in sets.items()}
+    rungs = dict.fromkeys(rung for seeds in per_set.values() for one in seeds for rung in one)  # in their order
+    names = [rung for rung in rungs if any(one.get(rung) is not None for seeds in per_set.values() for one in seeds)]
+    lines += ["| set | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for name, seeds in per_set.items():
+        gains = [[gain for one in seeds if (gain := one.get(rung)) is not None] for rung in names]
+        cells = [f"{100 * fmean(its):+.1f} ({len(its)} of {len(seeds)})" if its else "–" for its in gains]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def _of_layers(sets: Mapping[str, Any]) -> list[str]:
