@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from gnnretrieval.encoders.dual_encoder import DualEncoder
-from gnnretrieval.index import Searcher, open_index
+from gnnretrieval.index import Retriever
 from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.progress import say
 from gnnretrieval.provenance import git_revision, library_versions, write_json
@@ -59,7 +59,7 @@ def measure(work: Path) -> dict[str, Any]:
         documents["graph"].append(milliseconds(graph_pass) / len(texts))
         documents["queries"].append(milliseconds(lambda: encoder.encode(queries[:DOCUMENTS], "query")) / DOCUMENTS)
     searchers = {
-        name: Searcher(open_index(run.directory / place))
+        name: Retriever.open(run.directory / place)
         for name, place in (("dual-encoder", "index-dual-encoder"), ("gnn-encoder", "index"))
     }
     questions = [query.text for query in run.dataset.queries_of("test")][:QUESTIONS]

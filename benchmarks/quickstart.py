@@ -27,13 +27,13 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SEARCHES = """
 import json, sys, time
 from gnnretrieval.data import Dataset
-from gnnretrieval.index import Searcher, open_index
+from gnnretrieval.index import Retriever
 from gnnretrieval.memory import keep_freed_memory
 keep_freed_memory()
 questions = [query.text for query in Dataset.open("graphs/docstrings/dataset").queries_of("test")][:200]
 milliseconds = {}
 for name in ("index-dual-encoder", "index", "index-dual-encoder", "index"):
-    searcher = Searcher(open_index(f"graphs/docstrings/{name}"))
+    searcher = Retriever.open(f"graphs/docstrings/{name}")
     for question in questions[:10]:
         searcher.search(question)
     for question in questions:

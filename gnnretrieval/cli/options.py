@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.graph.store import GraphStore
     from gnnretrieval.index.explain import Explainer
+    from gnnretrieval.index.hybrid import RankingSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -40,6 +41,60 @@ def _device(context: click.Context, parameter: click.Parameter, value: str) -> s
 device_option = click.option(
     "--device", default="cpu", show_default=True, callback=_device, help="cpu, cuda, cuda:1, …"
 )
+
+
+endpoint_option = click.option(
+    "--endpoint", help="Where questions are encoded, if the index's encoder is behind an embeddings endpoint."
+)
+
+
+def ranking_options(command: Command) -> Command:
+    """Options of hybrid search and reranking, for :func:`ranking_settings`."""
+    options = (
+        click.option("--hybrid", is_flag=True, help="Join the index's ranking with BM25's over the same passages."),
+        click.option(
+            "--fuse",
+            type=click.Choice(["rrf", "weighted"]),
+            default="rrf",
+            show_default=True,
+            help="How --hybrid joins them: by reciprocal ranks, or by scores brought to 0 … 1.",
+        ),
+        click.option("--weights", help="Of the index and of BM25 in --hybrid, such as 0.7,0.3.  [default: 1,1]"),
+        click.option(
+            "--candidates",
+            type=click.IntRange(1),
+            default=100,
+            show_default=True,
+            help="Passages of each that --hybrid joins, and at least those asked for.",
+        ),
+        click.option("--rerank", help="Name or path of a cross-encoder that reads the best passages again."),
+        click.option(
+            "--rerank-depth",
+            type=click.IntRange(1),
+            default=50,
+            show_default=True,
+            help="Passages that --rerank reads.",
+        ),
+        click.option(
+            "--pair-tokens",
+            type=click.IntRange(8),
+            default=192,
+            show_default=True,
+            help="Longest pair in --rerank, in tokens.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def ranking_settings(joining: dict[str, Any]) -> RankingSettings:
+    """The options of hybrid search and reranking as settings."""
+    from gnnretrieval.index.hybrid import RankingSettings
+
+    weights = joining["weights"]
+    given = joining | {"weights": None if weights is None else [part.strip() for part in weights.split(",")]}
+    return RankingSettings.parse(given)
 
 
 def dataset_options(command: Command) -> Command:

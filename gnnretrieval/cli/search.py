@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gnnretrieval.cli.options import PATH, dataset_options, device_option, echo_json, json_option
+from gnnretrieval.cli.options import (
+    PATH,
+    dataset_options,
+    device_option,
+    echo_json,
+    endpoint_option,
+    json_option,
+    ranking_options,
+    ranking_settings,
+)
 from gnnretrieval.cli.show import explanation_json, explanation_lines, hit_lines
 from gnnretrieval.errors import GnnRetrievalError
 
 if TYPE_CHECKING:
     from gnnretrieval.index.engines import EngineName
-    from gnnretrieval.index.hybrid import Ranker
-    from gnnretrieval.index.search import Hit, Searcher
-
+    from gnnretrieval.index.retriever import Retriever, Why
+    from gnnretrieval.index.search import Hit
 
 DEFAULT_INDEX = Path("graphs/docstrings/index")
 QUESTION, PROMPT, QUESTIONS = "a QUESTION", "--prompt", "--questions"
@@ -60,29 +68,7 @@ WITHOUT = {
 @click.option("--run", "run_file", type=PATH, help="TREC run to write, with --questions, --data or --vectors.")
 @click.option("--bm25", "use_bm25", is_flag=True, help="Rank by BM25 over --data, without an index.")
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query in --run.")
-@click.option("--hybrid", is_flag=True, help="Join the index's ranking with BM25's over the same passages.")
-@click.option(
-    "--fuse",
-    type=click.Choice(["rrf", "weighted"]),
-    default="rrf",
-    show_default=True,
-    help="How --hybrid joins them: by reciprocal ranks, or by scores brought to 0 … 1.",
-)
-@click.option("--weights", help="Of the index and of BM25 in --hybrid, such as 0.7,0.3.  [default: 1,1]")
-@click.option(
-    "--candidates",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    help="Passages of each that --hybrid joins, and at least those asked for.",
-)
-@click.option("--rerank", help="Name or path of a cross-encoder that reads the best passages again.")
-@click.option(
-    "--rerank-depth", type=click.IntRange(1), default=50, show_default=True, help="Passages that --rerank reads."
-)
-@click.option(
-    "--pair-tokens", type=click.IntRange(8), default=192, show_default=True, help="Longest pair in --rerank, in tokens."
-)
+@ranking_options
 @click.option(
     "--engine",
     type=click.Choice(["faiss", "torch"]),
@@ -90,6 +76,7 @@ WITHOUT = {
     show_default=True,
     help="torch: an exact pass over the vectors that the index was made of, on --device.",
 )
+@endpoint_option
 @dataset_options
 @device_option
 @json_option
@@ -109,6 +96,7 @@ def search(
     use_bm25: bool,
     depth: int,
     engine: EngineName,
+    endpoint: str | None,
     qrels: str,
     where: dict[str, str],
     device: str,
@@ -129,22 +117,32 @@ def search(
     if not use_bm25:
         _require_index(index)
     if mode in (QUESTION, PROMPT):
-        _answer(index, engine, device, joining, question, k, explain, as_json)
+        _answer(_opened(index, engine, endpoint, device, joining), question, k, explain, as_json)
         return
     from gnnretrieval.cli import search_runs as runs
 
     if run_file is None:
         raise click.UsageError(f"{mode} ranks many questions: give --run FILE with it.")
     runs.require_file_place(run_file)
-    ranking = runs.Ranking(index, engine, device, joining, depth)
-    if vectors is not None:
-        found, name = ranking.of_vectors(vectors, query_ids)
-    elif questions is not None:
-        found, name = ranking.of_questions(questions)
+    retriever = None if use_bm25 else _opened(index, engine, endpoint, device, joining)
+    if data is not None:
+        found, name = runs.run_of_split(data, qrels, where, split, depth, retriever=retriever, features=features)
     else:
-        assert data is not None
-        found, name = ranking.of_split(data, qrels, where, split, features, use_bm25)
+        assert retriever is not None
+        if vectors is not None:
+            found, name = runs.run_of_vectors(retriever, vectors, query_ids, depth)
+        else:
+            assert questions is not None
+            found, name = retriever.run(runs.read_questions(questions), depth), retriever.name
     runs.write(run_file, found, name)
+
+
+def _opened(index: Path, engine: EngineName, endpoint: str | None, device: str, joining: dict[str, Any]) -> Retriever:
+    from gnnretrieval.index.faiss_index import open_index
+    from gnnretrieval.index.retriever import Retriever, index_in
+
+    opened = open_index(index_in(index), engine=engine, device=device)
+    return Retriever(opened, endpoint=endpoint, ranking=ranking_settings(joining), device=device)
 
 
 def _mode(given: dict[str, bool]) -> str:
@@ -184,64 +182,42 @@ def _require_index(index: Path) -> None:
         )
 
 
-def _answer(
-    index: Path,
-    engine: EngineName,
-    device: str,
-    joining: dict[str, Any],
-    question: str | None,
-    k: int,
-    explain: bool,
-    as_json: bool,
-) -> None:
+def _answer(retriever: Retriever, question: str | None, k: int, explain: bool, as_json: bool) -> None:
     """Answer one question, or those of a prompt."""
-    from gnnretrieval.cli.search_runs import ranking_settings
-    from gnnretrieval.index.faiss_index import open_index
-    from gnnretrieval.index.hybrid import Ranker
-    from gnnretrieval.index.search import Searcher
-
-    settings = ranking_settings(joining)
-    searcher = Searcher(open_index(index, engine=engine, device=device), device)
-    ranker = None if settings.is_plain else Ranker(searcher.index, settings, device)
-    _hits(searcher, ranker, "warm up", k)
+    if explain and not retriever.has_graph:
+        raise click.UsageError("--explain wants the index of a GNN-encoder; this one is of a dual-encoder.")
+    retriever.warm_up(k)
     if question is None:
-        _stay_open(searcher, ranker, k, explain)
+        _stay_open(retriever, k, explain)
         return
     start = time.perf_counter()
-    hits = _hits(searcher, ranker, question, k)
+    hits = retriever.search(question, k)
     milliseconds = 1000 * (time.perf_counter() - start)
-    explained = _explain(searcher, question, hits) if explain else {}
-    if as_json:
-        echo_json(
-            {
-                "question": question,
-                "system": searcher.index.meta["system"] + settings.suffix,
-                "milliseconds": round(milliseconds, 1),
-                "hits": [
-                    {**hit._asdict(), **({"why": explanation_json(*explained[hit.row])} if explain else {})}
-                    for hit in hits
-                ],
-            }
-        )
+    why: list[Why] = retriever.why(question, hits) if explain else []
+    if not as_json:
+        _print(retriever, hits, why, milliseconds)
         return
-    _print(searcher, hits, explained, milliseconds)
+    reasons = [{"why": explanation_json(*one)} for one in why] or [{} for _ in hits]
+    echo_json(
+        {
+            "question": question,
+            "system": retriever.name,
+            "milliseconds": round(milliseconds, 1),
+            "hits": [{**hit._asdict(), **reason} for hit, reason in zip(hits, reasons, strict=True)],
+        }
+    )
 
 
-def _hits(searcher: Searcher, ranker: Ranker | None, question: str, k: int) -> list[Hit]:
-    return searcher.search(question, k) if ranker is None else ranker.hits(question, searcher.encode(question), k)
-
-
-def _print(searcher: Searcher, hits: list[Hit], explained: dict[int, tuple[Any, int]], milliseconds: float) -> None:
-    for hit in hits:
+def _print(retriever: Retriever, hits: list[Hit], why: list[Why], milliseconds: float) -> None:
+    for number, hit in enumerate(hits):
         click.echo("\n".join(hit_lines(hit)))
-        if hit.row in explained:
-            explanation, before = explained[hit.row]
-            click.echo("\n".join(explanation_lines(explanation, before, hit.rank)))
-    legend = "; * the passage is labelled relevant to that question" if explained else ""
-    click.echo(f"{len(hits)} of {searcher.index.meta['num_passages']:,} passages in {milliseconds:.0f} ms{legend}")
+        if why:
+            click.echo("\n".join(explanation_lines(*why[number], hit.rank)))
+    legend = "; * the passage is labelled relevant to that question" if why else ""
+    click.echo(f"{len(hits)} of {retriever.num_passages:,} passages in {milliseconds:.0f} ms{legend}")
 
 
-def _stay_open(searcher: Searcher, ranker: Ranker | None, k: int, explain: bool) -> None:
+def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
     """Answer a question a line until the input ends; what cannot be answered is said, and the prompt stays."""
     source = sys.stdin
     sign = "question> " if source.isatty() else ""
@@ -255,34 +231,12 @@ def _stay_open(searcher: Searcher, ranker: Ranker | None, k: int, explain: bool)
                 continue
             try:
                 start = time.perf_counter()
-                hits = _hits(searcher, ranker, line.strip(), k)
+                hits = retriever.search(line.strip(), k)
                 milliseconds = 1000 * (time.perf_counter() - start)
-                explained = _explain(searcher, line.strip(), hits) if explain else {}
-                _print(searcher, hits, explained, milliseconds)
+                _print(retriever, hits, retriever.why(line.strip(), hits) if explain else [], milliseconds)
             except GnnRetrievalError as error:
                 click.echo(f"Error: {error}", err=True)
     except KeyboardInterrupt:
         pass  # as Ctrl-D: nothing is left undone
     if sign:
         click.echo(err=True)
-
-
-def _explain(searcher: Searcher, question: str, hits: list[Hit]) -> dict[int, tuple[Any, int]]:
-    """Explanation and rank by the dual-encoder of each hit, by row."""
-    from gnnretrieval.encoders.dual_encoder import DualEncoder
-    from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.index.explain import explainer_of, ranks_of
-    from gnnretrieval.training.embeddings import KIND, open_embeddings
-    from gnnretrieval.training.model import open_model
-
-    if KIND not in searcher.index.meta["made_from"]:
-        raise click.UsageError("--explain wants the index of a GNN-encoder; this one is of a dual-encoder.")
-    embeddings = open_embeddings(searcher.index.made_from(KIND))
-    store = open_graph(embeddings.made_from("graph"))
-    its = embeddings.meta["made_from"].get("features") and open_features(embeddings.made_from("features"))
-    explainer = explainer_of(open_model(embeddings.made_from("gnn-encoder")), store, its)
-    before = DualEncoder(store.encoder_settings, str(searcher.encoder.device)) if its else searcher.encoder
-    vector = before.encode([question], "query")[0]
-    ranks = ranks_of([hit.row for hit in hits], vector, store.passage_features, store.similarity)
-    return {hit.row: (explainer.explain(hit.row), rank) for hit, rank in zip(hits, ranks, strict=True)}

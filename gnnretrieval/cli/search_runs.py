@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,98 +11,50 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 
 if TYPE_CHECKING:
     from gnnretrieval.data.trec import Run
-    from gnnretrieval.index.engines import EngineName
-    from gnnretrieval.index.faiss_index import PassageIndex
-    from gnnretrieval.index.hybrid import RankingSettings
+    from gnnretrieval.index.retriever import Retriever
 
 Named = tuple["Run", str]
 
 
-class Ranking:
-    """Runs by an index, and by what joins it.
+def run_of_split(
+    data: Path,
+    qrels: str,
+    where: dict[str, str],
+    split: str,
+    depth: int,
+    *,
+    retriever: Retriever | None,
+    features: Path | None,
+) -> Named:
+    """The run of a dataset's split and the system's name, by BM25 where there is no ``retriever``."""
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.bm25 import BM25
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.index.search import bm25_run, features_vectors
 
-    Args:
-        index: The index.
-        engine: What searches it.
-        device: Where is encoded, searched and reranked.
-        joining: The options of hybrid search and reranking.
-        depth: Passages a question.
-    """
-
-    def __init__(self, index: Path, engine: EngineName, device: str, joining: dict[str, Any], depth: int) -> None:
-        self.index, self.engine, self.device = index, engine, device
-        self.joining, self.depth = joining, depth
-
-    def of_questions(self, path: Path) -> Named:
-        """The run of a file of questions, and the system's name."""
-        queries = read_questions(path)
-        opened = self._open()
-        return self._run(opened, queries, self._encoded(opened, queries))
-
-    def of_split(
-        self,
-        data: Path,
-        qrels: str,
-        where: dict[str, str],
-        split: str,
-        features: Path | None,
-        use_bm25: bool,
-    ) -> Named:
-        """The run of a dataset's split, and the system's name."""
-        from gnnretrieval.data import Dataset
-        from gnnretrieval.encoders.bm25 import BM25
-        from gnnretrieval.encoders.features import open_features
-        from gnnretrieval.index.search import bm25_run, features_vectors
-
-        dataset = Dataset.open(data, qrels, where)
-        queries = {query.id: query.text for query in dataset.queries_of(split)}
-        if use_bm25:
-            bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-            return bm25_run(bm25, queries, dataset.passage_ids, self.depth), "bm25"
-        opened = self._open()
-        if opened.texts.passage_ids() != dataset.passage_ids:
-            raise GnnRetrievalError(f"{self.index}: it indexes other passages than {data} has. Index this dataset's.")
-        if features is not None:
-            vectors = features_vectors(opened, open_features(features), dataset.texts_hash, list(queries))
-        else:
-            vectors = self._encoded(opened, queries)
-        return self._run(opened, queries, vectors)
-
-    def of_vectors(self, vectors: Path, query_ids: Path | None) -> Named:
-        """The run of questions given as vectors, and the system's name."""
-        from gnnretrieval.encoders.vector_file import open_vectors
-        from gnnretrieval.index.search import vectors_run
-
-        opened, questions = self._open(), open_vectors(vectors, query_ids)
-        if questions.ids is None:
-            raise click.UsageError(f"{vectors} has no ids, which a run needs: give them with --query-ids FILE.")
-        return vectors_run(opened, questions, self.depth), opened.meta["system"]
-
-    def _open(self) -> PassageIndex:
-        from gnnretrieval.index.faiss_index import open_index
-
-        return open_index(self.index, engine=self.engine, device=self.device)
-
-    def _encoded(self, opened: PassageIndex, queries: dict[str, str]) -> Any:
-        from gnnretrieval.index.search import Searcher
-
-        return Searcher(opened, self.device).encode_all(list(queries.values()))
-
-    def _run(self, opened: PassageIndex, queries: dict[str, str], vectors: Any) -> Named:
-        from gnnretrieval.index.hybrid import Ranker
-
-        settings = ranking_settings(self.joining)
-        found = Ranker(opened, settings, self.device).run(queries, vectors, self.depth)
-        return found, opened.meta["system"] + settings.suffix
+    dataset = Dataset.open(data, qrels, where)
+    queries = {query.id: query.text for query in dataset.queries_of(split)}
+    if retriever is None:
+        bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
+        return bm25_run(bm25, queries, dataset.passage_ids, depth), "bm25"
+    index = retriever.index
+    if index.texts.passage_ids() != dataset.passage_ids:
+        raise GnnRetrievalError(f"{index.path}: it indexes other passages than {data} has. Index this dataset's.")
+    vectors = None
+    if features is not None:
+        vectors = features_vectors(index, open_features(features), dataset.texts_hash, list(queries))
+    return retriever.run(queries, depth, vectors=vectors), retriever.name
 
 
-def ranking_settings(joining: dict[str, Any]) -> RankingSettings:
-    """The options of hybrid search and reranking as settings."""
-    from gnnretrieval.index.hybrid import RankingSettings
+def run_of_vectors(retriever: Retriever, vectors: Path, query_ids: Path | None, depth: int) -> Named:
+    """The run of questions given as vectors, and the system's name."""
+    from gnnretrieval.encoders.vector_file import open_vectors
+    from gnnretrieval.index.search import vectors_run
 
-    weights = joining["weights"]
-    given = joining | {"weights": None if weights is None else [part.strip() for part in weights.split(",")]}
-    return RankingSettings.parse(given)
+    questions = open_vectors(vectors, query_ids)
+    if questions.ids is None:
+        raise click.UsageError(f"{vectors} has no ids, which a run needs: give them with --query-ids FILE.")
+    return vectors_run(retriever.index, questions, depth), retriever.system
 
 
 def read_questions(path: Path) -> dict[str, str]:

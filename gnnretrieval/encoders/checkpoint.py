@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnretrieval.encoders.settings import ENDPOINT, FUNCTION, VECTORS
 from gnnretrieval.encoders.trained import weights_directory
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-VECTORS = "vectors:"  # begins the name of an encoder that is not here: only its vectors are
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
 _IDENTIFYING = (
     "*.safetensors",
@@ -69,6 +69,8 @@ def find_checkpoint(name: str) -> Checkpoint:
             f"{name}: these vectors were made outside of gnnretrieval, which cannot encode texts as they were. "
             "Give questions as vectors (search --vectors FILE), or by --features."
         )
+    if name.startswith((ENDPOINT, FUNCTION)):
+        raise GnnRetrievalError(f"{name}: its weights are not here, and this wants a checkpoint's. Give one.")
     if Path(name).is_dir():
         return _checked(name, weights_directory(Path(name)), "directory")
     if Path(name).exists():

@@ -87,6 +87,16 @@ class DualEncoder:
         """Width ``d`` of a vector."""
         return self._width(self._passage_model)
 
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Hash of the weights, configuration and tokenizer by side."""
+        return {"query": self.query_checkpoint.hash, "passage": self.passage_checkpoint.hash}
+
+    @property
+    def source(self) -> str:
+        """Where the weights were found, in words."""
+        return self.passage_checkpoint.source
+
     def _width(self, model: Any) -> int:
         """Width of a model's vectors; some do not know it before they have made one."""
         newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ from gnnretrieval.arrays import ArrayWriter, load_array
 from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
-from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.canary import canary_of
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
+from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.reading import reading_of, windows
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.making import make_artifact, scratch
@@ -120,7 +121,7 @@ def open_features(path: str | Path) -> Features:
 
 def encode_dataset(
     dataset: Dataset,
-    settings: EncoderSettings,
+    encoder: EncoderSettings | TextEncoder,
     out: str | Path,
     *,
     device: str = "cpu",
@@ -132,38 +133,45 @@ def encode_dataset(
     Texts stream through in windows; each window is written and noted in a manifest as it is done, so an interrupted run
     goes on after its last window.
 
+    Args:
+        dataset: The texts.
+        encoder: A checkpoint or an endpoint by its settings, or an encoder that is open.
+        out: Where the features go.
+        device: Where a checkpoint computes.
+        overwrite: Replace features that were made from other inputs.
+        say: Receives lines for the user.
+
     Raises:
-        GnnRetrievalError: the checkpoint cannot be found or loaded, or ``out`` holds something else.
+        GnnRetrievalError: the encoder is not at hand, or ``out`` holds something else.
     """
+    given = None if isinstance(encoder, EncoderSettings) else encoder
+    settings = encoder if isinstance(encoder, EncoderSettings) else encoder.settings
     learned_from = read_learned_from(settings.checkpoint)
     settings = trained_settings(settings)
-    passage_checkpoint = find_checkpoint(settings.checkpoint)
-    query_checkpoint = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage_checkpoint
-    config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window"})
-    for name, before in (("sentences", "none"), ("query_max_tokens", None)):
-        if config[name] == before:
-            del config[name]  # features made before there was a choice stay what they are
-    if settings.precision == "auto":
-        config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
+    fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
+    config = _config(settings, device)
 
     def write(directory: Path) -> dict[str, Any]:
-        say(f"encoder: {settings.checkpoint}, from {passage_checkpoint.source}, {config['precision']}")
-        encoder = DualEncoder(settings, device)
+        precision = f", {config['precision']}" if settings.is_checkpoint else ""
+        say(f"encoder: {settings.checkpoint}, from {source}{precision}")
+        opened = given or open_encoder(settings, device)
+        canary = {} if settings.is_checkpoint else {"canary": canary_of(opened)}
         counts = write_texts(directory / TEXTS, dataset)
         if learned_from:
             write_learned_from(directory, learned_from.intersection(dataset.query_ids))
         figures: dict[str, Any] = {}
         for side in _FILES:
-            figures |= _encode_side(encoder, side, dataset, counts[side], directory, say)
+            figures |= _encode_side(opened, side, dataset, counts[side], directory, say)
         return {
             **figures,
+            **canary,
             "encoder": _found_from_anywhere(settings).model_dump(),
-            "similarity": encoder.similarity.model_dump(),
-            "source": passage_checkpoint.source,
-            "checkpoint_hash": {"query": query_checkpoint.hash, "passage": passage_checkpoint.hash},
+            "similarity": opened.similarity.model_dump(),
+            "source": source,
+            "checkpoint_hash": fingerprint,
             "num_passages": counts["passage"],
             "num_queries": counts["query"],
-            "dimension": encoder.dimension,
+            "dimension": opened.dimension,
             "made_from": {"dataset": relative_to(out, dataset.path)},
         }
 
@@ -172,8 +180,8 @@ def encode_dataset(
         KIND,
         inputs={
             "texts": dataset.texts_hash,
-            "encoder": passage_checkpoint.hash,
-            "query encoder": query_checkpoint.hash,
+            "encoder": fingerprint["passage"],
+            "query encoder": fingerprint["query"],
         },
         config=config,
         write=write,
@@ -181,6 +189,25 @@ def encode_dataset(
         say=say,
     )
     return Features(artifact.path, artifact.meta)
+
+
+def _config(settings: EncoderSettings, device: str) -> dict[str, Any]:
+    """What decides the vectors, beside the weights."""
+    config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window", "api"})
+    for name, before in (("sentences", "none"), ("query_max_tokens", None)):
+        if config[name] == before:
+            del config[name]  # features made before there was a choice stay what they are
+    if settings.precision == "auto":
+        config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
+    if not settings.is_checkpoint:
+        del config["precision"], config["max_tokens"]
+    return config
+
+
+def encoder_records(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What an artifact's ``meta.json`` says of its vectors' encoder, for those that are made from it."""
+    names = ("encoder", "source", "checkpoint_hash", "canary")
+    return {name: meta[name] for name in names if name in meta}
 
 
 def _found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
@@ -199,7 +226,7 @@ def write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
 
 
 def _encode_side(
-    encoder: DualEncoder,
+    encoder: TextEncoder,
     side: Side,
     dataset: Dataset,
     total: int,

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.sentences import SentencePassages, is_of_sentences, passages_of_sentences
 from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.endpoint import EndpointEncoder, cost_in_words
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.sentence_files import SentenceFiles
 from gnnretrieval.encoders.sentence_nodes import encode_sentence_passages
+from gnnretrieval.encoders.text_encoder import TextEncoder
 
 
 class WholeTexts:
@@ -24,7 +26,7 @@ class WholeTexts:
         state: What an interrupted run needs to go on, beside the number of rows.
     """
 
-    def __init__(self, encoder: DualEncoder, side: Side, dataset: Dataset) -> None:
+    def __init__(self, encoder: TextEncoder, side: Side, dataset: Dataset) -> None:
         self.encoder, self.side, self.dataset = encoder, side, dataset
         self.state: dict[str, int] = {}
 
@@ -56,12 +58,13 @@ class BySentences(WholeTexts):
 
     def __init__(self, encoder: DualEncoder, dataset: Dataset, directory: Path, state: Mapping[str, int]) -> None:
         super().__init__(encoder, "passage", dataset)
+        self._dual = encoder
         self.files = SentenceFiles(directory, encoder.dimension, state)
         self.state = self.files.state
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; the sentences are written."""
-        made = self.encoder.encode_sentences(items)
+        made = self._dual.encode_sentences(items)
         self.files.write(made, done)
         self.state = self.files.state
         return made.means(self.encoder.similarity)
@@ -87,6 +90,7 @@ class SentencesAsPassages(WholeTexts):
 
     def __init__(self, encoder: DualEncoder, dataset: Dataset, state: Mapping[str, int]) -> None:
         super().__init__(encoder, "passage", dataset)
+        self._dual = encoder
         self.state = {"sentences_alone": state.get("sentences_alone", 0)}
 
     def items(self) -> Iterator[SentencePassages]:
@@ -99,7 +103,7 @@ class SentencesAsPassages(WholeTexts):
 
     def vectors(self, items: Sequence[SentencePassages], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`."""
-        vectors, alone = encode_sentence_passages(self.encoder, items)
+        vectors, alone = encode_sentence_passages(self._dual, items)
         self.state = {"sentences_alone": self.state["sentences_alone"] + alone}
         return vectors
 
@@ -114,11 +118,36 @@ class SentencesAsPassages(WholeTexts):
         return f"passages are sentences, and are read with the others of theirs{lost}"
 
 
+class ByEndpoint(WholeTexts):
+    """A text is a row, and the tokens that the endpoint counted are kept, also over interruptions."""
+
+    def __init__(self, encoder: EndpointEncoder, side: Side, dataset: Dataset, state: Mapping[str, int]) -> None:
+        super().__init__(encoder, side, dataset)
+        self._endpoint, self._before = encoder, state.get("tokens", 0) - encoder.tokens
+        self.state = {"tokens": state.get("tokens", 0)}
+
+    def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
+        """As :meth:`WholeTexts.vectors`; the tokens are counted."""
+        made = super().vectors(items, done)
+        self.state = {"tokens": self._before + self._endpoint.tokens}
+        return made
+
+    def figures(self, total: int) -> dict[str, Any]:
+        """Tokens of both sides so far."""
+        return dict(self.state)
+
+    def in_words(self) -> str:
+        """As :meth:`WholeTexts.in_words`."""
+        return "" if self.side == "passage" else cost_in_words(self.state["tokens"], self._endpoint.api.price)
+
+
 def reading_of(
-    encoder: DualEncoder, side: Side, dataset: Dataset, directory: Path, state: Mapping[str, int]
+    encoder: TextEncoder, side: Side, dataset: Dataset, directory: Path, state: Mapping[str, int]
 ) -> WholeTexts:
     """How a side of a dataset is read by ``encoder``; ``state`` is of an interrupted run."""
-    if side == "query" or encoder.sentences is None:
+    if isinstance(encoder, EndpointEncoder):
+        return ByEndpoint(encoder, side, dataset, state)
+    if side == "query" or not isinstance(encoder, DualEncoder) or encoder.sentences is None:
         return WholeTexts(encoder, side, dataset)
     if is_of_sentences(dataset):
         return SentencesAsPassages(encoder, dataset, state)

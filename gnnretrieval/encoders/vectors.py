@@ -14,9 +14,8 @@ from pydantic import Field, field_validator
 from gnnretrieval.arrays import ArrayWriter, blocks
 from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.encoders.checkpoint import VECTORS
 from gnnretrieval.encoders.features import KIND, TEXTS, Features, write_texts
-from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.settings import VECTORS, EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors
 from gnnretrieval.errors import InputError

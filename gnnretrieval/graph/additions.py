@@ -13,7 +13,9 @@ from gnnretrieval.data.beir import read_passages, read_qrels, read_queries
 from gnnretrieval.data.records import Passage, Query
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run, read_run
-from gnnretrieval.encoders.checkpoint import VECTORS
+from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.settings import VECTORS
+from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.encoders.vectors import as_kept
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
@@ -70,6 +72,8 @@ def read_additions(
     run: str | Path | None = None,
     split: str | None = None,
     device: str = "cpu",
+    encoder: TextEncoder | None = None,
+    endpoint: str | None = None,
 ) -> Additions | None:
     """Read what is to be added to ``store``, and encode it by the store's own encoder where no vectors are given.
 
@@ -85,6 +89,8 @@ def read_additions(
         run: TREC run, for a graph whose edges are a run's.
         split: What the new queries are called; not given: as the graph's first ones.
         device: Where to encode.
+        encoder: The store's encoder, where Python has it; None: it is opened.
+        endpoint: As :func:`gnnretrieval.encoders.opening.encoder_of`.
 
     Raises:
         InputError: a file is wrong, or an id is in the graph already.
@@ -116,7 +122,7 @@ def read_additions(
         _refuse_known("query", [query.id for query in new_queries], texts.rows_of_queries, queries)
         _refuse_known("passage", [passage.id for passage in new_passages], texts.rows_of_passages, passages)
         judgements = _judgements(texts, qrels, new_queries, new_passages)
-    vectors = _Encoding(store, device)
+    vectors = _Encoding(store, device, encoder, endpoint)
     return Additions(
         new_queries,
         new_passages,
@@ -159,8 +165,8 @@ def _refuse_known(
 class _Encoding:
     """Vectors of new texts: given ones, or by the encoder that the store's features are of."""
 
-    def __init__(self, store: GraphStore, device: str) -> None:
-        self._store, self._device = store, device
+    def __init__(self, store: GraphStore, device: str, given: TextEncoder | None, endpoint: str | None) -> None:
+        self._store, self._device, self._given, self._endpoint = store, device, given, endpoint
         self._encoder: Any = None
 
     def of(
@@ -200,20 +206,12 @@ class _Encoding:
     def _opened(self, side: str) -> Any:
         if self._encoder is None:
             settings = self._store.encoder_settings
-            if settings.checkpoint.startswith(VECTORS):
+            if self._given is None and settings.checkpoint.startswith(VECTORS):
                 name = settings.checkpoint.removeprefix(VECTORS)
                 raise ArtifactError(
                     f"{self._store.path}: its vectors were made outside of gnnretrieval ({name}): give those of the "
                     f"new texts too (--{side}-vectors FILE)."
                 )
-            from gnnretrieval.encoders.dual_encoder import DualEncoder
-
-            encoder = DualEncoder(settings, self._device)
-            found = {"query": encoder.query_checkpoint.hash, "passage": encoder.passage_checkpoint.hash}
-            if found != self._store.meta["checkpoint_hash"]:
-                raise ArtifactError(
-                    f"{self._store.path}: {settings.checkpoint} holds other weights now than when the graph was built. "
-                    "Give the vectors, or build the graph again."
-                )
-            self._encoder = encoder
+            meta, path = self._store.meta, self._store.path
+            self._encoder = encoder_of(meta, path, self._device, given=self._given, endpoint=self._endpoint)
         return self._encoder

@@ -17,7 +17,7 @@ from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.data.trec import Run, read_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.edge_features import write_cheap_features
 from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
@@ -95,10 +95,8 @@ def build_graph(
             "num_passages": len(dataset.passage_ids),
             "num_queries": len(query_ids),
             **figures,
-            "encoder": features.meta["encoder"],
             "similarity": features.meta["similarity"],
-            "source": features.meta["source"],
-            "checkpoint_hash": features.meta["checkpoint_hash"],
+            **encoder_records(features.meta),
             "dataset": dataset.provenance(),
             "made_from": {
                 "dataset": relative_to(out, dataset.path),

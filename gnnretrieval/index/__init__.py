@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from gnnretrieval.index.explain import Explainer
     from gnnretrieval.index.faiss_index import PassageIndex, build_index, open_index
     from gnnretrieval.index.retriever import Retriever
-    from gnnretrieval.index.search import Searcher
 
-__all__ = ["Explainer", "PassageIndex", "Retriever", "Searcher", "build_index", "open_index"]
+__all__ = ["Explainer", "PassageIndex", "Retriever", "build_index", "open_index"]
 
 __getattr__ = lazy_exports(
     __name__,
@@ -18,7 +17,6 @@ __getattr__ = lazy_exports(
         "Explainer": "explain",
         "PassageIndex": "faiss_index",
         "Retriever": "retriever",
-        "Searcher": "search",
         "build_index": "faiss_index",
         "open_index": "faiss_index",
     },

@@ -16,7 +16,7 @@ from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_f
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import KIND as FEATURES
-from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.encoders.features import Features, encoder_records, open_features
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
@@ -208,9 +208,8 @@ def build_index(
             shutil.rmtree(directory)
             raise
         return {
-            "encoder": source.meta["encoder"],
             "similarity": source.similarity.model_dump(),
-            "checkpoint_hash": source.meta["checkpoint_hash"],
+            **encoder_records(source.meta),
             "system": system,
             "num_passages": source.meta["num_passages"],
             **({"num_sentences": len(vectors)} if of_sentences else {}),

@@ -17,7 +17,7 @@ from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.index.faiss_index import PassageIndex
 from gnnretrieval.index.fuse import fuse
-from gnnretrieval.index.search import Hit, bm25_run, index_run
+from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
 
@@ -97,15 +97,6 @@ class Ranker:
         if self._reader is not None:
             found = self._reread(queries, found)
         return {query: ranking[:depth] for query, ranking in found.items()}
-
-    def hits(self, question: str, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """The ``k`` best passages for one question, whose vector is ``(1, d)``."""
-        ranking = self.run({"": question}, vector, k).get("", [])
-        passages = [self.index.texts.passage_by_id(scored.passage_id) for scored in ranking]
-        return [
-            Hit(number, passage.row, passage.id, passage.title, passage.text, scored.score)
-            for number, (passage, scored) in enumerate(zip(passages, ranking, strict=True), 1)
-        ]
 
     def _lexical(self, queries: Mapping[str, str], depth: int) -> Run:
         assert self._bm25 is not None

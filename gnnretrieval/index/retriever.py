@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.arrays import blocks
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
-from gnnretrieval.data.trec import rank_rows
-from gnnretrieval.encoders.dual_encoder import DualEncoder
-from gnnretrieval.encoders.features import open_features
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.data.trec import Run
+from gnnretrieval.encoders.features import KIND as FEATURES
+from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.encoders.opening import encoder_of, open_encoder
+from gnnretrieval.encoders.settings import FUNCTION, VECTORS
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.graph.store import GraphStore, open_graph
 from gnnretrieval.index.baseline import Baseline
-from gnnretrieval.index.explain import Explainer, Explanation, explainer_of
+from gnnretrieval.index.engines import EngineName
+from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
 from gnnretrieval.index.faiss_index import TEXTS, PassageIndex, open_index
+from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.neighborhood import describe
-from gnnretrieval.index.search import Hit, Searcher
+from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
+from gnnretrieval.index.stored_questions import StoredQuestions
+from gnnretrieval.progress import progress
 from gnnretrieval.training.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.embeddings import Embeddings, open_embeddings
 from gnnretrieval.training.model import open_model
@@ -28,7 +36,7 @@ from gnnretrieval.training.model import open_model
 System = Literal["gnn-encoder", "dual-encoder"]
 INDEX, BASELINE = "index", "index-dual-encoder"  # what a recipe calls them
 DEPTH = 1000  # passages looked through for a passage's rank in the other ranking
-_FEW = 64  # questions that are encoded without a bar of progress
+_FEW, _BLOCK = 64, 1024  # questions that are encoded without a bar of progress; at a time
 
 
 class MovedHit(NamedTuple):
@@ -57,6 +65,18 @@ class Comparison(NamedTuple):
     depth: int
 
 
+class Why(NamedTuple):
+    """Why a passage is where it is in a ranking.
+
+    Attributes:
+        explanation: The questions that moved it.
+        rank_before: Its rank by the dual-encoder alone, from 1.
+    """
+
+    explanation: Explanation
+    rank_before: int
+
+
 class Retriever:
     """Ranked passages for questions, beside the dual-encoder's ranking, and the questions that moved them.
 
@@ -68,35 +88,89 @@ class Retriever:
         for hit in retriever.search("solve a banded system", k=5):
             print(hit.rank, hit.id, hit.score)
 
-    The encoder and the index are loaded at once; the graph and the model when they are first asked for.
+    The command line and the server search by it too. Encoder, graph and model are loaded when they are first asked for.
 
     Args:
         index: What is searched.
+        encoder: The encoder of the index, where Python has it (a :class:`FunctionEncoder`); None: it is opened.
+        endpoint: Where questions are encoded, if the index's encoder is an endpoint and its address another than it was
+            then, or not your own word: see :func:`gnnretrieval.encoders.endpoint.allowed`.
+        ranking: What joins the index: BM25, a cross-encoder; None: the index alone.
         device: Where questions are encoded.
-
-    Raises:
-        GnnRetrievalError: as :class:`gnnretrieval.index.search.Searcher`.
     """
 
-    def __init__(self, index: PassageIndex, device: str = "cpu") -> None:
-        self.index = index
-        self._searcher = Searcher(index, device)
+    def __init__(
+        self,
+        index: PassageIndex,
+        *,
+        encoder: TextEncoder | None = None,
+        endpoint: str | None = None,
+        ranking: RankingSettings | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.index, self.device = index, device
+        self.ranking = ranking or RankingSettings()
+        self._given, self._endpoint = encoder, endpoint
 
     @classmethod
-    def open(cls, path: str | Path, *, device: str = "cpu") -> Self:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        encoder: TextEncoder | None = None,
+        endpoint: str | None = None,
+        ranking: RankingSettings | None = None,
+        engine: EngineName = "faiss",
+        device: str = "cpu",
+    ) -> Self:
         """Open an index, or the one in the directory that ``gnnretrieval run`` or ``quickstart`` made.
 
+        Where the index's encoder is not here (vectors that were imported, a function that is not given), questions that
+        were stored with the features can be asked, and vectors.
+
+        Args:
+            path: The index, or the run's directory.
+            encoder: As :class:`Retriever`.
+            endpoint: As :class:`Retriever`.
+            ranking: As :class:`Retriever`.
+            engine: What searches: FAISS, or an exact pass by torch.
+            device: Where questions are encoded, and searched with the engine ``torch``.
+
         Raises:
-            ArtifactError: there is none.
-            GnnRetrievalError: its encoder is not at hand.
+            ArtifactError: there is none, or its encoder has other weights now.
+            GnnRetrievalError: its encoder cannot be opened.
         """
-        return cls(open_index(index_in(path)), device)
+        index = open_index(index_in(path), engine=engine, device=device)
+        opened = cls(index, encoder=encoder, endpoint=endpoint, ranking=ranking, device=device)
+        _ = opened.encoder
+        return opened
+
+    def __repr__(self) -> str:
+        return f"Retriever({str(self.index.path)!r}: {self.num_passages:,} passages by {self.name})"
+
+    @cached_property
+    def encoder(self) -> TextEncoder:
+        """What encodes questions.
+
+        Raises:
+            GnnRetrievalError: as :func:`gnnretrieval.encoders.opening.encoder_of`.
+        """
+        settings = self.index.encoder_settings
+        if self._given is None and settings.checkpoint.startswith((VECTORS, FUNCTION)):
+            return StoredQuestions(self._features)
+        meta, path = self.index.meta, self.index.path
+        return encoder_of(meta, path, self.device, given=self._given, endpoint=self._endpoint)
 
     @property
     def system(self) -> str:
         """What made the vectors: ``gnn-encoder``, ``dual-encoder`` or ``sentences``."""
         name: str = self.index.meta["system"]
         return name
+
+    @property
+    def name(self) -> str:
+        """The whole ranking's name in runs: the system, and what joins it."""
+        return self.system + self.ranking.suffix
 
     @property
     def num_passages(self) -> int:
@@ -114,28 +188,71 @@ class Retriever:
         Args:
             question: Some words.
             k: How many.
-            system: ``dual-encoder``: as it ranks without the graph; None: as the index does.
+            system: ``dual-encoder``: as it ranks alone, without the graph and what joins the index; None: as opened.
 
         Raises:
-            InputError: the question is empty, or ``k`` is below 1.
+            InputError: the question is empty or no text, ``k`` is below 1, or there is no such system.
             ArtifactError: the dual-encoder's ranking is asked of an index that no graph stands behind.
         """
+        if not isinstance(question, str):
+            raise InputError(f"search takes one question, and this is a {_kind(question)}: search_all takes several.")
         return self.search_all([question], k, system)[0]
 
     def search_all(self, questions: Sequence[str], k: int = 10, system: System | None = None) -> list[list[Hit]]:
         """As :meth:`search`, for many questions together; the same passages and scores as one by one."""
         _require(questions, k)
-        if not self.num_passages:
+        self._require_system(system)
+        if not self.num_passages or not questions:
             return [[] for _ in questions]
-        if system is not None and system != self.system:
-            if system != "dual-encoder":
-                raise ArtifactError(f"{self.index.path}: an index of {self.system}, which is no {system}.")
+        if system not in (None, self.system):
             rows, scores = self._baseline.search(self._encode_before(questions), min(k, self.num_passages))
-        elif self.index.is_of_sentences:
-            return [self._searcher.hits(vector[None], k) for vector in self._encode(questions)]
-        else:
-            rows, scores = self.index.search(self._encode(questions), min(k, self.num_passages))
-        return [self._hits(*ranking, k) for ranking in zip(rows, scores, strict=True)]
+            return [self._hits(*ranking, k) for ranking in zip(rows, scores, strict=True)]
+        vectors = self._encode(questions)
+        if self.ranking.is_plain:
+            return self.search_vectors(vectors, k)
+        numbered = {str(number): question for number, question in enumerate(questions)}
+        found = self._ranker.run(numbered, vectors, k)
+        return [hits_of_ranking(self.index.texts, found.get(number, [])) for number in numbered]
+
+    def search_vectors(self, vectors: NDArray[np.floating], k: int = 10) -> list[list[Hit]]:
+        """As :meth:`search_all` by the index alone, for questions' vectors ``(q, d)`` by its encoder.
+
+        Raises:
+            InputError: the vectors have another shape or are not finite, or ``k`` is below 1.
+        """
+        rows = np.asarray(vectors)
+        if rows.ndim != 2 or rows.shape[1] != self.index.meta["dimension"]:
+            raise InputError(f"an array {rows.shape}; wanted (questions, {self.index.meta['dimension']}).")
+        if rows.dtype.kind != "f" or not np.isfinite(rows).all():
+            raise InputError("questions' vectors must be finite floats.")
+        _require([], k)
+        if self.index.is_of_sentences:
+            return [hits_by_sentences(self.index, vector[None], k) for vector in rows]
+        found, scores = self.index.search(rows, min(k, self.num_passages))
+        return [self._hits(*ranking, k) for ranking in zip(found, scores, strict=True)]
+
+    def warm_up(self, k: int = 10) -> str:
+        """Load what the first search would wait for; returns the question that was asked."""
+        stored = self.encoder.any if isinstance(self.encoder, StoredQuestions) else "warm up"
+        if stored is not None:
+            self.search(stored, k)
+        return stored or ""
+
+    def run(self, queries: Mapping[str, str], depth: int = 100, *, vectors: NDArray[np.floating] | None = None) -> Run:
+        """The run of questions, as :func:`gnnretrieval.data.trec.write_run` writes it and :func:`evaluate` reads it.
+
+        Args:
+            queries: Texts by id.
+            depth: Passages a question.
+            vectors: Their vectors ``(q, d)``, where they are known; None: they are encoded.
+
+        Raises:
+            InputError: a question is empty, or ``depth`` is below 1.
+        """
+        _require([*queries.values()], depth)
+        if vectors is None:
+            vectors = self._encode([*queries.values()])
+        return self._ranker.run(queries, vectors, depth)
 
     def compare(self, question: str, k: int = 10) -> Comparison:
         """The two rankings of a question, each passage with its rank in the other.
@@ -154,7 +271,7 @@ class Retriever:
             return [Comparison([], [], 0) for _ in questions]
         depth = min(max(k, DEPTH), self.num_passages)
         after = self._encode(questions)
-        before = after if self._encoder_before is self._searcher.encoder else self._encode_before(questions)
+        before = after if self._encoder_before is self.encoder else self._encode_before(questions)
         found = zip(*baseline.search(before, depth), *self.index.search(after, depth), strict=True)
         comparisons = []
         for dual_rows, dual_scores, gnn_rows, gnn_scores in found:
@@ -177,6 +294,18 @@ class Retriever:
             ArtifactError: no graph stands behind this index.
         """
         return self._explainer.explain(self.passage(passage_id).row, most)
+
+    def why(self, question: str, hits: Sequence[Hit], most: int = 5) -> list[Why]:
+        """Why each of the hits of a question is where it is.
+
+        Raises:
+            ArtifactError: no graph stands behind this index.
+        """
+        if not hits:
+            return []
+        graph, rows = self.graph, [hit.row for hit in hits]
+        ranks = ranks_of(rows, self._encode_before([question])[0], graph.passage_features, graph.similarity)
+        return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:
         """A passage with the questions that found it and their other passages, or a training question likewise.
@@ -229,31 +358,50 @@ class Retriever:
         return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE)
 
     @cached_property
-    def _encoder_before(self) -> DualEncoder:
+    def _encoder_before(self) -> TextEncoder:
         """The encoder of the graph's features: another than the index's where one was trained with the model."""
         if "features" not in self._embeddings.meta["made_from"]:
-            return self._searcher.encoder
-        return DualEncoder(self.graph.encoder_settings, self._searcher.encoder.device)
+            return self.encoder
+        return open_encoder(self.graph.encoder_settings, self.device)
+
+    @cached_property
+    def _ranker(self) -> Ranker:
+        return Ranker(self.index, self.ranking, self.device)
+
+    @property
+    def _features(self) -> Features:
+        """What the index, or the graph behind it, was made of."""
+        made = self._embeddings if self.has_graph else None
+        if made is None:
+            return open_features(self.index.made_from(FEATURES))
+        return open_features((made if "features" in made.meta["made_from"] else self.graph).made_from("features"))
+
+    def _require_system(self, system: str | None) -> None:
+        if system is None or system == self.system or (system == "dual-encoder" and self.has_graph):
+            return
+        known = [self.system] + (["dual-encoder"] if self.has_graph else [])
+        if system in get_args(System):
+            raise ArtifactError(f"{self.index.path}: an index of {self.system}, which is no {system}.")
+        raise InputError(f"there is no system {system!r}.{nearest(system, known)} Present: {', '.join(known)}.")
 
     def _encode(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        if len(questions) > _FEW:
-            return self._searcher.encode_all(questions)
-        return self._searcher.encoder.encode(questions, "query")
+        """Vectors ``(q, d)``, with progress where they are many."""
+        if len(questions) <= _FEW:
+            return self.encoder.encode(questions, "query")
+        vectors = np.empty((len(questions), self.encoder.dimension), dtype=np.float32)
+        with progress("encoding queries", len(questions), "queries") as meter:
+            for part in blocks(len(questions), _BLOCK):
+                vectors[part] = self.encoder.encode(questions[part], "query")
+                meter.advance(part.stop - part.start)
+        return vectors
 
     def _encode_before(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        if self._encoder_before is self._searcher.encoder:
+        if self._encoder_before is self.encoder:
             return self._encode(questions)
         return self._encoder_before.encode(questions, "query")
 
     def _hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
-        """The first ``k`` of one question's rows, ranked (law 1)."""
-        passages = [self.index.texts.passage(row) for row in rows[:k].tolist() if row >= 0]
-        by_id = {passage.id: passage for passage in passages}
-        (ranked,) = rank_rows(np.arange(len(passages))[None], scores[None, : len(passages)], [*by_id])
-        return [
-            Hit(rank, by_id[id_].row, id_, by_id[id_].title, by_id[id_].text, score)
-            for rank, (id_, score) in enumerate(ranked, 1)
-        ]
+        return hits_of(self.index.texts, rows[:k], scores[:k])
 
 
 def index_in(path: str | Path) -> Path:
@@ -268,7 +416,16 @@ def _ranks(rows: NDArray[np.int64], hits: Sequence[Hit]) -> dict[int, int]:
 
 
 def _require(questions: Sequence[str], k: int) -> None:
+    if isinstance(questions, str):
+        raise InputError("search_all takes a list of questions, and this is one: give [question], or call search.")
     if k < 1:
         raise InputError(f"k is {k}: give 1 or more.")
-    if any(not question.strip() for question in questions):
-        raise InputError("the question is empty: give some words.")
+    for question in questions:
+        if not isinstance(question, str):
+            raise InputError(f"a question is a text, and this is a {_kind(question)}.")
+        if not question.strip():
+            raise InputError("the question is empty: give some words.")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

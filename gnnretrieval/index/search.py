@@ -1,4 +1,4 @@
-"""Search: questions to ranked passages."""
+"""Questions' vectors to hits and runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks
+from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.text_store import PassageRow, TextStore
 from gnnretrieval.data.trec import Run, rank_rows, require_writable_ids
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.vector_file import VectorFile
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index.faiss_index import PassageIndex
 from gnnretrieval.index.sentence_search import answering_passages, sentence_run, sentence_text
 from gnnretrieval.progress import progress
@@ -44,80 +45,45 @@ class Hit(NamedTuple):
     sentence: str | None = None
 
 
-class Searcher:
-    """Answers questions from an index; the encoder is loaded once.
+def hits_of(texts: TextStore, rows: NDArray[np.int64], scores: NDArray[np.floating]) -> list[Hit]:
+    """One question's rows ``(k,)`` and scores ``(k,)`` as hits in the one order (law 1); a row of -1 is none."""
+    passages = [texts.passage(row) for row in rows.tolist() if row >= 0]
+    return _ranked(passages, scores[: len(passages)])
 
-    Args:
-        index: The index.
-        device: Where questions are encoded.
 
-    Raises:
-        GnnRetrievalError: the encoder that the index was built with is not at hand, or has other weights now.
-    """
+def hits_of_ranking(texts: TextStore, ranking: Sequence[ScoredPassage]) -> list[Hit]:
+    """A ranking of a run as hits."""
+    passages = [texts.passage_by_id(scored.passage_id) for scored in ranking]
+    return [_hit(rank, *found, None) for rank, found in enumerate(zip(passages, ranking, strict=True), 1)]
 
-    def __init__(self, index: PassageIndex, device: str = "cpu") -> None:
-        self.index = index
-        self.encoder = DualEncoder(index.encoder_settings, device)
-        if self.encoder.query_checkpoint.hash != index.meta["checkpoint_hash"]["query"]:
-            raise GnnRetrievalError(
-                f"{index.path}: encoded by {self.encoder.query_checkpoint.name}, which has other weights now. "
-                "Encode and index again, or give back the weights it had."
-            )
 
-    def encode(self, question: str) -> NDArray[np.float32]:
-        """The question's vector ``(1, d)``.
+def hits_by_sentences(index: PassageIndex, vector: NDArray[np.floating], k: int) -> list[Hit]:
+    """The ``k`` best passages for one question's vector ``(1, d)``, each by its sentences."""
+    found = answering_passages(index, np.asarray(vector, dtype=np.float32))
+    passages = [index.texts.passage(row) for row in found.rows.tolist()]
+    return _ranked(passages, found.scores, found.sentences, k)
 
-        Raises:
-            InputError: the question is empty.
-        """
-        if not question.strip():
-            raise InputError("the question is empty: give some words.")
-        return self.encoder.encode([question], "query")
 
-    def encode_all(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors ``(q, d)`` of many questions, with progress."""
-        vectors = np.empty((len(questions), self.encoder.dimension), dtype=np.float32)
-        with progress("encoding queries", len(questions), "queries") as meter:
-            for part in blocks(len(questions), _BLOCK):
-                vectors[part] = self.encoder.encode(questions[part], "query")
-                meter.advance(part.stop - part.start)
-        return vectors
+def _ranked(
+    passages: Sequence[PassageRow],
+    scores: NDArray[np.floating],
+    sentences: NDArray[np.int64] | None = None,
+    k: int | None = None,
+) -> list[Hit]:
+    place = {passage.id: number for number, passage in enumerate(passages)}
+    (ranked,) = rank_rows(np.arange(len(passages))[None], scores[None], [*place])
+    hits = []
+    for rank, scored in enumerate(ranked[:k], 1):
+        passage = passages[place[scored.passage_id]]
+        sentence = None
+        if sentences is not None:
+            sentence = sentence_text(passage.full_text, int(sentences[place[passage.id]]))
+        hits.append(_hit(rank, passage, scored, sentence))
+    return hits
 
-    def search(self, question: str, k: int = 10) -> list[Hit]:
-        """The ``k`` best passages for ``question``, fewer where the index holds fewer."""
-        return self.hits(self.encode(question), k)
 
-    def hits(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """The ``k`` best passages for one question's vector ``(1, d)``."""
-        if self.index.is_of_sentences:
-            return self._hits_by_sentences(vector, k)
-        rows, scores = self.index.search(vector, min(k, self.index.meta["num_passages"]))
-        passages = {
-            passage.id: (passage, float(score))
-            for row, score in zip(rows[0].tolist(), scores[0], strict=True)
-            if row >= 0
-            for passage in [self.index.texts.passage(row)]
-        }
-        (ranked,) = rank_rows(
-            np.arange(len(passages))[None], np.array([[s for _, s in passages.values()]]), [*passages]
-        )
-        hits = []
-        for number, (id_, score) in enumerate(ranked, 1):
-            passage = passages[id_][0]
-            hits.append(Hit(number, passage.row, id_, passage.title, passage.text, score))
-        return hits
-
-    def _hits_by_sentences(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        found = answering_passages(self.index, vector)
-        passages = [self.index.texts.passage(row) for row in found.rows.tolist()]
-        places = {passage.id: place for place, passage in enumerate(passages)}
-        (ranked,) = rank_rows(np.arange(len(passages))[None], found.scores[None], [*places])
-        hits = []
-        for number, (id_, score) in enumerate(ranked[:k], 1):
-            passage = passages[places[id_]]
-            sentence = sentence_text(passage.full_text, int(found.sentences[places[id_]]))
-            hits.append(Hit(number, passage.row, id_, passage.title, passage.text, score, sentence))
-        return hits
+def _hit(rank: int, passage: PassageRow, scored: ScoredPassage, sentence: str | None) -> Hit:
+    return Hit(rank, passage.row, passage.id, passage.title, passage.text, scored.score, sentence)
 
 
 def index_run(index: PassageIndex, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:

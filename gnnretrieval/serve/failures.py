@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import Any
 
@@ -10,9 +11,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from gnnretrieval.encoders.endpoint import EndpointError
+from gnnretrieval.index.stored_questions import UnknownQuestion
 from gnnretrieval.serve.settings import MAX_BODY
 from gnnretrieval.serve.worker import Busy, TimedOut
 
+_log = logging.getLogger(__name__)
 TOO_LARGE = ("too_large", f"The request's body is above {MAX_BODY:,} bytes: ask less at once.")
 
 
@@ -65,6 +69,16 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(TimedOut)
     async def timed_out(request: Request, error: TimedOut) -> JSONResponse:
         return failure(504, "timed_out", "This took too long and was given up: ask again, or for less.")
+
+    @app.exception_handler(UnknownQuestion)
+    async def unknown_question(request: Request, error: UnknownQuestion) -> JSONResponse:
+        message = "This server's encoder is not here, and it has no vector of this question: ask one of its graph's."
+        return failure(422, "unknown_question", message)
+
+    @app.exception_handler(EndpointError)
+    async def no_encoder(request: Request, error: EndpointError) -> JSONResponse:
+        _log.warning("%s", error)
+        return failure(502, "encoder_failed", "The encoder that this server asks did not answer; its log says why.")
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:

@@ -15,6 +15,7 @@ from gnnretrieval.errors import GnnRetrievalError
 if TYPE_CHECKING:
     import uvicorn
 
+    from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.index.retriever import Retriever
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -29,6 +30,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     device: str = "cpu",
+    endpoint: str | None = None,
+    ranking: RankingSettings | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Serve an index, or the one of a run, until SIGINT or SIGTERM; requests in flight are answered before it ends.
@@ -38,6 +41,8 @@ def serve(
         host: Where to listen. On a loopback address only requests that call it by such a name are answered.
         port: 0: any that is free.
         device: Where questions are encoded.
+        endpoint: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
+        ranking: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
         say: Receives lines for the user.
 
     Raises:
@@ -55,7 +60,7 @@ def serve(
 
     with _bound(host, port) as listener:
         say(f"loading {index_in(path)}")
-        retriever = Retriever.open(path, device=device)
+        retriever = Retriever.open(path, endpoint=endpoint, ranking=ranking, device=device)
         _warm_up(retriever)
         app = create_app(retriever, ServeSettings(hosts=LOOPBACK if host in LOOPBACK else ()))
         config = uvicorn.Config(
@@ -72,9 +77,9 @@ def serve(
 
 def _warm_up(retriever: Retriever) -> None:
     """Load what the first requests would wait for."""
-    retriever.search("warm up", 1)
-    if retriever.has_graph and retriever.num_passages:
-        retriever.compare("warm up", 1)
+    question = retriever.warm_up(1)
+    if question and retriever.has_graph and retriever.num_passages:
+        retriever.compare(question, 1)
         retriever.explain(retriever.index.texts.passage(0).id, most=1)
 
 

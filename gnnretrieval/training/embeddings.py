@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import ArrayWriter, blocks, load_array, release
 from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
-from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import TEXTS, GraphStore
@@ -93,7 +93,7 @@ def embed_passages(
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
             "similarity": model.similarity.model_dump(),
-            **{name: made_with[name] for name in ("encoder", "source", "checkpoint_hash")},
+            **encoder_records(made_with),
             "num_passages": store.num_passages,
             "dimension": store.dimension,
             "made_from": {

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.trained import JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import require_features_of
@@ -288,8 +288,7 @@ def _of_graph(store: GraphStore, dataset: Dataset) -> dict[str, Any]:
         "dimension": store.dimension,
         "edge_dim": store.edge_dim,
         "edge_features": store.edge_names,
-        "encoder": store.meta["encoder"],
-        "checkpoint_hash": store.meta["checkpoint_hash"],
+        **encoder_records(store.meta),
         "similarity": store.similarity.model_dump(),
         "dataset": dataset.provenance(),
     }

@@ -65,9 +65,6 @@ def test_more_is_read_again_than_asked_for(asked, tiny_cross_encoder):
     assert ranker.run(texts, vectors, 3) == {
         query: ranking[:3] for query, ranking in ranker.run(texts, vectors, 40).items()
     }
-    (query, text), vector = next(iter(texts.items())), vectors[:1]
-    hits = ranker.hits(text, np.asarray(vector, dtype=np.float32), 3)
-    assert [(hit.id, hit.score) for hit in hits] == list(ranker.run({query: text}, vector, 3)[query])
 
 
 def test_bm25_does_not_bring_back_what_was_removed(asked, tiny_features, tmp_path):

@@ -11,9 +11,10 @@ from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.index import Searcher, open_index, retriever
+from gnnretrieval.index import open_index, retriever
 from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.explain import ranks_of
+from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.provenance import write_json
 
 
@@ -33,11 +34,42 @@ def test_importing_the_package_loads_nothing_slow():
     assert done.stdout.strip() == "[]"
 
 
-def test_it_ranks_as_the_searcher_does_for_one_question_and_for_many(tiny_run, opened, questions):
-    searcher = Searcher(open_index(tiny_run / "index"))
-    expected = [searcher.search(question, 7) for question in questions]
-    assert [opened.search(question, 7) for question in questions] == expected
+def test_it_ranks_one_question_as_among_many_as_vectors_and_as_a_run(opened, questions):
+    expected = [opened.search(question, 7) for question in questions]
     assert opened.search_all(questions, 7) == expected
+    vectors = opened.encoder.encode(questions, "query")
+    assert opened.search_vectors(vectors, 7) == expected
+    run = opened.run({str(number): question for number, question in enumerate(questions)}, 7)
+    assert [[(hit.id, hit.score) for hit in hits] for hits in expected] == [*run.values()]
+
+
+def test_what_joins_the_index_ranks_questions_too(tiny_run, opened, questions):
+    joined = Retriever.open(tiny_run, ranking=RankingSettings(hybrid=True))
+    run = joined.run({str(number): question for number, question in enumerate(questions)}, 7)
+    found = [[(hit.id, hit.score) for hit in hits] for hits in joined.search_all(questions, 7)]
+    assert found == [*run.values()]
+    assert found != [[(hit.id, hit.score) for hit in hits] for hits in opened.search_all(questions, 7)]
+    assert joined.search_all(questions, 7, "dual-encoder") == opened.search_all(questions, 7, "dual-encoder")
+    assert (opened.name, joined.name) == ("gnn-encoder", "gnn-encoder+bm25")
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda it: it.search(["a", "b"]), r"search takes one question, and this is a list: search_all takes several"),
+        (lambda it: it.search_all("a b"), r"search_all takes a list of questions, and this is one"),
+        (lambda it: it.search_all(["a", 3]), r"a question is a text, and this is a int"),
+        (lambda it: it.search("a", system="gnn-encodr"), r"no system 'gnn-encodr'\. Did you mean 'gnn-encoder'\?"),
+        (
+            lambda it: it.search_vectors(np.ones((2, 3), dtype=np.float32)),
+            r"an array \(2, 3\); wanted \(questions, 32\)",
+        ),
+        (lambda it: it.search_vectors(np.full((1, 32), np.nan)), r"must be finite floats"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_sentence(opened, ask, message):
+    with pytest.raises(InputError, match=message):
+        ask(opened)
 
 
 def test_more_questions_than_are_encoded_in_silence_get_the_same_answers(opened, questions):
@@ -46,7 +78,7 @@ def test_more_questions_than_are_encoded_in_silence_get_the_same_answers(opened,
 
 
 def test_the_dual_encoder_s_ranking_is_its_own_index_s(tiny_run, opened, questions):
-    searcher = Searcher(open_index(tiny_run / "index-dual-encoder"))
+    searcher = Retriever.open(tiny_run / "index-dual-encoder")
     for question in questions:
         assert opened.search(question, 7, "dual-encoder") == searcher.search(question, 7)
 
@@ -80,7 +112,7 @@ def test_a_passage_below_the_depth_has_no_rank_in_the_other_ranking(opened, ques
 def test_ranks_without_the_graph_are_those_that_search_explain_counts(opened, questions):
     comparison = opened.compare(questions[0], 5)
     rows = [one.hit.row for one in comparison.gnn_encoder]
-    vector = opened._searcher.encode(questions[0])[0]
+    vector = opened.encoder.encode(questions[:1], "query")[0]
     counted = ranks_of(rows, vector, opened.graph.passage_features, opened.graph.similarity)
     assert [one.elsewhere for one in comparison.gnn_encoder] == counted
 

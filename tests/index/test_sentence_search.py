@@ -14,7 +14,8 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.index import build_index, open_index
 from gnnretrieval.index.faiss_index import PassageIndex
-from gnnretrieval.index.search import Searcher, index_run
+from gnnretrieval.index.retriever import Retriever
+from gnnretrieval.index.search import index_run
 from gnnretrieval.index.sentence_search import (
     features_run,
     has_answer,
@@ -155,13 +156,13 @@ def test_the_index_says_what_it_is_of(features, index):
 
 def test_a_hit_names_the_sentence_it_was_found_by(features, index, tiny_dataset):
     passage = next(passage for passage in Dataset.open(tiny_dataset).passages() if passage.title)
-    searcher = Searcher(index)
+    searcher = Retriever(index)
     for question, sentence in ((passage.text, passage.text), (passage.title, f"{passage.title}.")):
         first = searcher.search(question, 3)[0]
         assert (first.rank, first.id, first.sentence) == (1, passage.id, sentence)
     hits = searcher.search(passage.text, 1000)
     assert [hit.rank for hit in hits] == list(range(1, 41))
-    run = index_run(index, ["q"], searcher.encode(passage.text), 1000)["q"]
+    run = index_run(index, ["q"], searcher.encoder.encode([passage.text], "query"), 1000)["q"]
     assert [(hit.id, hit.score) for hit in hits] == run
 
 

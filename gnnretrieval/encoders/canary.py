@@ -1,0 +1,56 @@
+"""Canaries: the vectors of a few fixed texts, by which an encoder whose weights nobody here can hash is known again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnretrieval.encoders.prompts import Side
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import ArtifactError
+
+_SIDES: tuple[Side, ...] = ("query", "passage")
+_TEXTS = (
+    "What is the capital of France?",
+    "The mitochondrion is the powerhouse of the cell.",
+    "def add(a, b): return a + b",
+)
+_KEPT = 32  # numbers of each vector: enough to tell two models apart, and short in a meta.json
+_AT_LEAST = 0.99  # cosine of a canary's vectors then and now; an endpoint rounds a little differently each time
+
+Canary = Mapping[str, Sequence[Sequence[float]]]
+
+
+def canary_of(encoder: TextEncoder) -> dict[str, list[list[float]]]:
+    """The first numbers of the canaries' vectors, by side. It costs one small request a side."""
+    return {side: np.round(encoder.encode(_TEXTS, side)[:, :_KEPT].astype(float), 6).tolist() for side in _SIDES}
+
+
+def require_same_canary(encoder: TextEncoder, meta: Mapping[str, Any], path: Path) -> None:
+    """Check that ``encoder`` still gives the vectors that it gave when the artifact at ``path`` was made.
+
+    Args:
+        encoder: As it is now.
+        meta: The artifact's ``meta.json``; one without a canary is of an encoder that its weights' hash identifies.
+        path: The artifact.
+
+    Raises:
+        ArtifactError: it gives others.
+    """
+    if "canary" not in meta:
+        return
+    now = canary_of(encoder)
+    for side in _SIDES:
+        before, after = np.array(meta["canary"][side]), np.array(now[side])
+        if before.shape == after.shape:
+            lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+            cosines = (before * after).sum(axis=1) / np.maximum(lengths, 1e-12)
+            if cosines.min() >= _AT_LEAST:
+                continue
+        raise ArtifactError(
+            f"{path}: {encoder.settings.checkpoint} gives other vectors now than when this was made: its model has "
+            "changed. Encode, build and train again, or give back the model it had."
+        )

@@ -1,0 +1,221 @@
+"""An OpenAI-compatible embeddings endpoint as an encoder; the extra ``endpoint``."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.canary import canary_of
+from gnnretrieval.encoders.prompts import Side
+from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
+from gnnretrieval.encoders.similarity import similarity_of
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.provenance import sha256_of_json
+
+OPENAI = "https://api.openai.com/v1"
+_RETRIES = 8  # of the client, each after twice the wait or as long as the endpoint says: about two minutes in all
+_TIMEOUT = 60.0  # seconds a request
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class EndpointError(GnnRetrievalError):
+    """The endpoint cannot be reached, refuses, or answers with something else."""
+
+
+class EndpointEncoder:
+    """Asks an embeddings API. The key is read from the environment, sent to the endpoint, and written nowhere.
+
+    Args:
+        settings: The model's name and the endpoint.
+
+    Raises:
+        InputError: the settings name no endpoint.
+        GnnRetrievalError: the extra ``endpoint`` is not installed.
+    """
+
+    def __init__(self, settings: EncoderSettings) -> None:
+        if settings.api.endpoint is None:
+            raise InputError(f"{settings.checkpoint}: give its endpoint, such as {OPENAI}.")
+        self.settings, self.api = settings, settings.api
+        self.similarity = similarity_of(settings, says_dot=False)
+        self.tokens = 0
+        self._client = _client(settings)
+        self._lock = threading.Lock()
+        self._next = 0.0  # when the next request may start
+
+    def __repr__(self) -> str:
+        return f"EndpointEncoder({self._model('passage')!r} at {self.api.endpoint})"
+
+    @property
+    def source(self) -> str:
+        """The endpoint's address."""
+        return str(self.api.endpoint)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Width ``d`` of a vector: what is asked for, or what the endpoint gives."""
+        return self.api.dimensions or int(self.encode(["a"], "query").shape[1])
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Of the model's name and how it is asked; the address does not count, since a server may move."""
+        return endpoint_fingerprint(self.settings)
+
+    def canary(self) -> dict[str, list[list[float]]]:
+        """As :func:`gnnretrieval.encoders.canary.canary_of`."""
+        return canary_of(self)
+
+    def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine.
+
+        A request that fails for a while (rate limits, timeouts, 5xx) is sent again, after as long as the endpoint says
+        or twice the wait before.
+
+        Raises:
+            EndpointError: the endpoint cannot be reached, refuses, or answers with something else.
+        """
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        prompt = self.settings.query_prompt if side == "query" else self.settings.passage_prompt
+        batches = [
+            [(prompt or "") + text for text in texts[start : start + self.api.batch_texts]]
+            for start in range(0, len(texts), self.api.batch_texts)
+        ]
+        with ThreadPoolExecutor(min(self.api.concurrency, len(batches))) as threads:
+            asked = [threads.submit(self._ask, batch, side) for batch in batches]
+            try:
+                parts = [one.result() for one in asked]
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        if len({part.shape[1] for part in parts}) > 1:
+            raise EndpointError(f"{self.source}: it gave vectors of several widths for one model.")
+        return self.similarity.prepare_array(np.concatenate(parts))
+
+    def _model(self, side: Side) -> str:
+        settings = self.settings
+        name = settings.query_checkpoint if side == "query" and settings.query_checkpoint else settings.checkpoint
+        return name.removeprefix(ENDPOINT)
+
+    def _ask(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        import openai
+
+        request: dict[str, Any] = {"model": self._model(side), "input": list(texts), "encoding_format": "float"}
+        if self.api.dimensions is not None:
+            request["dimensions"] = self.api.dimensions
+        if self.api.input_types is not None:
+            request["extra_body"] = {"input_type": self.api.input_types[0 if side == "query" else 1]}
+        self._wait_for_turn()
+        try:
+            answer = self._client.embeddings.create(**request)
+        except openai.AuthenticationError:
+            raise EndpointError(
+                f"{self.source} refuses the key in {self.api.key_variable} "
+                f"({'which is set' if os.environ.get(self.api.key_variable) else 'which is not set'})."
+            ) from None
+        except openai.APIStatusError as error:
+            raise EndpointError(
+                f"{self.source} refuses {request['model']!r}: {error.status_code} {_reason(error)}."
+            ) from None
+        except openai.APIConnectionError as error:
+            reason = str(error.__cause__ or error).strip().rstrip(".") or type(error).__name__
+            raise EndpointError(f"{self.source} cannot be reached ({reason}). Is it running?") from None
+        except (openai.OpenAIError, ValueError, TypeError) as error:  # an answer that is no JSON of this API
+            raise EndpointError(f"{self.source} is no embeddings API: {str(error).splitlines()[0]}.") from None
+        return self._vectors_in(answer, len(texts))
+
+    def _vectors_in(self, answer: Any, count: int) -> NDArray[np.float32]:
+        """The vectors of an answer, in the order of the texts."""
+        try:
+            rows = sorted(answer.data, key=lambda one: one.index)
+            vectors = np.array([one.embedding for one in rows], dtype=np.float32)
+            complete = [one.index for one in rows] == list(range(count)) and vectors.ndim == 2
+        except (AttributeError, TypeError, ValueError):
+            complete = False
+        if not complete:
+            raise EndpointError(f"{self.source} did not give one vector for each of {count} texts.")
+        lengths = np.linalg.norm(vectors, axis=1)
+        if not np.isfinite(lengths).all() or (self.similarity.normalize and not lengths.all()):
+            raise EndpointError(f"{self.source} gave a vector that is not finite, or all zeros.")
+        if self.api.dimensions is not None and vectors.shape[1] != self.api.dimensions:
+            raise EndpointError(
+                f"{self.source} gave {vectors.shape[1]} numbers where {self.api.dimensions} were asked for: "
+                "its model has no such dimensions. Leave them out."
+            )
+        with self._lock:
+            self.tokens += int(getattr(getattr(answer, "usage", None), "prompt_tokens", 0) or 0)
+        return vectors
+
+    def _wait_for_turn(self) -> None:
+        """Keep to the requests a minute, over all threads."""
+        if self.api.requests_per_minute is None:
+            return
+        with self._lock:
+            start = max(self._next, time.monotonic())
+            self._next = start + 60.0 / self.api.requests_per_minute
+        time.sleep(max(0.0, start - time.monotonic()))
+
+
+def endpoint_fingerprint(settings: EncoderSettings) -> dict[str, str]:
+    """As :attr:`EndpointEncoder.fingerprint`, before anything is opened."""
+    asked = settings.api.model_dump(mode="json", include={"dimensions", "input_types"})
+    common = {**asked, "similarity": similarity_of(settings, says_dot=False).model_dump()}
+    sides = {
+        "query": (settings.query_checkpoint or settings.checkpoint, settings.query_prompt),
+        "passage": (settings.checkpoint, settings.passage_prompt),
+    }
+    return {side: sha256_of_json({"model": name, "prompt": prompt, **common}) for side, (name, prompt) in sides.items()}
+
+
+def cost_in_words(tokens: int, price: float | None) -> str:
+    """What encoding used, and what it cost at ``price`` a million tokens."""
+    return f"{tokens:,} tokens" + ("" if price is None else f", which cost {tokens * price / 1e6:,.4f}")
+
+
+def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
+    """The settings of an artifact with the endpoint that questions may be sent to.
+
+    An artifact may come from anyone, and questions and the key go where its endpoint says: so its address is used only
+    where it is the user's own word (``endpoint``, or ``OPENAI_BASE_URL`` in the environment), OpenAI's, or this
+    machine's.
+
+    Raises:
+        GnnRetrievalError: it is another address.
+    """
+    address = str(settings.api.endpoint)
+    own = endpoint or os.environ.get("OPENAI_BASE_URL")
+    if endpoint is not None:
+        api = settings.api.parse(settings.api.model_dump() | {"endpoint": endpoint})
+        return settings.model_copy(update={"api": api})
+    if address in {OPENAI, (own or "").rstrip("/")} or urlsplit(address).hostname in _LOOPBACK:
+        return settings
+    raise GnnRetrievalError(
+        f"questions are encoded by {settings.checkpoint.removeprefix(ENDPOINT)} at {address}, and would be sent there "
+        f"with the key in {settings.api.key_variable}. Allow it with --endpoint {address} (endpoint=… in Python)."
+    )
+
+
+def _client(settings: EncoderSettings) -> Any:
+    try:
+        import openai
+    except ImportError:
+        raise GnnRetrievalError("An endpoint wants openai: pip install 'gnnretrieval[endpoint]'.") from None
+    api = settings.api
+    key = os.environ.get(api.key_variable) or "none"  # many servers of one's own want no key
+    return openai.OpenAI(api_key=key, base_url=api.endpoint, max_retries=_RETRIES, timeout=_TIMEOUT)
+
+
+def _reason(error: Any) -> str:
+    """The endpoint's own sentence, short."""
+    body = getattr(error, "body", None)
+    said = body.get("message") if isinstance(body, dict) else None
+    return " ".join(str(said or error.message).split())[:200].rstrip(".")

@@ -1,0 +1,109 @@
+"""Any Python function as an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.canary import canary_of
+from gnnretrieval.encoders.prompts import Side
+from gnnretrieval.encoders.settings import FUNCTION, EncoderSettings
+from gnnretrieval.encoders.similarity import similarity_of
+from gnnretrieval.errors import InputError
+from gnnretrieval.provenance import sha256_of_json
+
+Encode = Callable[[Sequence[str]], Any]
+
+
+class FunctionEncoder:
+    """Functions that take a list of texts and return an array or tensor ``(texts, d)``.
+
+    .. code-block:: python
+
+        encoder = FunctionEncoder(model.encode, name="my-model")
+        encoder = FunctionEncoder(lambda texts: my_api(texts, kind="document"),
+                                  query=lambda texts: my_api(texts, kind="query"), name="my-api")
+
+    An index made with it is opened with it again: ``Retriever.open(path, encoder=encoder)``. Whether it is still the
+    same is checked by the vectors of a few fixed texts, kept with the features.
+
+    Args:
+        passage: Encodes passages, and queries too where ``query`` is not given.
+        query: Encodes queries.
+        name: What it is called in artifacts; None: the function's own name.
+        similarity: How its vectors are compared.
+        scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
+
+    Raises:
+        InputError: it has no name.
+    """
+
+    source = "a Python function"
+
+    def __init__(
+        self,
+        passage: Encode,
+        query: Encode | None = None,
+        *,
+        name: str | None = None,
+        similarity: Literal["cosine", "dot"] = "cosine",
+        scale: float | None = None,
+    ) -> None:
+        name = name or getattr(passage, "__qualname__", "")
+        if not name or "<lambda>" in name:
+            raise InputError("this encoder has no name, by which it is known again: give name=…")
+        self._functions: dict[Side, Encode] = {"passage": passage, "query": query or passage}
+        self.settings = EncoderSettings(checkpoint=f"{FUNCTION}{name}", similarity=similarity, scale=scale)
+        self.similarity = similarity_of(self.settings, says_dot=False)
+        self._dimension: int | None = None
+
+    def __repr__(self) -> str:
+        return f"FunctionEncoder(name={self.settings.checkpoint.removeprefix(FUNCTION)!r})"
+
+    @property
+    def dimension(self) -> int:
+        """Width ``d`` of a vector; the function is called where it was not before."""
+        if self._dimension is None:
+            self.encode(["a"], "query")
+        assert self._dimension is not None
+        return self._dimension
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Of its name and similarity: what the function computes is known by its canary alone."""
+        hash_ = sha256_of_json({"name": self.settings.checkpoint, "similarity": self.similarity.model_dump()})
+        return {"query": hash_, "passage": hash_}
+
+    def canary(self) -> dict[str, list[list[float]]]:
+        """As :func:`gnnretrieval.encoders.canary.canary_of`."""
+        return canary_of(self)
+
+    def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine.
+
+        Raises:
+            InputError: the function gave something else than a finite vector a text, all of one width.
+        """
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        given = self._functions[side](list(texts))
+        tensor = given.detach().cpu().float() if hasattr(given, "detach") else given
+        return self.similarity.prepare_array(self._checked(tensor, len(texts)))
+
+    def _checked(self, given: Any, count: int) -> NDArray[np.float32]:
+        try:
+            vectors = np.asarray(given, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{self!r} gave no array of numbers ({error}).") from None
+        wanted = f"({count}, {self._dimension or 'd'})"
+        if vectors.ndim != 2 or len(vectors) != count or self._dimension not in (None, vectors.shape[1]):
+            raise InputError(f"{self!r} gave an array {vectors.shape} for {count} texts; wanted {wanted}.")
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{self!r} gave a number that is NaN or infinite.")
+        if self.similarity.normalize and not np.linalg.norm(vectors, axis=1).all():
+            raise InputError(f"{self!r} gave a vector of zeros, which has no cosine.")
+        self._dimension = int(vectors.shape[1])
+        return vectors

@@ -1,0 +1,80 @@
+"""Questions whose vectors are stored: all that an index can be asked in words where its encoder is not at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.prompts import Side
+from gnnretrieval.encoders.settings import VECTORS, EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import InputError
+
+
+class UnknownQuestion(InputError):
+    """A question that is not stored, where only stored ones can be asked."""
+
+
+class StoredQuestions:
+    """Encodes the questions of a dataset by looking up their vectors, and no others.
+
+    Args:
+        features: Vectors of all queries, with their texts.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self.settings = EncoderSettings.parse(features.meta["encoder"], features.path / "meta.json")
+        self.fingerprint: dict[str, str] = features.meta["checkpoint_hash"]
+
+    @property
+    def similarity(self) -> Similarity:
+        """As the features'."""
+        return self._features.similarity
+
+    @property
+    def dimension(self) -> int:
+        """Width ``d`` of a vector."""
+        return int(self._features.meta["dimension"])
+
+    @property
+    def source(self) -> str:
+        """In words, where the vectors come from."""
+        return "stored vectors"
+
+    @property
+    def any(self) -> str | None:
+        """A question that is stored; None where none is."""
+        return next(iter(self._row_of), None)
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        with TextStore(self._features.path / TEXTS) as texts:
+            return {_plain(query.text): query.row for query in texts.queries()}
+
+    def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        """Vectors ``(len(texts), d)`` of stored questions.
+
+        Raises:
+            UnknownQuestion: one is not stored.
+        """
+        unknown = next((text for text in texts if _plain(text) not in self._row_of), None)
+        if unknown is not None or side == "passage":
+            name = self.settings.checkpoint.removeprefix(VECTORS)
+            raise UnknownQuestion(
+                f"{unknown!r} is none of the {len(self._row_of):,} stored questions, and the encoder ({name}) is not "
+                "here to encode another. Ask a stored one, give a vector (search_vectors; search --vectors), or open "
+                "with an encoder (encoder=…)."
+            )
+        rows = [self._row_of[_plain(text)] for text in texts]
+        return self.similarity.prepare_array(np.asarray(self._features.queries[rows], dtype=np.float32))
+
+
+def _plain(text: str) -> str:
+    """A question without what nobody sees: white space that differs."""
+    return " ".join(text.split())
