@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gnnretrieval.errors import InputError, nearest
 
+SECRET = "secret"  # type of a pydantic error whose value no message may repeat
+
 
 class Settings(BaseModel):
     """A typed, frozen group of settings."""
@@ -47,7 +49,7 @@ class Settings(BaseModel):
                 given = first.get("input")
                 reason = first["msg"].removeprefix("Value error, ")
                 message = f"{dotted or 'settings'}: {reason[0].lower()}{reason[1:]}" + (
-                    "." if isinstance(given, Mapping) else f" (found {given!r})."
+                    "." if isinstance(given, Mapping) or first["type"] == SECRET else f" (found {given!r})."
                 )
             raise InputError(message, path, line) from None
 

@@ -8,17 +8,23 @@ if TYPE_CHECKING:
     from gnnretrieval.encoders.bm25 import BM25
     from gnnretrieval.encoders.checkpoint import find_checkpoint
     from gnnretrieval.encoders.dual_encoder import DualEncoder
+    from gnnretrieval.encoders.endpoint import EndpointEncoder
     from gnnretrieval.encoders.exact_search import exact_top_k
     from gnnretrieval.encoders.features import Features, encode_dataset, open_features
+    from gnnretrieval.encoders.function_encoder import FunctionEncoder
     from gnnretrieval.encoders.settings import EncoderSettings
     from gnnretrieval.encoders.similarity import Similarity
+    from gnnretrieval.encoders.text_encoder import TextEncoder
 
 __all__ = [
     "BM25",
     "DualEncoder",
     "EncoderSettings",
+    "EndpointEncoder",
     "Features",
+    "FunctionEncoder",
     "Similarity",
+    "TextEncoder",
     "encode_dataset",
     "exact_top_k",
     "find_checkpoint",
@@ -31,8 +37,11 @@ __getattr__ = lazy_exports(
         "BM25": "bm25",
         "DualEncoder": "dual_encoder",
         "EncoderSettings": "settings",
+        "EndpointEncoder": "endpoint",
         "Features": "features",
+        "FunctionEncoder": "function_encoder",
         "Similarity": "similarity",
+        "TextEncoder": "text_encoder",
         "encode_dataset": "features",
         "exact_top_k": "exact_search",
         "find_checkpoint": "checkpoint",

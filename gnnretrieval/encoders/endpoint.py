@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,6 +49,7 @@ class EndpointEncoder:
         self.tokens = 0
         self._client = _client(settings)
         self._lock = threading.Lock()
+        self._dimension = self.api.dimensions
         self._next = 0.0  # when the next request may start
 
     def __repr__(self) -> str:
@@ -60,10 +60,13 @@ class EndpointEncoder:
         """The endpoint's address."""
         return str(self.api.endpoint)
 
-    @cached_property
+    @property
     def dimension(self) -> int:
-        """Width ``d`` of a vector: what is asked for, or what the endpoint gives."""
-        return self.api.dimensions or int(self.encode(["a"], "query").shape[1])
+        """Width ``d`` of a vector; the endpoint is asked where it was not before."""
+        if self._dimension is None:
+            self.encode(["a"], "query")
+        assert self._dimension is not None
+        return self._dimension
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -99,7 +102,9 @@ class EndpointEncoder:
                 raise
         if len({part.shape[1] for part in parts}) > 1:
             raise EndpointError(f"{self.source}: it gave vectors of several widths for one model.")
-        return self.similarity.prepare_array(np.concatenate(parts))
+        vectors = np.concatenate(parts)
+        self._dimension = int(vectors.shape[1])
+        return self.similarity.prepare_array(vectors)
 
     def _model(self, side: Side) -> str:
         settings = self.settings

@@ -6,8 +6,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from gnnretrieval.settings import Settings
+from gnnretrieval.settings import SECRET, Settings
 
 ENDPOINT = "endpoint:"  # begins the name of a model behind an embeddings endpoint
 FUNCTION = "function:"  # of a Python function
@@ -48,7 +49,10 @@ class EndpointSettings(Settings):
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("give an address such as https://api.openai.com/v1")
         if parts.username or parts.password or parts.query:
-            raise ValueError("leave the key out of the address: it would be written to disk. Name its key_variable")
+            raise PydanticCustomError(
+                SECRET,
+                "leave the key out of the address: it would be written to disk. Name its key_variable",
+            )
         return endpoint.rstrip("/")
 
     @field_validator("input_types")

@@ -72,7 +72,7 @@ class StoredQuestions:
                 "with an encoder (encoder=…)."
             )
         rows = [self._row_of[_plain(text)] for text in texts]
-        return self.similarity.prepare_array(np.asarray(self._features.queries[rows], dtype=np.float32))
+        return np.asarray(self._features.queries[rows], dtype=np.float32)
 
 
 def _plain(text: str) -> str:

@@ -1,11 +1,14 @@
 """Everything from vectors alone: no encoder is here, and none is looked for."""
 
+import json
+
 import numpy as np
 import pytest
 
+from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.trec import read_run
-from gnnretrieval.encoders import dual_encoder, features
+from gnnretrieval.encoders import dual_encoder
 
 NAME = ("--name", "an-api", "--similarity", "cosine")
 
@@ -15,7 +18,6 @@ def no_encoder():
     """From here on, any use of an encoder fails."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dual_encoder.DualEncoder, "_load", None)
-        patch.setattr(features, "DualEncoder", None)
         yield
 
 
@@ -71,10 +73,40 @@ def test_the_gnn_encoders_index_takes_them_too_and_depth_cuts_the_run(chain, suc
     assert {len(ranking) for ranking in read_run(tmp_path / "all.run").values()} == {3}
 
 
-def test_a_question_in_words_says_to_give_it_as_a_vector(chain, tiny_dataset, refuses, tmp_path):
-    says = ("vectors:an-api", "made outside of gnnretrieval", "search --vectors FILE")
+def test_stored_questions_can_be_asked_in_words_and_others_cannot(chain, tiny_dataset, refuses, succeeds, tmp_path):
+    says = ("'what?' is none of the 80 stored questions", "the encoder (an-api) is not here", "search --vectors")
     refuses("search", "what?", "--index", chain / "index", says=says)
-    refuses("search", "--data", tiny_dataset, "--index", chain / "index", "--run", tmp_path / "x.run", says=says)
+    (asked, *_) = Dataset.open(tiny_dataset).queries_of("test")
+    found = json.loads(succeeds("search", f" {asked.text} ", "--index", chain / "index", "--explain", "--json").out)
+    assert found["hits"][0]["why"]["neighbors"]
+    split = ("--data", tiny_dataset, "--index", chain / "index", "--run")
+    succeeds("search", *split, tmp_path / "words.run")
+    succeeds("search", *split, tmp_path / "features.run", "--features", chain / "features")
+    by_words, by_features = (read_run(tmp_path / f"{name}.run") for name in ("words", "features"))
+    assert by_words == by_features
+    assert [hit["id"] for hit in found["hits"]] == [one.passage_id for one in by_words[asked.id][:5]]
+
+
+def test_a_server_over_vectors_alone_answers_stored_questions(chain, tiny_dataset):
+    from fastapi.testclient import TestClient
+
+    from gnnretrieval.serve.app import create_app
+    from gnnretrieval.serve.running import _warm_up
+
+    retriever = Retriever.open(chain / "index")
+    _warm_up(retriever)
+    (asked, *_) = Dataset.open(tiny_dataset).queries_of("test")
+    with TestClient(create_app(retriever), base_url="http://localhost") as client:
+        hits = client.post("/search", json={"question": asked.text, "k": 3}).json()["hits"]
+        assert [hit["id"] for hit in hits] == [hit.id for hit in retriever.search(asked.text, 3)]
+        assert client.post("/compare", json={"question": asked.text}).status_code == 200
+        refused = client.post("/search", json={"question": "what?"})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["code"] == "unknown_question"
+
+
+def test_vectors_are_no_checkpoint(tiny_dataset, refuses, tmp_path):
+    says = ("vectors:an-api", "made outside of gnnretrieval", "search --vectors FILE")
     refuses("encoder", "encode", tiny_dataset, "--checkpoint", "vectors:an-api", "--out", tmp_path / "f", says=says)
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+import torch
+
+from gnnretrieval import Retriever
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders import FunctionEncoder
+from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.index import build_index
+
+
+@pytest.fixture(scope="module")
+def dual(tiny_settings):
+    return DualEncoder(tiny_settings)
+
+
+@pytest.fixture(scope="module")
+def encoder(dual):
+    return FunctionEncoder(
+        lambda texts: dual.encode(texts, "passage"), lambda texts: dual.encode(texts, "query"), name="tiny"
+    )
+
+
+@pytest.fixture(scope="module")
+def made(encoder, tiny_dataset, tmp_path_factory):
+    place = tmp_path_factory.mktemp("function")
+    features = encode_dataset(Dataset.open(tiny_dataset), encoder, place / "features")
+    return build_index(features, place / "index").path
+
+
+def test_its_features_are_the_function_s_vectors(made, tiny_features):
+    from gnnretrieval.encoders.features import open_features
+
+    features = open_features(made.parent / "features")
+    np.testing.assert_allclose(features.passages, tiny_features.passages, rtol=1e-3)
+    np.testing.assert_allclose(features.queries, tiny_features.queries, rtol=1e-3)
+    assert features.meta["encoder"]["checkpoint"] == "function:tiny"
+
+
+def test_an_index_is_searched_with_the_function_and_asked_stored_questions_without(made, encoder, tiny_dataset):
+    question = Dataset.open(tiny_dataset).queries_of("test")[0].text
+    with_it, without = Retriever.open(made, encoder=encoder), Retriever.open(made)
+    assert [hit.id for hit in with_it.search(question, 3)] == [hit.id for hit in without.search(question, 3)]
+    assert with_it.search("another question", 3)
+    with pytest.raises(InputError, match=r"none of the 80 stored questions, and the encoder \(function:tiny\) is not"):
+        without.search("another question")
+
+
+def test_another_function_of_that_name_is_noticed(made, dual):
+    other = FunctionEncoder(lambda texts: dual.encode(texts, "query")[:, ::-1].copy(), name="tiny")
+    with pytest.raises(ArtifactError, match="gives other vectors now than when this was made"):
+        Retriever.open(made, encoder=other)
+    named = FunctionEncoder(lambda texts: dual.encode(texts, "query"), name="another")
+    with pytest.raises(ArtifactError, match="encoded by function:tiny, and this is function:another"):
+        Retriever.open(made, encoder=named)
+
+
+def test_vectors_that_differ_by_rounding_are_the_same_encoder_s(made, dual):
+    rounded = FunctionEncoder(
+        lambda texts: dual.encode(texts, "passage").astype(np.float16),
+        lambda texts: torch.from_numpy(dual.encode(texts, "query")).bfloat16(),
+        name="tiny",
+    )
+    Retriever.open(made, encoder=rounded)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda texts: [[1.0]] * (len(texts) + 1), r"gave an array \(3, 1\) for 2 texts"),
+        (lambda texts: [1.0, 2.0], r"gave an array \(2,\) for 2 texts"),
+        (lambda texts: [[np.nan]] * len(texts), "NaN or infinite"),
+        (lambda texts: [[0.0]] * len(texts), "zeros, which has no cosine"),
+        (lambda texts: ["a", "b"], "no array of numbers"),
+        (lambda texts: [[1.0], [1.0, 2.0]], "no array of numbers"),
+    ],
+)
+def test_what_is_no_vector_a_text_is_a_sentence(function, message):
+    with pytest.raises(InputError, match=message):
+        FunctionEncoder(function, name="f").encode(["a", "b"], "query")
+
+
+def test_a_width_that_changes_is_a_sentence():
+    encoder = FunctionEncoder(lambda texts: np.ones((len(texts), len(texts))), name="f")
+    encoder.encode(["a"], "query")
+    with pytest.raises(InputError, match=r"gave an array \(2, 2\) for 2 texts; wanted \(2, 1\)"):
+        encoder.encode(["a", "b"], "passage")
+
+
+def test_a_nameless_function_is_refused_and_a_command_cannot_open_one(tiny_settings):
+    with pytest.raises(InputError, match="give name="):
+        FunctionEncoder(lambda texts: texts)
+
+    def by_its_name(texts):
+        return np.ones((len(texts), 4))
+
+    assert "by_its_name" in repr(FunctionEncoder(by_its_name))
+    from gnnretrieval.encoders.opening import open_encoder
+
+    with pytest.raises(GnnRetrievalError, match="which only Python can give"):
+        open_encoder(FunctionEncoder(by_its_name).settings)
