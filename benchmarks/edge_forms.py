@@ -25,7 +25,7 @@ from gnnretrieval.encoders import EncoderSettings
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.evaluation import mean, paired_test, per_query
-from gnnretrieval.graph import GraphSettings, GraphStore, build_graph
+from gnnretrieval.graph import Graph, GraphSettings, build_graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import index_run
 from gnnretrieval.memory import keep_freed_memory
@@ -46,7 +46,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def train_cross_encoder(store: GraphStore, out: Path, most: int, batch: int = 32, learning_rate: float = 1e-4) -> None:
+def train_cross_encoder(store: Graph, out: Path, most: int, batch: int = 32, learning_rate: float = 1e-4) -> None:
     """all-MiniLM-L6-v2 with a head, one pass over training pairs and as many neighbours that are not relevant."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

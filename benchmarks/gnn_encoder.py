@@ -33,9 +33,9 @@ from gnnretrieval.evaluation import compare, markdown_comparison, per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.inspect import inspect_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
-from gnnretrieval.index.faiss_index import PassageIndex, open_index
+from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.search import index_run
 from gnnretrieval.index.sentence_search import features_run
 from gnnretrieval.memory import keep_freed_memory
@@ -111,7 +111,7 @@ class OneSet:
         assert features is not None
         return features
 
-    def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> GraphStore:
+    def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> Graph:
         """The graph of a variant, under a name of its own."""
         own = dict(its.get("graph", {}))
         changes = dict(own)
@@ -181,7 +181,7 @@ class OneSet:
             for value, runs in sorted(found.items())
         ]
 
-    def _ranked(self, index: PassageIndex, features: Features, split: str, depth: int = DEPTH) -> Run:
+    def _ranked(self, index: Index, features: Features, split: str, depth: int = DEPTH) -> Run:
         queries = list(self.dataset.split(split))
         return index_run(index, queries, features.queries[features.rows_of(queries)], depth)
 

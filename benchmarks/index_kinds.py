@@ -42,7 +42,7 @@ from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
 from gnnretrieval.encoders.features import TEXTS, Features, open_features
 from gnnretrieval.index import build_index
-from gnnretrieval.index.faiss_index import PassageIndex, open_index
+from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress, say
@@ -105,7 +105,7 @@ def in_own_process(function: Callable[..., dict[str, Any]], *given: Any) -> dict
         return executor.submit(function, *given).result()
 
 
-def read(index: PassageIndex) -> Any:
+def read(index: Index) -> Any:
     """The index as FAISS reads it, with the same setting."""
     direct = faiss.read_index(str(index.path / "index.faiss"))
     if search := index.meta["search"]:

@@ -33,7 +33,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import bootstrap_interval, paired_test, per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.memory import keep_freed_memory
@@ -71,7 +71,7 @@ class OneSet(NamedTuple):
     place: Path
     dataset: Dataset
     features: Features
-    graph: GraphStore
+    graph: Graph
 
     @classmethod
     def of(cls, name: str, data: Path, work: Path) -> OneSet:

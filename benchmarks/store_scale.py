@@ -116,7 +116,7 @@ def measure_encoding(texts: Path) -> dict[str, Any]:
     from gnnretrieval.data.beir import read_passages
     from gnnretrieval.encoders import EncoderSettings
     from gnnretrieval.encoders.dual_encoder import DualEncoder
-    from gnnretrieval.graph.store import GraphStore
+    from gnnretrieval.graph.store import Graph
     from gnnretrieval.training.embedding import gated_contexts
 
     encoder = DualEncoder(EncoderSettings(max_tokens=128))
@@ -129,7 +129,7 @@ def measure_encoding(texts: Path) -> dict[str, Any]:
         graph = make_store(Path(place), 0.005, encoder.dimension)
         module = perturbed(encoder.dimension, graph.edge_dim)
         start = time.perf_counter()
-        for _, vectors, context in gated_contexts(module, GraphStore(graph.path, graph.meta)):
+        for _, vectors, context in gated_contexts(module, Graph(graph.path, graph.meta)):
             torch.nn.functional.normalize(vectors + context, dim=-1)
         embedding = (time.perf_counter() - start) / graph.num_passages
     return {"encode": encoding, "embed": embedding, "overhead": embedding / encoding, "passages": len(passages)}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gnnretrieval.errors import InputError, nearest
 
+DEFAULT_MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
 SECRET = "secret"  # type of a pydantic error whose value no message may repeat
 
 

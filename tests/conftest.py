@@ -19,7 +19,7 @@ from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client is imported after this, when a checkpoint is looked for
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -142,7 +142,7 @@ def tiny_features(tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path_f
 
 
 @pytest.fixture(scope="session")
-def tiny_graph(tiny_dataset: Path, tiny_features: Features, tmp_path_factory) -> GraphStore:
+def tiny_graph(tiny_dataset: Path, tiny_features: Features, tmp_path_factory) -> Graph:
     """The graph of the 60 training queries of ``tiny_dataset``, k = 5. Shared: do not change its files."""
     out = tmp_path_factory.mktemp("graph") / "graph"
     return build_graph(Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=5), out)

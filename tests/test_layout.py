@@ -10,6 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "gnnretrieval"
 FOUNDATIONS = (
     "errors",
+    "reports",
     "amx",
     "arrays",
     "artifacts",
@@ -36,6 +37,7 @@ ROOMS = (
     "index",
     "evaluation",
     "baselines",
+    "api",
     "recipes",
     "integrations",
     "serve",

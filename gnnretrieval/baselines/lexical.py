@@ -18,7 +18,7 @@ import numpy as np
 from gnnretrieval.encoders.bm25 import BM25, count_words
 from gnnretrieval.encoders.postings import K1, B, Counts
 from gnnretrieval.errors import InputError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.progress import progress
 
 Questions = Mapping[int, Sequence[str]]
@@ -76,7 +76,7 @@ def expanded_texts(texts: Iterable[str], questions: Questions, repeats: int) -> 
         yield "\n".join([text, *(question for question in questions.get(row, ()) for _ in range(repeats))])
 
 
-def neighbour_questions(store: GraphStore) -> dict[int, list[str]]:
+def neighbour_questions(store: Graph) -> dict[int, list[str]]:
     """By passage row, the training questions that retrieved it and are not labelled with it, by query row.
 
     Args:

@@ -17,7 +17,7 @@ from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_ru
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.build import require_features_of
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.making import make_artifact
 from gnnretrieval.training.gnn_examples import unseen_queries
@@ -65,7 +65,7 @@ def open_baselines(path: str | Path) -> Baselines:
 
 
 def rank_baselines(
-    store: GraphStore,
+    store: Graph,
     dataset: Dataset,
     features: Features,
     split: str,
@@ -155,7 +155,7 @@ class _Ranker:
 
 
 def _rank_dense(
-    store: GraphStore,
+    store: Graph,
     held_out: HeldOut,
     rank: _Ranker,
     asked: dict[str, dict[str, str]],
@@ -190,9 +190,7 @@ def _rank_dense(
     }
 
 
-def _rank_lexical(
-    store: GraphStore, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]]
-) -> dict[str, Any]:
+def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]]) -> dict[str, Any]:
     rows = rows_of(len(held_out.relevant)).tolist()
     with store.texts() as texts:
 
@@ -222,7 +220,7 @@ def _rank_lexical(
     }
 
 
-def _questions(store: GraphStore, visible: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[int, list[str]]:
+def _questions(store: Graph, visible: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[int, list[str]]:
     """Texts of the visible queries that each passage is labelled with, by passage row."""
     with store.texts() as texts:
         text_of = texts.texts_of_queries(range(store.num_queries))

@@ -8,7 +8,7 @@ import click
 
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
-from gnnretrieval.cli.options import PATH, dataset_of, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, echo_json, json_option, out_option, overwrite_option
 from gnnretrieval.progress import say
 
 
@@ -44,13 +44,12 @@ def baselines(
     Example: gnnretrieval baselines work/graph --out work/baselines
     """
     from gnnretrieval.baselines.rankings import rank_baselines
-    from gnnretrieval.encoders.features import open_features
     from gnnretrieval.evaluation import compare, format_comparison, judged_in, leave_out_self, parse_measures
     from gnnretrieval.graph.store import open_graph
 
     store = open_graph(graph)
-    dataset = dataset_of(store, data)
-    opened = open_features(features or store.made_from("features"))
+    dataset = store.dataset(data)
+    opened = store.features(features)
     measures = parse_measures([name for name in MEASURES.split(",") if int(name.partition("@")[2]) <= depth])
     judged = judged_in(dataset, split, measures)
     made = rank_baselines(

@@ -11,13 +11,14 @@ import click
 from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
+from gnnretrieval.settings import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.trec import Run
     from gnnretrieval.evaluation.names import Measure
 
-MEASURES = "RR@10,nDCG@10,R@1,R@5,R@20,R@100"
+MEASURES = ",".join(DEFAULT_MEASURES)
 measures_option = click.option(
     "--measures", default=MEASURES, show_default=True, help="ir-measures' or trec_eval's names, separated by commas."
 )

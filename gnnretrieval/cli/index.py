@@ -13,7 +13,7 @@ from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
-    from gnnretrieval.index.faiss_index import PassageIndex
+    from gnnretrieval.index.faiss_index import Index
 
 
 @click.group()
@@ -134,7 +134,7 @@ def export(place: Path, out: Path | None, dsn: str | None, table: str, hnsw: boo
     click.echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
 
 
-def _lines(made: PassageIndex, place: Path) -> list[str]:
+def _lines(made: Index, place: Path) -> list[str]:
     """What an index is and what was measured, in words."""
     meta, figures = made.meta, _figures(made)
     unit = f" by {meta['num_sentences']:,} sentences" if made.is_of_sentences else ""
@@ -154,7 +154,7 @@ def _lines(made: PassageIndex, place: Path) -> list[str]:
     return lines
 
 
-def _figures(made: PassageIndex) -> dict[str, Any]:
+def _figures(made: Index) -> dict[str, Any]:
     meta = made.meta
     return {
         "passages": meta["num_passages"],

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from gnnretrieval.data import Dataset
-    from gnnretrieval.graph.store import GraphStore
+    from gnnretrieval.graph.store import Graph
     from gnnretrieval.index.explain import Explainer
     from gnnretrieval.index.hybrid import RankingSettings
 
@@ -118,15 +117,7 @@ def _where(context: click.Context, parameter: click.Parameter, values: tuple[str
     return {key: value for key, _, value in pairs}
 
 
-def dataset_of(store: GraphStore, data: Path | None) -> Dataset:
-    """The dataset that a graph was built from, at ``data`` or where it lay then."""
-    from gnnretrieval.data import Dataset
-
-    provenance = store.meta["dataset"]
-    return Dataset.open(data or store.made_from("dataset"), provenance["qrels"], provenance["where"])
-
-
-def explainer_of(store: GraphStore, model: Path | None, features: Path | None) -> Explainer | None:
+def explainer_of(store: Graph, model: Path | None, features: Path | None) -> Explainer | None:
     """What explains a graph's edges by the GNN-encoder at ``model``, if one is given."""
     if model is None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_of, device_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.progress import say
 from gnnretrieval.training.settings import TrainSettings
@@ -54,7 +54,6 @@ def train(
     Example: gnnretrieval train work/graph --out work/gat --layer gat
     Example: gnnretrieval train work/graph --out work/joint --mode joint --start work/gat
     """
-    from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.mining.examples import open_examples
     from gnnretrieval.training.choice import what_was_kept
@@ -65,8 +64,8 @@ def train(
     of_gat = {"layer": "gat"} if examples or start is not None else {}
     parsed = TrainSettings.parse(of_gat | settings_from(TrainSettings, settings))
     store = open_graph(graph)
-    dataset = dataset_of(store, data)
-    opened = open_features(features or store.made_from("features"))
+    dataset = store.dataset(data)
+    opened = store.features(features)
     given: dict[str, Any] = {
         "examples": [open_examples(path) for path in examples],
         "start": None if start is None else open_model(start),

@@ -106,6 +106,44 @@ class Dataset:
         }
         return cls(path, qrels, where, list(passages.kept), list(queries.kept), judgements)
 
+    @classmethod
+    def from_records(
+        cls,
+        passages: Any,
+        queries: Any,
+        qrels: Any,
+        out: str | Path,
+        *,
+        dev: Any = None,
+        test: Any = None,
+        overwrite: bool = False,
+    ) -> Dataset:
+        """Make the dataset directory ``out`` of Python objects: lists, mappings, data frames, Hugging Face datasets.
+
+        Args:
+            passages: As :func:`gnnretrieval.data.from_objects.passages_of`.
+            queries: As :func:`gnnretrieval.data.from_objects.queries_of`, of every split.
+            qrels: Judgements of the training queries, as :func:`gnnretrieval.data.from_objects.qrels_of`.
+            out: Where it goes.
+            dev: Judgements of the queries that settings are chosen by; None: some training queries are held out.
+            test: Judgements of the queries that are reported on.
+            overwrite: Replace a dataset made from other objects.
+
+        Raises:
+            InputError: as those functions.
+        """
+        from gnnretrieval.data.from_objects import make_dataset
+
+        make_dataset(passages, queries, {"train": qrels, "dev": dev, "test": test}, out, overwrite=overwrite)
+        return cls.open(out)
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{len(self._judgements[name]):,} {name}" for name in self.splits)
+        return (
+            f"Dataset({str(self.path)!r}: {len(self.passage_ids):,} passages, {len(self.query_ids):,} queries"
+            f"{f', judged: {splits}' if splits else ''})"
+        )
+
     def passages(self) -> Iterator[Passage]:
         """The kept passages, in the order of :attr:`passage_ids`."""
         records = read_passages(self.path / CORPUS, unique=False)

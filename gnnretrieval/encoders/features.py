@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,79 @@ _FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 class Features(Artifact):
     """Vectors of all passages and queries of a dataset, with the similarity that compares them."""
+
+    @classmethod
+    def open(cls, path: str | Path) -> Features:
+        """As :func:`open_features`."""
+        return open_features(path)
+
+    @classmethod
+    def encode(
+        cls,
+        dataset: Dataset,
+        encoder: str | EncoderSettings | TextEncoder,
+        out: str | Path,
+        *,
+        device: str = "cpu",
+        overwrite: bool = False,
+    ) -> Features:
+        """As :func:`encode_dataset`; a text is a checkpoint's name or path."""
+        settings = EncoderSettings(checkpoint=encoder) if isinstance(encoder, str) else encoder
+        return encode_dataset(dataset, settings, out, device=device, overwrite=overwrite)
+
+    @classmethod
+    def from_vectors(
+        cls,
+        dataset: Dataset,
+        passages: Any,
+        queries: Any,
+        out: str | Path,
+        *,
+        name: str = "given",
+        similarity: Literal["cosine", "dot"] = "cosine",
+        scale: float | None = None,
+        passage_ids: Sequence[str] | None = None,
+        query_ids: Sequence[str] | None = None,
+        overwrite: bool = False,
+    ) -> Features:
+        """Features of vectors that any other encoder made.
+
+        Args:
+            dataset: The texts.
+            passages: Array or tensor ``(m, d)``, or a file (:func:`gnnretrieval.encoders.vector_file.open_vectors`).
+            queries: The same of the queries of every split ``(n, d)``.
+            out: Where the features go.
+            name: The encoder's name: vectors of one name, similarity and width fit.
+            similarity: How they are compared.
+            scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
+            passage_ids: Id of each row of an array; None: in the dataset's order.
+            query_ids: The same of the queries.
+            overwrite: Replace features made from others.
+
+        Raises:
+            InputError: as :func:`gnnretrieval.encoders.vectors.import_vectors`.
+        """
+        from gnnretrieval.encoders.vector_file import ArrayVectors
+        from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
+
+        def opened(vectors: Any, ids: Sequence[str], side: str) -> Any:
+            return vectors if isinstance(vectors, str | Path) else ArrayVectors(vectors, ids, f"vectors of {side}")
+
+        return import_vectors(
+            dataset,
+            opened(passages, passage_ids or dataset.passage_ids, "passages"),
+            opened(queries, query_ids or dataset.query_ids, "queries"),
+            VectorSettings(name=name, similarity=similarity, scale=scale),
+            out,
+            overwrite=overwrite,
+        )
+
+    def __repr__(self) -> str:
+        meta = self.meta
+        return (
+            f"Features({str(self.path)!r}: {meta['num_passages']:,} passages, {meta['num_queries']:,} queries, "
+            f"{meta['dimension']} dimensions, {meta['encoder']['checkpoint']})"
+        )
 
     @property
     def passages(self) -> NDArray[np.float16]:

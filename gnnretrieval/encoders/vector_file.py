@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,8 +14,11 @@ from numpy.typing import NDArray
 from gnnretrieval.arrays import blocks, release
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.progress import progress
+from gnnretrieval.provenance import sha256_of_json
 
 BLOCK = 2048  # vectors read at a time
+_HASHED = 64 * 2**20  # bytes hashed at a time
 _ID_COLUMNS = ("id", "_id")
 _VECTOR_COLUMNS = ("vector", "embedding", "vectors", "embeddings")
 
@@ -26,9 +31,11 @@ class VectorFile:
         ids: Id of each row, each once; None for an ``.npy`` that no ids were given for.
         count: Rows.
         dimension: Numbers in a vector.
+        files: The file, and that of the ids.
     """
 
     path: Path
+    files: Sequence[Path] = ()
     ids: Sequence[str] | None
     count: int
     dimension: int
@@ -50,6 +57,10 @@ class VectorFile:
                 self.refuse(part.start + int(bad.argmax()), "holds a number that is NaN or infinite")
             yield part, block
 
+    def hash(self) -> str:
+        """sha256 over the sha256 of its files."""
+        return sha256_of_json([_sha256(path) for path in self.files])
+
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         raise NotImplementedError
 
@@ -57,6 +68,37 @@ class VectorFile:
         """Raise an :class:`InputError` on the vector at ``row``, named by its id."""
         name = f"of {self.ids[row]!r}" if self.ids is not None else f"at row {row}"
         raise InputError(f"the vector {name} {what}. Make this vector again.", self.path)
+
+
+class ArrayVectors(VectorFile):
+    """Vectors in memory.
+
+    Args:
+        array: ``(count, d)`` floats.
+        ids: Id of each row.
+        name: What they are called in errors.
+
+    Raises:
+        InputError: it is no such array.
+    """
+
+    def __init__(self, array: Any, ids: Sequence[str], name: str) -> None:
+        rows = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+        self.path, self.ids, self._array = Path(f"<{name}>"), ids, rows
+        if rows.ndim != 2 or rows.dtype.kind != "f" or not rows.shape[1]:
+            raise InputError(f"an array {rows.shape} of {rows.dtype}; wanted floats (vectors, dimensions).", self.path)
+        self.count, self.dimension = rows.shape
+        _require_ids(self, self.path)
+
+    def hash(self) -> str:
+        """sha256 over its bytes and ids."""
+        digest = hashlib.sha256(json.dumps([list(self.ids or ()), self._array.shape, str(self._array.dtype)]).encode())
+        for part in blocks(self.count, BLOCK):
+            digest.update(np.ascontiguousarray(self._array[part]).tobytes())
+        return digest.hexdigest()
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        return ((part, _native(self._array[part])) for part in blocks(self.count, BLOCK))
 
 
 class _Npy(VectorFile):
@@ -160,18 +202,24 @@ def open_vectors(path: str | Path, ids_path: str | Path | None = None, ids: Sequ
         opened = _Npy(path, _ids_in(Path(ids_path)) if ids_path is not None else ids)
     else:
         raise InputError("vectors are read from .npy and .parquet; this is neither.", path)
-    if opened.ids is not None:
-        source = path if ids_path is None else Path(ids_path)
-        if len(opened.ids) != opened.count:
-            whose = f"{source} has" if ids_path is not None else "there are"
-            raise InputError(
-                f"{opened.count:,} vectors, and {whose} {len(opened.ids):,} ids: give one id a vector.", path
-            )
-        if len(set(opened.ids)) < opened.count:
-            seen: set[str] = set()
-            twice = next(id_ for id_ in opened.ids if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]
-            raise InputError(f"{twice!r} is there twice: keep one vector of it.", source)
+    opened.files = [path] if ids_path is None else [path, Path(ids_path)]
+    _require_ids(opened, opened.files[-1])
     return opened
+
+
+def _require_ids(opened: VectorFile, source: Path) -> None:
+    """Refuse ids of another number than vectors, or one that is there twice."""
+    if opened.ids is None:
+        return
+    if len(opened.ids) != opened.count:
+        whose = f"{source} has" if source != opened.path else "there are"
+        raise InputError(
+            f"{opened.count:,} vectors, and {whose} {len(opened.ids):,} ids: give one id a vector.", opened.path
+        )
+    if len(set(opened.ids)) < opened.count:
+        seen: set[str] = set()
+        twice = next(id_ for id_ in opened.ids if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]
+        raise InputError(f"{twice!r} is there twice: keep one vector of it.", source)
 
 
 def _ids_in(path: Path) -> list[str]:
@@ -207,3 +255,12 @@ def _column_of_vectors(schema: Any, path: Path) -> str:
     columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
     found = f"{len(lists)} columns of vectors ({', '.join(lists)})" if lists else "no column of vectors"
     raise InputError(f"{found}; wanted one of lists of floats, called vector or embedding. Present: {columns}.", path)
+
+
+def _sha256(path: Path) -> str:
+    digest, size = hashlib.sha256(), path.stat().st_size
+    with path.open("rb") as file, progress(f"hashing {path.name}", size, "bytes") as meter:
+        while part := file.read(_HASHED):
+            digest.update(part)
+            meter.advance(len(part))
+    return digest.hexdigest()

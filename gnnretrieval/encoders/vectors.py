@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +22,6 @@ from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
 from gnnretrieval.provenance import sha256_of_json
 from gnnretrieval.settings import Settings
-
-_HASHED = 64 * 2**20  # bytes hashed at a time
 
 
 class VectorSettings(Settings):
@@ -63,8 +60,8 @@ class VectorSettings(Settings):
 
 def import_vectors(
     dataset: Dataset,
-    passages: str | Path,
-    queries: str | Path,
+    passages: str | Path | VectorFile,
+    queries: str | Path | VectorFile,
     settings: VectorSettings,
     out: str | Path,
     *,
@@ -83,12 +80,13 @@ def import_vectors(
             passages' and queries' widths differ; the files do not hold vectors.
     """
     sides = {
-        "passages": _Side(open_vectors(passages, passage_ids, dataset.passage_ids), dataset.passage_ids, passage_ids),
-        "queries": _Side(open_vectors(queries, query_ids, dataset.query_ids), dataset.query_ids, query_ids),
+        "passages": _Side(_opened(passages, passage_ids, dataset.passage_ids), dataset.passage_ids),
+        "queries": _Side(_opened(queries, query_ids, dataset.query_ids), dataset.query_ids),
     }
     dimension, other = (side.file.dimension for side in sides.values())
     if dimension != other:
-        raise InputError(f"vectors of {other} numbers, and {passages} has {dimension}: give one encoder's.", queries)
+        files = [side.file.path for side in sides.values()]
+        raise InputError(f"vectors of {other} numbers, and {files[0]} has {dimension}: give one encoder's.", files[1])
     similarity, hash_ = settings.compares(), settings.hash(dimension)
 
     def write(directory: Path) -> dict[str, Any]:
@@ -121,7 +119,7 @@ def import_vectors(
             "texts": dataset.texts_hash,
             "encoder": hash_,
             "query encoder": hash_,
-            **{f"vectors of {name}": side.hash() for name, side in sides.items()},
+            **{f"vectors of {name}": side.file.hash() for name, side in sides.items()},
         },
         config=settings.model_dump(),
         write=write,
@@ -131,18 +129,21 @@ def import_vectors(
     return Features(artifact.path, artifact.meta)
 
 
+def _opened(vectors: str | Path | VectorFile, ids_path: str | Path | None, ids: Sequence[str]) -> VectorFile:
+    return vectors if isinstance(vectors, VectorFile) else open_vectors(vectors, ids_path, ids)
+
+
 class _Side:
     """The vectors of a dataset's passages, or of its queries.
 
     Args:
         file: The vectors, with ids.
         ids: The dataset's ids, by row.
-        ids_path: The file that the vectors' ids are from, if they are from one.
     """
 
-    def __init__(self, file: VectorFile, ids: Sequence[str], ids_path: str | Path | None) -> None:
+    def __init__(self, file: VectorFile, ids: Sequence[str]) -> None:
         assert file.ids is not None
-        self.file, self.ids, self.ids_path = file, ids, Path(ids_path) if ids_path is not None else None
+        self.file, self.ids = file, ids
         row_of = {id_: row for row, id_ in enumerate(ids)}
         self.rows = np.array([row_of.get(id_, -1) for id_ in file.ids], dtype=np.int64)  # in the dataset
         self.ignored = int((self.rows < 0).sum())
@@ -154,11 +155,6 @@ class _Side:
                 f"{file.count:,}, the first of them {ids[int(found.argmin())]!r}. Make the vectors of all.",
                 file.path,
             )
-
-    def hash(self) -> str:
-        """sha256 over the files' sha256."""
-        files = [self.file.path] + ([self.ids_path] if self.ids_path is not None else [])
-        return sha256_of_json([_sha256(path) for path in files])
 
     def write(self, path: Path, similarity: Similarity, place: Path, name: str) -> None:
         """Write float16 ``(rows, d)`` in the dataset's order; out of order, they are staged in ``place`` first."""
@@ -205,12 +201,3 @@ def as_kept(
     elif (large := (np.abs(exact) > largest).any(axis=1)).any():
         file.refuse(int(rows[large.argmax()]), f"holds a number beyond float16's {largest:g}")
     return exact.astype(np.float16)
-
-
-def _sha256(path: Path) -> str:
-    digest, size = hashlib.sha256(), path.stat().st_size
-    with path.open("rb") as file, progress(f"hashing {path.name}", size, "bytes") as meter:
-        while part := file.read(_HASHED):
-            digest.update(part)
-            meter.advance(len(part))
-    return digest.hexdigest()

@@ -7,6 +7,7 @@ queries; every test is paired by query.
 from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in, require_answers
 from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
+from gnnretrieval.evaluation.evaluate import Evaluation, evaluate
 from gnnretrieval.evaluation.fusion_choice import FusionChoice, choose_fusion
 from gnnretrieval.evaluation.measures import mean, per_query
 from gnnretrieval.evaluation.names import parse_measures, split_names
@@ -25,6 +26,7 @@ from gnnretrieval.index.fuse import fuse
 __all__ = [
     "AnswerHits",
     "Comparison",
+    "Evaluation",
     "FusionChoice",
     "TestResult",
     "bootstrap_interval",
@@ -33,6 +35,7 @@ __all__ = [
     "csv_comparison",
     "detailed_comparison",
     "effect_size",
+    "evaluate",
     "find_answers",
     "format_comparison",
     "format_values",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -12,10 +13,10 @@ from pydantic import ConfigDict, Field, model_validator
 from gnnretrieval.data.trec import Run
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation.answers import AnswerHits
-from gnnretrieval.evaluation.measures import mean, per_query
+from gnnretrieval.evaluation.measures import as_run, mean, per_query
 from gnnretrieval.evaluation.names import Measure, parse_measures
 from gnnretrieval.evaluation.significance import bootstrap_interval, effect_size, holm, paired_test
-from gnnretrieval.settings import Settings
+from gnnretrieval.settings import DEFAULT_MEASURES, Settings
 
 
 class _Part(Settings):
@@ -92,6 +93,24 @@ class Comparison(_Part):
         """The content of ``comparison.json``."""
         return self.model_dump(mode="json")
 
+    def to_text(self) -> str:
+        """The table as the command line prints it."""
+        from gnnretrieval.evaluation.tables import format_comparison
+
+        return format_comparison(self)
+
+    def to_html(self) -> str:
+        """The table as a piece of a page."""
+        from gnnretrieval.evaluation.tables import html_comparison
+
+        return str(html_comparison(self))
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __str__(self) -> str:
+        return self.to_text()
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any], path: str | Path | None = None) -> Self:
         """The comparison from what :meth:`as_json` gives.
@@ -109,10 +128,10 @@ class Comparison(_Part):
 def compare(
     qrels: Mapping[str, Mapping[str, int]],
     runs: Mapping[str, Run],
-    baseline: str,
-    measures: Iterable[str | Measure],
-    split: str,
-    provenance: Mapping[str, Any],
+    baseline: str | None = None,
+    measures: Iterable[str | Measure] = DEFAULT_MEASURES,
+    split: str = "test",
+    provenance: Mapping[str, Any] = MappingProxyType({}),
     randomisation: bool = False,
     answers: AnswerHits | None = None,
 ) -> Comparison:
@@ -123,8 +142,9 @@ def compare(
 
     Args:
         qrels: Relevance by passage id by query id.
-        runs: Run by system name, in the order of the table.
-        baseline: Name of the system that the others are tested against.
+        runs: Run by system name, in the order of the table: passages and scores by query id, as
+            :meth:`gnnretrieval.index.retriever.Retriever.run` gives them, or scores by passage id by query id.
+        baseline: Name of the system that the others are tested against; None: the first.
         measures: Names or parsed measures, in the order of the columns.
         split: Name of the split that ``qrels`` judge.
         provenance: Where the runs come from, as JSON values: dataset hash, seed, versions … (law 10).
@@ -135,6 +155,8 @@ def compare(
         InputError: the baseline is not among the runs, a measure is unknown, or a run has no query in common with
             ``qrels`` or a ranking with NaN or a passage twice.
     """
+    runs = {name: as_run(run) for name, run in runs.items()}
+    baseline = next(iter(runs), "") if baseline is None else baseline
     if baseline not in runs:
         known = ", ".join(runs) or "none"
         raise InputError(f"the baseline {baseline!r} is not among the runs ({known}).{nearest(baseline, runs)}")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 from gnnretrieval.arrays import blocks
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import ranked_ids
+from gnnretrieval.data.trec import Run, ranked_ids
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation.answers import AnswerHits, AnswerMeasure
 from gnnretrieval.evaluation.names import PIPELINE, Measure, parse_measures, without_cutoff
@@ -61,6 +62,14 @@ def per_query(
         if of_labels:
             _add(values, of_labels, {query: _with_room(judged[query]) for query in rankings}, rankings)
     return values
+
+
+def as_run(given: Mapping[str, Any]) -> Run:
+    """A run from what can stand for one: by query id, passages with scores, or scores by passage id."""
+    return {
+        query: [ScoredPassage(*pair) for pair in its.items()] if isinstance(its, Mapping) else its
+        for query, its in given.items()
+    }
 
 
 def _require_common(judged: Mapping[str, object], run: Mapping[str, object]) -> None:

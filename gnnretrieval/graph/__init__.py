@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from gnnretrieval.graph.inspect import inspect_graph
     from gnnretrieval.graph.mask import mask_queries
     from gnnretrieval.graph.settings import GraphSettings
-    from gnnretrieval.graph.store import GraphStore, open_graph
+    from gnnretrieval.graph.store import Graph, open_graph
     from gnnretrieval.graph.subgraph import Subgraph
 
-__all__ = ["GraphSettings", "GraphStore", "Subgraph", "build_graph", "inspect_graph", "mask_queries", "open_graph"]
+__all__ = ["Graph", "GraphSettings", "Subgraph", "build_graph", "inspect_graph", "mask_queries", "open_graph"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "GraphSettings": "settings",
-        "GraphStore": "store",
+        "Graph": "store",
         "Subgraph": "subgraph",
         "build_graph": "build",
         "inspect_graph": "inspect",

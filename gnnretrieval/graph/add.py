@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import ArrayWriter, blocks, load_array, release, save_array
 from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+from gnnretrieval.data.dataset import CORPUS, QUERIES
+from gnnretrieval.data.from_objects import passages_of, qrels_of, queries_of
+from gnnretrieval.data.records import Qrel
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.graph.additions import Additions
+from gnnretrieval.graph.additions import Additions, read_additions
 from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edge_features import write_cheap_features
 from gnnretrieval.graph.edge_vector_files import PROBABILITIES, PROJECTION, SCALES, VECTORS, EdgeVectorFiles
@@ -28,7 +33,7 @@ from gnnretrieval.graph.find_neighbors import by_bm25, by_run, filled_up, scores
 from gnnretrieval.graph.label_edges import found_arrays, with_labels
 from gnnretrieval.graph.pair_features import Pairs, begin_loops, encode_pairs, pairs_begun
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side, relevant_pairs
+from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 from gnnretrieval.updates import own_copy, record_changes, rewrite, update_artifact
@@ -58,7 +63,7 @@ def add_to_graph(
     *,
     device: str = "cpu",
     say: Callable[[str], None] = lambda line: None,
-) -> GraphStore:
+) -> Graph:
     """Add queries and passages to the graph store at ``path`` in one step; ids and rows of the old ones stay.
 
     Every array is then what it would be, had the graph been built with the additions at the end of its dataset.
@@ -79,7 +84,7 @@ def add_to_graph(
     _require_can_grow(store, settings, additions)
 
     def write(directory: Path) -> dict[str, Any]:
-        growth = _Growth(GraphStore(store.path, store.meta), settings, additions, directory, device)
+        growth = _Growth(Graph(store.path, store.meta), settings, additions, directory, device)
         figures = growth.write()
         say(f"{growth.changed_passages:,} of {figures['num_passages']:,} passages are touched")
         return figures
@@ -88,7 +93,27 @@ def add_to_graph(
     return open_graph(artifact.path)
 
 
-def _require_can_grow(store: GraphStore, settings: GraphSettings, additions: Additions) -> None:
+def add_objects(store: Graph, queries: Any, passages: Any, qrels: Any, *, device: str = "cpu", **how: Any) -> Graph:
+    """As :func:`add_to_graph`, of Python objects: see :meth:`gnnretrieval.graph.store.Graph.add`."""
+    with TemporaryDirectory(prefix="gnnretrieval-") as name:
+        files: dict[str, Any] = {}
+        place = Path(name)
+        if queries is not None:
+            files["queries"] = place / QUERIES
+            write_queries(files["queries"], ((query, {}) for query in queries_of(queries)))
+        if passages is not None:
+            files["passages"] = place / CORPUS
+            write_passages(files["passages"], ((passage, {}) for passage in passages_of(passages)))
+        if qrels is not None:
+            files["qrels"] = place / "qrels.tsv"
+            judged = qrels_of(qrels)
+            rows = (Qrel(query, passage, value) for query, its in judged.items() for passage, value in its.items())
+            write_qrels(files["qrels"], rows)
+        additions = read_additions(store, **files, device=device, **how)
+    return store if additions is None else add_to_graph(store.path, additions, device=device)
+
+
+def _require_can_grow(store: Graph, settings: GraphSettings, additions: Additions) -> None:
     if settings.edge_vectors == "file":
         raise ArtifactError(f"{store.path}: its edge vectors are your own, and new edges have none. Build it again.")
     if settings.edges == "bm25" and additions.passages:
@@ -108,7 +133,7 @@ class _Growth:
     """One addition, written file by file into the directory of the new version."""
 
     def __init__(
-        self, store: GraphStore, settings: GraphSettings, additions: Additions, directory: Path, device: str
+        self, store: Graph, settings: GraphSettings, additions: Additions, directory: Path, device: str
     ) -> None:
         self.store, self.settings, self.additions = store, settings, additions
         self.directory, self.device = directory, device

@@ -19,7 +19,7 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.encoders.vectors import as_kept
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.progress import progress
 from gnnretrieval.provenance import sha256_of_file
 
@@ -62,7 +62,7 @@ class _Known(Container[str]):
 
 
 def read_additions(
-    store: GraphStore,
+    store: Graph,
     *,
     queries: str | Path | None = None,
     passages: str | Path | None = None,
@@ -165,7 +165,7 @@ def _refuse_known(
 class _Encoding:
     """Vectors of new texts: given ones, or by the encoder that the store's features are of."""
 
-    def __init__(self, store: GraphStore, device: str, given: TextEncoder | None, endpoint: str | None) -> None:
+    def __init__(self, store: Graph, device: str, given: TextEncoder | None, endpoint: str | None) -> None:
         self._store, self._device, self._given, self._endpoint = store, device, given, endpoint
         self._encoder: Any = None
 

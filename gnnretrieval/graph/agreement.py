@@ -16,7 +16,7 @@ from gnnretrieval.arrays import blocks, gather_rows, release
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.graph.connectivity import histogram, percentiles
 from gnnretrieval.graph.interchange import shown_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 
 QUESTIONS = 1_000_000  # questions read at most; of more, a seeded choice of passages with all their questions
@@ -30,7 +30,7 @@ MEANING = (
 )
 
 
-def agreement_figures(store: GraphStore, most: int, seed: int) -> dict[str, Any] | None:
+def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | None:
     r"""How alike the labelled questions of one passage are.
 
     With unit vectors :math:`u_1 … u_c` of a passage's ``c >= 2`` questions, their mean pairwise cosine, its agreement,
@@ -86,7 +86,7 @@ def agreement_figures(store: GraphStore, most: int, seed: int) -> dict[str, Any]
     }
 
 
-def unit_queries(store: GraphStore, rows: Rows) -> NDArray[np.float32]:
+def unit_queries(store: Graph, rows: Rows) -> NDArray[np.float32]:
     """Features of some queries at length 1 ``(len(rows), d)``; a zero vector stays zero."""
     vectors = gather_rows(store.query_features, rows)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -94,7 +94,7 @@ def unit_queries(store: GraphStore, rows: Rows) -> NDArray[np.float32]:
     return unit
 
 
-def _agreement(store: GraphStore, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
+def _agreement(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
     """Mean pairwise cosine of each group of ``labels`` ``(groups,)``; blocks of whole groups."""
     found = np.empty(len(starts))
     ends = np.cumsum(counts)
@@ -108,7 +108,7 @@ def _agreement(store: GraphStore, labels: Rows, starts: Rows, counts: Rows) -> N
     return found
 
 
-def _mean_cosines(store: GraphStore, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
+def _mean_cosines(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
     offsets = np.concatenate([[0], np.cumsum(counts)[:-1]])
     places = np.arange(counts.sum()) + np.repeat(starts - offsets, counts)
     unit = unit_queries(store, labels[places, 0])
@@ -118,7 +118,7 @@ def _mean_cosines(store: GraphStore, labels: Rows, starts: Rows, counts: Rows) -
     return np.clip(mean, -1, 1)
 
 
-def _random_pairs(store: GraphStore, seed: int) -> NDArray[np.float32]:
+def _random_pairs(store: Graph, seed: int) -> NDArray[np.float32]:
     """Cosine of ``RANDOM_PAIRS`` random pairs of different queries."""
     shown = shown_queries(store)
     n = len(shown)  # at least 2: some passage has two questions
@@ -132,7 +132,7 @@ def _random_pairs(store: GraphStore, seed: int) -> NDArray[np.float32]:
     return np.clip(cosines, -1, 1)
 
 
-def _named(store: GraphStore, texts: TextStore, passage: int, queries: Rows, agreement: float) -> dict[str, Any]:
+def _named(store: Graph, texts: TextStore, passage: int, queries: Rows, agreement: float) -> dict[str, Any]:
     """A passage with the two of its questions that are least alike."""
     unit = unit_queries(store, queries[:COMPARED])
     cosines = unit @ unit.T

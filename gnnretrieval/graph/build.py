@@ -24,7 +24,7 @@ from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, 
 from gnnretrieval.graph.label_edges import found_arrays, with_labels
 from gnnretrieval.graph.pair_features import Pairs, encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import KIND, TEXTS, GraphStore, open_graph, passage_side, relevant_pairs
+from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
 from gnnretrieval.provenance import sha256_of_file
@@ -52,7 +52,7 @@ def build_graph(
     device: str = "cpu",
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
-) -> GraphStore:
+) -> Graph:
     """Build the graph store ``out`` over the queries of one split; interrupted, it goes on where it was.
 
     Args:

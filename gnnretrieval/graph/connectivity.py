@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks, gather_rows, release
 from gnnretrieval.graph.interchange import shown_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 
 PERCENTILES = (1, 25, 50, 75, 99)
@@ -18,7 +18,7 @@ BINS = 40
 _BLOCK = 65536
 
 
-def sample_queries(store: GraphStore, most: int, seed: int) -> Rows:
+def sample_queries(store: Graph, most: int, seed: int) -> Rows:
     """Rows of at most ``most`` queries of a store or view, seeded, in row order."""
     shown = shown_queries(store)
     if len(shown) <= most:
@@ -68,7 +68,7 @@ def degree_figures(degrees: Rows) -> dict[str, Any]:
     }
 
 
-def most_found(store: GraphStore, degrees: Rows, most: int) -> list[dict[str, Any]]:
+def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
     """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; equal ones by row."""
     place = len(degrees) - max(1, min(most, len(degrees)))
     leading = np.flatnonzero(degrees >= max(1, np.partition(degrees, place)[place]))
@@ -81,7 +81,7 @@ def most_found(store: GraphStore, degrees: Rows, most: int) -> list[dict[str, An
     ]
 
 
-def recall_by_rank(store: GraphStore) -> tuple[int, list[float]]:
+def recall_by_rank(store: Graph) -> tuple[int, list[float]]:
     """Labelled queries, and the share of them with a relevant passage among the first 1, 2, … k that were found.
 
     Label edges that were put in do not count. The last share is the graph's recall ceiling: for the other queries, no
@@ -99,7 +99,7 @@ def recall_by_rank(store: GraphStore) -> tuple[int, list[float]]:
     return labelled, [float(count) / labelled for count in found] if labelled else []
 
 
-def score_figures(store: GraphStore, seed: int) -> dict[str, Any]:
+def score_figures(store: Graph, seed: int) -> dict[str, Any]:
     """Scores of the edges: percentiles over all ranks, and a histogram of some ranks over the same bins.
 
     Returns:

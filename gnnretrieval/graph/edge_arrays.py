@@ -15,7 +15,7 @@ from gnnretrieval.arrays import ROWS_RESIDENT, blocks, release
 from gnnretrieval.graph.subgraph import Rows
 
 if TYPE_CHECKING:
-    from gnnretrieval.graph.store import GraphStore
+    from gnnretrieval.graph.store import Graph
 
 
 class EdgeArrays(NamedTuple):
@@ -36,7 +36,7 @@ class EdgeArrays(NamedTuple):
     passage_loops: NDArray[np.float16] | None
 
     @classmethod
-    def open(cls, store: GraphStore) -> Self:
+    def open(cls, store: Graph) -> Self:
         """The arrays of a store.
 
         Raises:

@@ -14,11 +14,11 @@ from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.graph.near_duplicates import duplicate_figures
 from gnnretrieval.graph.overlap import overlap_figures
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 
 
 def inspect_graph(
-    store: GraphStore,
+    store: Graph,
     data: str | Path | None = None,
     *,
     most: int = 5,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gnnretrieval.arrays import blocks, release
 from gnnretrieval.artifacts import whole_file
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 
@@ -28,14 +28,14 @@ _EDGES = 2**18  # edges written together: a row group
 _TEXT = {".csv": ",", ".tsv": "\t"}
 
 
-def shown_queries(store: GraphStore) -> Rows:
+def shown_queries(store: Graph) -> Rows:
     """Rows of the queries of a store or of a view of it, ascending."""
     if store.visible is None:
         return np.arange(store.num_queries)
     return np.flatnonzero(store.visible)
 
 
-def to_hetero_data(store: GraphStore) -> HeteroData:
+def to_hetero_data(store: Graph) -> HeteroData:
     """The graph as PyG's ``HeteroData``, in memory, float32: ``("query", "found", "passage")`` and its reverse.
 
     Node stores have ``x`` ``(m, d)`` and ``(n, d)``, edge stores ``edge_index`` ``(2, E)`` by query, then by rank, and
@@ -77,7 +77,7 @@ class EdgeBlock(NamedTuple):
     labelled: NDArray[np.bool_]
 
 
-def edge_blocks(store: GraphStore) -> Iterator[EdgeBlock]:
+def edge_blocks(store: Graph) -> Iterator[EdgeBlock]:
     """All edges of a store or a view, in blocks read from its memory maps."""
     labels = store.labels[:, 0] * store.num_passages + store.labels[:, 1]  # sorted
     shown, ranks = shown_queries(store), np.arange(1, store.k + 1, dtype=np.int32)
@@ -90,7 +90,7 @@ def edge_blocks(store: GraphStore) -> Iterator[EdgeBlock]:
         yield EdgeBlock(queries, passages, np.tile(ranks, len(rows)), scores, labelled)
 
 
-def write_edges(store: GraphStore, path: str | Path) -> int:
+def write_edges(store: Graph, path: str | Path) -> int:
     """Write one line an edge to ``path``: query and passage by id and by row, rank from 1, score, labelled.
 
     ``.parquet`` (a row group a block), or text with a header: ``.csv`` or ``.tsv``, gzipped with ``.gz`` after it. The
@@ -123,7 +123,7 @@ def _columns(block: EdgeBlock, ids: tuple[NDArray[Any], NDArray[Any]]) -> tuple[
     return ids[0][block.queries], ids[1][block.passages], *block
 
 
-def _write_parquet(path: Path, store: GraphStore, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
+def _write_parquet(path: Path, store: Graph, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -138,7 +138,7 @@ def _write_parquet(path: Path, store: GraphStore, ids: tuple[NDArray[Any], NDArr
             advance(len(block.queries))
 
 
-def _write_text(path: Path, store: GraphStore, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
+def _write_text(path: Path, store: Graph, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in {*_TEXT, ".gz"}]
     with ExitStack() as stack:
         raw = stack.enter_context(path.open("wb"))

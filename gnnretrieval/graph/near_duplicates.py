@@ -20,7 +20,7 @@ from gnnretrieval.data.same_text import normalised
 from gnnretrieval.graph.agreement import unit_queries
 from gnnretrieval.graph.connectivity import sample_queries
 from gnnretrieval.graph.interchange import shown_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 
@@ -57,7 +57,7 @@ class Pairs(NamedTuple):
     of: int
 
 
-def similar_queries(store: GraphStore, seed: int, threshold: float = NEAR_DUPLICATE) -> Pairs:
+def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> Pairs:
     """Pairs of queries of cosine ``threshold`` or more that share one of their first ``SHARED`` passages.
 
     Queries of a passage are sorted by score and each is compared with the next ``WINDOW``: all with all for up to 33
@@ -89,7 +89,7 @@ def similar_queries(store: GraphStore, seed: int, threshold: float = NEAR_DUPLIC
     return found.pairs(len(rows), len(shown_queries(store)))
 
 
-def similar_passages(store: GraphStore, seed: int, threshold: float = NEAR_DUPLICATE) -> Pairs:
+def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> Pairs:
     """Pairs of passages of cosine ``threshold`` or more that are neighbours of one query."""
     k = store.k
     queries = sample_queries(store, max(1, PASSAGES_READ // k), seed)
@@ -143,7 +143,7 @@ class _Found:
         return Pairs(keys[order] // self.count, keys[order] % self.count, cosines[order], compared, of)
 
 
-def duplicate_figures(store: GraphStore, most: int, seed: int) -> dict[str, Any]:
+def duplicate_figures(store: Graph, most: int, seed: int) -> dict[str, Any]:
     """Near-duplicates as JSON values.
 
     Returns:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.errors import InputError, nearest
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ class NeighborNode(NamedTuple):
     labelled: bool
 
 
-def queries_of_passage(
-    store: GraphStore, passage_id: str, most: int | None = None
-) -> tuple[PassageRow, list[NeighborNode]]:
+def queries_of_passage(store: Graph, passage_id: str, most: int | None = None) -> tuple[PassageRow, list[NeighborNode]]:
     """A passage and the queries that found it, highest score first, at most ``most`` of them (None: all).
 
     Raises:
@@ -55,7 +53,7 @@ def queries_of_passage(
     return passage, found
 
 
-def passages_of_query(store: GraphStore, query_id: str, most: int | None = None) -> tuple[QueryRow, list[NeighborNode]]:
+def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> tuple[QueryRow, list[NeighborNode]]:
     """A training query and the passages it found, in retrieval order, at most ``most`` of them (None: all).
 
     Raises:
@@ -76,14 +74,14 @@ def passages_of_query(store: GraphStore, query_id: str, most: int | None = None)
     return query, found
 
 
-def count_neighbors(store: GraphStore, row: int, is_query: bool) -> int:
+def count_neighbors(store: Graph, row: int, is_query: bool) -> int:
     """How many edges a node has."""
     if is_query:
         return store.k if store.visible is None or store.visible[row] else 0
     return len(_finders(store, row)[0])
 
 
-def require_node(store: GraphStore, texts: TextStore, id_: str, is_query: bool) -> None:
+def require_node(store: Graph, texts: TextStore, id_: str, is_query: bool) -> None:
     """Refuse an id that is not in the graph, by lookups in its index alone.
 
     Raises:
@@ -102,7 +100,7 @@ def require_node(store: GraphStore, texts: TextStore, id_: str, is_query: bool) 
 
 
 def to_networkx(
-    store: GraphStore, ids: Sequence[str], hops: int = 1, is_query: bool = False, most: int = 50
+    store: Graph, ids: Sequence[str], hops: int = 1, is_query: bool = False, most: int = 50
 ) -> networkx.DiGraph:
     """The neighbourhood of some nodes as a ``networkx.DiGraph``, for drawing and for its algorithms.
 
@@ -143,11 +141,11 @@ def to_networkx(
     return graph
 
 
-def _around(store: GraphStore, kind: str, id_: str, most: int) -> tuple[QueryRow | PassageRow, list[NeighborNode]]:
+def _around(store: Graph, kind: str, id_: str, most: int) -> tuple[QueryRow | PassageRow, list[NeighborNode]]:
     return passages_of_query(store, id_, most) if kind == "query" else queries_of_passage(store, id_, most)
 
 
-def _finders(store: GraphStore, passage: int) -> tuple[Rows, Rows]:
+def _finders(store: Graph, passage: int) -> tuple[Rows, Rows]:
     """The queries that found a passage, and its rank for each, from 0."""
     edges, _ = store.found_by(np.array([passage]))
     return edges // store.stride, edges % store.stride

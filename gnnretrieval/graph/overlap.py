@@ -12,7 +12,7 @@ from gnnretrieval.data.beir import read_qrels, read_queries
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.data.same_text import SeenTexts
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 
 
 class _Split(NamedTuple):
@@ -21,7 +21,7 @@ class _Split(NamedTuple):
     relevant: list[str]  # ids of the passages relevant to one of them, each once
 
 
-def overlap_figures(store: GraphStore, data: str | Path | None = None) -> dict[str, Any]:
+def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, Any]:
     """What the splits that the graph was not built from share with it.
 
     Queries and judgements alone are read: the passages are those of the store.
@@ -75,7 +75,7 @@ def overlap_figures(store: GraphStore, data: str | Path | None = None) -> dict[s
     return {"dataset": str(place), "why": None, "splits": splits}
 
 
-def _splits(store: GraphStore, place: Path) -> Iterator[_Split]:
+def _splits(store: Graph, place: Path) -> Iterator[_Split]:
     """The splits of a dataset but the graph's own."""
     recorded = store.meta.get("dataset") or {}
     qrels, where = recorded.get("qrels", "qrels"), recorded.get("where") or {}

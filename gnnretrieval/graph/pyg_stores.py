@@ -1,4 +1,4 @@
-"""PyG's ``FeatureStore`` and ``GraphStore`` over the memory-mapped store, and a sampler for its loaders.
+"""PyG's ``FeatureStore`` and ``Graph`` over the memory-mapped store, and a sampler for its loaders.
 
 A loader over these reads the features of a batch's nodes from disk and no others::
 
@@ -24,14 +24,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import FeatureStore, HeteroData
-from torch_geometric.data import GraphStore as PyGGraphStore
+from torch_geometric.data import Graph as PyGGraphStore
 from torch_geometric.data.feature_store import TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, HeteroSamplerOutput, NodeSamplerInput, SamplerOutput
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.interchange import FOUND, FOUND_BY, shown_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 
 EdgeType = tuple[str, str, str]
@@ -40,7 +40,7 @@ EdgeType = tuple[str, str, str]
 class _ByDestination:
     """The edges of a store or a view in CSC order, by name (``query row * stride + rank``)."""
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: Graph) -> None:
         self.store = store
         self.shown = shown_queries(store)
 
@@ -147,8 +147,8 @@ def _read_only() -> GnnRetrievalError:
     return GnnRetrievalError("a graph store is not changed through PyG: use gnnretrieval graph add.")
 
 
-def pyg_stores(store: GraphStore) -> tuple[NodeFeatures, GraphEdges]:
-    """A graph store, or a view of it, as PyG's remote backend ``(FeatureStore, GraphStore)``."""
+def pyg_stores(store: Graph) -> tuple[NodeFeatures, GraphEdges]:
+    """A graph store, or a view of it, as PyG's remote backend ``(FeatureStore, Graph)``."""
     edges = _ByDestination(store)
     return NodeFeatures(edges), GraphEdges(edges)
 
@@ -159,7 +159,7 @@ class TwoHopSampler(BaseSampler):  # type: ignore[misc]
     A batch has the passages asked for first, then those that their queries found.
     """
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: Graph) -> None:
         self._edges = _ByDestination(store)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> HeteroSamplerOutput | SamplerOutput:

@@ -19,16 +19,22 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.edge_arrays import EdgeArrays
 from gnnretrieval.graph.label_edges import FOUND
 from gnnretrieval.graph.subgraph import PassageEdges, Rows, Subgraph, edges_into, two_hops
+from gnnretrieval.reports import Report
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
+
+    from gnnretrieval.data.dataset import Dataset
+    from gnnretrieval.encoders.features import Features
+    from gnnretrieval.encoders.text_encoder import TextEncoder
+    from gnnretrieval.graph.settings import GraphSettings
 
 KIND = "graph"
 TEXTS = "texts.sqlite"
 _LABELS = 65536  # labels a block
 
 
-class GraphStore(Artifact):
+class Graph(Artifact):
     """A query-passage graph: ``m`` passages, ``n`` training queries, each query joined to its top-``k`` passages.
 
     Arrays are memory maps. An edge is named by its place in the stored neighbours: ``query row * stride + rank``, where
@@ -43,6 +49,92 @@ class GraphStore(Artifact):
     visible: NDArray[np.bool_] | None = None
     unheard: NDArray[np.bool_] | None = None
     _k: int | None = None
+
+    @classmethod
+    def open(cls, path: str | Path) -> Graph:
+        """As :func:`open_graph`."""
+        return open_graph(path)
+
+    @classmethod
+    def build(
+        cls,
+        dataset: Dataset,
+        features: Features,
+        out: str | Path,
+        settings: GraphSettings | None = None,
+        *,
+        device: str = "cpu",
+        overwrite: bool = False,
+    ) -> Graph:
+        """As :func:`gnnretrieval.graph.build.build_graph`; without settings, by the defaults."""
+        from gnnretrieval.graph.build import build_graph
+        from gnnretrieval.graph.settings import GraphSettings
+
+        return build_graph(dataset, features, settings or GraphSettings(), out, device=device, overwrite=overwrite)
+
+    def add(
+        self,
+        *,
+        queries: Any = None,
+        passages: Any = None,
+        qrels: Any = None,
+        query_vectors: str | Path | None = None,
+        passage_vectors: str | Path | None = None,
+        encoder: TextEncoder | None = None,
+        endpoint: str | None = None,
+        device: str = "cpu",
+    ) -> Graph:
+        """Add new queries (a click log) and passages; only what they touch is computed.
+
+        Args:
+            queries: As :func:`gnnretrieval.data.from_objects.queries_of`.
+            passages: As :func:`gnnretrieval.data.from_objects.passages_of`.
+            qrels: As :func:`gnnretrieval.data.from_objects.qrels_of`, of new or old queries and passages.
+            query_vectors: A file of their vectors; None: they are encoded.
+            passage_vectors: The same of the passages.
+            encoder: As :func:`gnnretrieval.encoders.opening.encoder_of`.
+            endpoint: As :func:`gnnretrieval.encoders.opening.encoder_of`.
+            device: Where to compute.
+
+        Returns:
+            The graph as it is then; this one stays what it was.
+
+        Raises:
+            GnnRetrievalError: as :func:`gnnretrieval.graph.additions.read_additions`.
+        """
+        from gnnretrieval.graph.add import add_objects
+
+        vectors: dict[str, Any] = {"query_vectors": query_vectors, "passage_vectors": passage_vectors}
+        how: dict[str, Any] = {"encoder": encoder, "endpoint": endpoint, "device": device}
+        return add_objects(self, queries, passages, qrels, **vectors, **how)
+
+    def dataset(self, path: str | Path | None = None) -> Dataset:
+        """The dataset that it was built from, at ``path`` or where it lay then."""
+        from gnnretrieval.data.dataset import Dataset
+
+        provenance = self.meta["dataset"]
+        return Dataset.open(path or self.made_from("dataset"), provenance["qrels"], provenance["where"])
+
+    def features(self, path: str | Path | None = None) -> Features:
+        """The features that it was built from, at ``path`` or where they lay then."""
+        from gnnretrieval.encoders.features import open_features
+
+        return open_features(path or self.made_from("features"))
+
+    def inspect(self, data: str | Path | None = None, *, most: int = 5) -> Report:
+        """As :func:`gnnretrieval.graph.inspect.inspect_graph`, to be printed, shown or written as a page."""
+        from gnnretrieval.graph.inspect import inspect_graph
+        from gnnretrieval.graph.inspection_page import page_of
+        from gnnretrieval.graph.inspection_text import format_graph
+
+        figures = inspect_graph(self, data, most=most)
+        return Report(figures, format_graph(figures), lambda: page_of(figures, str(self.path)))
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({str(self.path)!r}: {self.num_passages:,} passages, {self.num_queries:,} queries, k = {self.k}, "
+            f"{self.meta['encoder']['checkpoint']})"
+        )
 
     def view(
         self,
@@ -301,7 +393,7 @@ class GraphStore(Artifact):
             )
 
 
-def open_graph(path: str | Path) -> GraphStore:
+def open_graph(path: str | Path) -> Graph:
     """Open the graph store at ``path``, in time that does not depend on its size.
 
     Raises:
@@ -309,7 +401,7 @@ def open_graph(path: str | Path) -> GraphStore:
     """
     records = ("encoder", "similarity", "checkpoint_hash", "dataset", "made_from", "num_passages", "num_queries")
     artifact = open_artifact(path, KIND, records)
-    store = GraphStore(artifact.path, artifact.meta)
+    store = Graph(artifact.path, artifact.meta)
     store.check()
     return store
 

@@ -6,16 +6,16 @@ from gnnretrieval.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gnnretrieval.index.explain import Explainer
-    from gnnretrieval.index.faiss_index import PassageIndex, build_index, open_index
+    from gnnretrieval.index.faiss_index import Index, build_index, open_index
     from gnnretrieval.index.retriever import Retriever
 
-__all__ = ["Explainer", "PassageIndex", "Retriever", "build_index", "open_index"]
+__all__ = ["Explainer", "Index", "Retriever", "build_index", "open_index"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "Explainer": "explain",
-        "PassageIndex": "faiss_index",
+        "Index": "faiss_index",
         "Retriever": "retriever",
         "build_index": "faiss_index",
         "open_index": "faiss_index",

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.graph.store import GraphStore
-from gnnretrieval.index.faiss_index import PassageIndex, open_index
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.faiss_index import Index, open_index
 
 
 class Baseline:
@@ -24,12 +24,12 @@ class Baseline:
         index: The dual-encoder's index, or None.
     """
 
-    def __init__(self, store: GraphStore, index: PassageIndex | None = None) -> None:
+    def __init__(self, store: Graph, index: Index | None = None) -> None:
         self._store = store
         self._index = index
 
     @classmethod
-    def of(cls, store: GraphStore, place: Path) -> Baseline:
+    def of(cls, store: Graph, place: Path) -> Baseline:
         """By the index at ``place`` where it is the one of this graph's features."""
         try:
             index = open_index(place)
@@ -45,7 +45,7 @@ class Baseline:
         return self._index is not None
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """As :meth:`gnnretrieval.index.faiss_index.PassageIndex.search`; ``k`` is at most the number of passages."""
+        """As :meth:`gnnretrieval.index.faiss_index.Index.search`; ``k`` is at most the number of passages."""
         if self._index is not None:
             return self._index.search(queries, k)
         return exact_top_k(queries, self._store.passage_features, k, self._store.similarity)

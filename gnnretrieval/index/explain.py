@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnretrieval.arrays import blocks, release
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.label_messages import message_vectors, rejections
@@ -83,7 +83,7 @@ class Attention(NamedTuple):
 class Explainer(Protocol):
     """Explains embeddings of a GNN-encoder over its graph."""
 
-    store: GraphStore
+    store: Graph
 
     def explain(self, row: int, most: int = 5) -> Explanation:
         """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
@@ -95,7 +95,7 @@ class Explainer(Protocol):
         """What each passage adds to the query at ``row``, which must be in the graph."""
 
 
-def explainer_of(model: GNNEncoderModel, store: GraphStore, features: Features | None = None) -> Explainer:
+def explainer_of(model: GNNEncoderModel, store: Graph, features: Features | None = None) -> Explainer:
     """The explainer of a model's layer.
 
     Args:
@@ -120,7 +120,7 @@ class MessagesExplainer:
     """
 
     @torch.no_grad()
-    def __init__(self, model: GNNEncoderModel, store: GraphStore) -> None:
+    def __init__(self, model: GNNEncoderModel, store: Graph) -> None:
         self.store = store
         self._graph = message_graph(store)
         trained = model.load_messages()
@@ -174,7 +174,7 @@ class AttentionExplainer:
         store: The graph as the model sees it.
     """
 
-    def __init__(self, model: GNNEncoderModel, store: GraphStore) -> None:
+    def __init__(self, model: GNNEncoderModel, store: Graph) -> None:
         self.store = store
         self.model = model.load()
         self._tensors = GraphTensors(store)

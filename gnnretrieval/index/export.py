@@ -13,16 +13,16 @@ from gnnretrieval.arrays import ArrayWriter, blocks, release
 from gnnretrieval.artifacts import whole_file
 from gnnretrieval.data.trec import require_writable_ids
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.progress import progress
 
 _BLOCK = 8192  # vectors written together
 _INDEXED = 2000  # numbers in a vector that pgvector indexes at most
 
-Write = Callable[[Path, PassageIndex, Callable[[int], None]], None]
+Write = Callable[[Path, Index, Callable[[int], None]], None]
 
 
-def write_vectors(index: PassageIndex, path: str | Path) -> list[Path]:
+def write_vectors(index: Index, path: str | Path) -> list[Path]:
     """Write the vectors of an index's passages, as they are compared: of length 1 where the similarity is cosine.
 
     ``.npy``: float32 ``(m, d)``, the ids one a line beside it in ``.ids.txt``. ``.parquet``: columns ``id`` and
@@ -55,7 +55,7 @@ def write_vectors(index: PassageIndex, path: str | Path) -> list[Path]:
 
 
 def write_pgvector(
-    index: PassageIndex, dsn: str, table: str = "passages", *, approximate: bool = False, overwrite: bool = False
+    index: Index, dsn: str, table: str = "passages", *, approximate: bool = False, overwrite: bool = False
 ) -> str:
     """Copy an index's ids and vectors into a table of a PostgreSQL that has pgvector, in one transaction.
 
@@ -113,19 +113,19 @@ def write_pgvector(
     return f"SELECT id, -({order}) AS score FROM {name.as_string()} ORDER BY {order} LIMIT 10"
 
 
-def _rows(index: PassageIndex) -> NDArray[np.int64]:
+def _rows(index: Index) -> NDArray[np.int64]:
     """Rows of the passages that are in the index."""
     if index.is_of_sentences:
         raise ArtifactError(f"{index.path}: an index of sentences, which have no ids of their own.")
     return np.setdiff1d(np.arange(len(index.vectors)), index.removed)
 
 
-def _ids(index: PassageIndex, rows: NDArray[np.int64]) -> list[str]:
+def _ids(index: Index, rows: NDArray[np.int64]) -> list[str]:
     ids = index.texts.passage_ids()
     return [ids[row] for row in rows.tolist()]
 
 
-def _blocks(index: PassageIndex) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+def _blocks(index: Index) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
     """Ids and vectors, block by block, as they are compared."""
     rows, vectors = _rows(index), index.vectors
     ids = _ids(index, rows)
@@ -134,7 +134,7 @@ def _blocks(index: PassageIndex) -> Iterator[tuple[list[str], NDArray[np.float32
         release(vectors)
 
 
-def _write_npy(path: Path, index: PassageIndex, advance: Callable[[int], None]) -> None:
+def _write_npy(path: Path, index: Index, advance: Callable[[int], None]) -> None:
     shape = (len(_rows(index)), index.meta["dimension"])
     with ArrayWriter(path, shape, np.float32) as writer:
         for _, vectors in _blocks(index):
@@ -142,7 +142,7 @@ def _write_npy(path: Path, index: PassageIndex, advance: Callable[[int], None]) 
             advance(len(vectors))
 
 
-def _write_parquet(path: Path, index: PassageIndex, advance: Callable[[int], None]) -> None:
+def _write_parquet(path: Path, index: Index, advance: Callable[[int], None]) -> None:
     try:
         import pyarrow
         from pyarrow import parquet

@@ -34,11 +34,32 @@ TEXTS = "texts.sqlite"
 ROWS, REMOVED = "rows.npy", "removed.npy"
 
 
-class PassageIndex(Artifact):
+class Index(Artifact):
     """An index on disk. Its rows are those of the vectors it was made of: a removed passage's stays empty."""
 
     engine_name: EngineName = "faiss"
     device: str = "cpu"
+
+    @classmethod
+    def open(cls, path: str | Path) -> Index:
+        """As :func:`open_index`."""
+        return open_index(path)
+
+    @classmethod
+    def build(
+        cls,
+        source: Embeddings | Features,
+        out: str | Path,
+        settings: IndexSettings | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Index:
+        """As :func:`build_index`."""
+        return build_index(source, out, settings, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        its = f"{self.meta['num_passages']:,} passages by {self.meta['system']}, {self.config['factory']}"
+        return f"Index({str(self.path)!r}: {its})"
 
     @cached_property
     def faiss(self) -> Any:
@@ -145,7 +166,7 @@ class PassageIndex(Artifact):
         return rows
 
 
-def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = "cpu") -> PassageIndex:
+def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = "cpu") -> Index:
     """Open the index at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`.
 
     Args:
@@ -154,7 +175,7 @@ def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = 
         device: Where is searched.
     """
     artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "system", "made_from"))
-    index = PassageIndex(artifact.path, artifact.meta)
+    index = Index(artifact.path, artifact.meta)
     index.engine_name, index.device = engine, device
     return index
 
@@ -167,7 +188,7 @@ def build_index(
     sentences: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
-) -> PassageIndex:
+) -> Index:
     """Index the passages of ``source``: a GNN-encoder's embeddings, or a dual-encoder's own features.
 
     Recall against exact search and times are measured on a sample of queries and kept in ``meta.json``
@@ -230,7 +251,7 @@ def build_index(
         overwrite=overwrite,
         say=say,
     )
-    return PassageIndex(artifact.path, artifact.meta)
+    return Index(artifact.path, artifact.meta)
 
 
 def _config(settings: IndexSettings, plan: Plan, of_sentences: bool) -> dict[str, Any]:

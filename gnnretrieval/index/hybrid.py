@@ -15,7 +15,7 @@ from gnnretrieval.data.trec import Run, rank
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
-from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.fuse import fuse
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress
@@ -68,7 +68,7 @@ class Ranker:
         InputError: the cross-encoder cannot be loaded.
     """
 
-    def __init__(self, index: PassageIndex, settings: RankingSettings, device: str = "cpu") -> None:
+    def __init__(self, index: Index, settings: RankingSettings, device: str = "cpu") -> None:
         self.index, self.settings = index, settings
         self._reader = self._bm25 = None
         if settings.rerank is not None:

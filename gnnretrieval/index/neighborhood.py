@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.graph.neighborhood import NeighborNode, count_neighbors, passages_of_query, queries_of_passage
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 
 if TYPE_CHECKING:
     from gnnretrieval.index.explain import Attention, Explainer
@@ -15,7 +15,7 @@ SECOND = 3  # neighbours shown of a neighbour
 
 
 def describe(
-    store: GraphStore,
+    store: Graph,
     id_: str,
     is_query: bool = False,
     *,
@@ -65,7 +65,7 @@ def describe(
 
 
 def _around(
-    store: GraphStore, id_: str, is_query: bool, most: int, explainer: Explainer | None
+    store: Graph, id_: str, is_query: bool, most: int, explainer: Explainer | None
 ) -> tuple[QueryRow | PassageRow, list[NeighborNode], Attention | None]:
     """A node, its best neighbours, and its attention where a model is given."""
     if is_query:

@@ -19,11 +19,11 @@ from gnnretrieval.encoders.opening import encoder_of, open_encoder
 from gnnretrieval.encoders.settings import FUNCTION, VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
-from gnnretrieval.graph.store import GraphStore, open_graph
+from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
-from gnnretrieval.index.faiss_index import TEXTS, PassageIndex, open_index
+from gnnretrieval.index.faiss_index import TEXTS, Index, open_index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
@@ -31,7 +31,7 @@ from gnnretrieval.index.stored_questions import StoredQuestions
 from gnnretrieval.progress import progress
 from gnnretrieval.training.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.embeddings import Embeddings, open_embeddings
-from gnnretrieval.training.model import open_model
+from gnnretrieval.training.model import GNNEncoderModel, open_model
 
 System = Literal["gnn-encoder", "dual-encoder"]
 INDEX, BASELINE = "index", "index-dual-encoder"  # what a recipe calls them
@@ -101,7 +101,7 @@ class Retriever:
 
     def __init__(
         self,
-        index: PassageIndex,
+        index: Index,
         *,
         encoder: TextEncoder | None = None,
         endpoint: str | None = None,
@@ -330,7 +330,7 @@ class Retriever:
             return texts.query_by_id(id_)
 
     @cached_property
-    def graph(self) -> GraphStore:
+    def graph(self) -> Graph:
         """The query-passage graph that the passages were embedded over.
 
         Raises:
@@ -348,10 +348,19 @@ class Retriever:
         return open_embeddings(self.index.made_from(EMBEDDINGS))
 
     @cached_property
+    def model(self) -> GNNEncoderModel:
+        """The GNN-encoder that the passages were embedded by.
+
+        Raises:
+            ArtifactError: there is none: it is a dual-encoder's index.
+        """
+        return open_model(self._embeddings.made_from("gnn-encoder"))
+
+    @cached_property
     def _explainer(self) -> Explainer:
         made = self._embeddings
         its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return explainer_of(open_model(made.made_from("gnn-encoder")), self.graph, its)
+        return explainer_of(self.model, self.graph, its)
 
     @cached_property
     def _baseline(self) -> Baseline:

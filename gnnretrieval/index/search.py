@@ -16,7 +16,7 @@ from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.vector_file import VectorFile
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.sentence_search import answering_passages, sentence_run, sentence_text
 from gnnretrieval.progress import progress
 
@@ -57,7 +57,7 @@ def hits_of_ranking(texts: TextStore, ranking: Sequence[ScoredPassage]) -> list[
     return [_hit(rank, *found, None) for rank, found in enumerate(zip(passages, ranking, strict=True), 1)]
 
 
-def hits_by_sentences(index: PassageIndex, vector: NDArray[np.floating], k: int) -> list[Hit]:
+def hits_by_sentences(index: Index, vector: NDArray[np.floating], k: int) -> list[Hit]:
     """The ``k`` best passages for one question's vector ``(1, d)``, each by its sentences."""
     found = answering_passages(index, np.asarray(vector, dtype=np.float32))
     passages = [index.texts.passage(row) for row in found.rows.tolist()]
@@ -86,7 +86,7 @@ def _hit(rank: int, passage: PassageRow, scored: ScoredPassage, sentence: str | 
     return Hit(rank, passage.row, passage.id, passage.title, passage.text, scored.score, sentence)
 
 
-def index_run(index: PassageIndex, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
+def index_run(index: Index, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
     """The run of an index over questions' vectors ``(q, d)``."""
     if index.is_of_sentences:
         return sentence_run(index, query_ids, queries, depth)
@@ -100,7 +100,7 @@ def index_run(index: PassageIndex, query_ids: Sequence[str], queries: NDArray[np
     return run
 
 
-def vectors_run(index: PassageIndex, vectors: VectorFile, depth: int) -> Run:
+def vectors_run(index: Index, vectors: VectorFile, depth: int) -> Run:
     """The run of an index over questions given as vectors, by their ids.
 
     Raises:
@@ -125,7 +125,7 @@ def vectors_run(index: PassageIndex, vectors: VectorFile, depth: int) -> Run:
 
 
 def features_vectors(
-    index: PassageIndex, features: Features, texts_hash: str, query_ids: Sequence[str]
+    index: Index, features: Features, texts_hash: str, query_ids: Sequence[str]
 ) -> NDArray[np.floating]:
     """Vectors ``(q, d)`` of a dataset's queries, encoded before into ``features``.
 

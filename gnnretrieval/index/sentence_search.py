@@ -14,7 +14,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.data.trec import Run, rank_rows
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import TEXTS, Features
-from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.progress import progress
 
 _BLOCK = 1024  # questions searched together
@@ -69,9 +69,7 @@ def has_answer(
     return AnsweringPassages(passages, -np.expm1(totals), rows[best] - starts[passages])
 
 
-def sentence_run(
-    source: Features | PassageIndex, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int
-) -> Run:
+def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
     """The run over questions' vectors ``(q, d)``, passages ranked by :func:`has_answer`, ``depth`` at most.
 
     A passage of which no sentence is among the :func:`sentences_looked_at` is not in it.
@@ -117,7 +115,7 @@ def features_run(features: Features, query_ids: Sequence[str], depth: int) -> Ru
     return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
 
 
-def answering_passages(index: PassageIndex, query: NDArray[np.floating]) -> AnsweringPassages:
+def answering_passages(index: Index, query: NDArray[np.floating]) -> AnsweringPassages:
     """The passages that an index of sentences finds for one question's vector ``(1, d)``.
 
     Raises:
@@ -127,9 +125,7 @@ def answering_passages(index: PassageIndex, query: NDArray[np.floating]) -> Answ
     return has_answer(rows, scores, np.asarray(index.sentence_starts), index.similarity.scale)
 
 
-def _nearest(
-    source: Features | PassageIndex, queries: NDArray[np.floating]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _nearest(source: Features | Index, queries: NDArray[np.floating]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     starts = source.sentence_starts
     most = sentences_looked_at(int(starts[-1]), len(starts) - 1)
     if isinstance(source, Features):

@@ -15,7 +15,7 @@ from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards
-from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, PassageIndex, open_index
+from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, Index, open_index
 from gnnretrieval.provenance import sha256_of_json
 from gnnretrieval.training.embeddings import Embeddings
 from gnnretrieval.updates import changed_since, rewrite, update_artifact
@@ -39,7 +39,7 @@ class _Contents(NamedTuple):
 
 def update_index(
     source: Embeddings | Features, out: str | Path, *, say: Callable[[str], None] = lambda line: None
-) -> PassageIndex:
+) -> Index:
     """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced.
 
     Inverted lists and plain codes are changed in place. Of a graph of vectors (HNSW), the new vector is added and the
@@ -75,12 +75,10 @@ def update_index(
 
     inputs = {source.meta["kind"]: source.hash}
     artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write, say=say)
-    return PassageIndex(artifact.path, artifact.meta)
+    return Index(artifact.path, artifact.meta)
 
 
-def remove_passages(
-    out: str | Path, ids: Sequence[str], *, say: Callable[[str], None] = lambda line: None
-) -> PassageIndex:
+def remove_passages(out: str | Path, ids: Sequence[str], *, say: Callable[[str], None] = lambda line: None) -> Index:
     """Take passages out of the index at ``out``, in one step: no search finds them any more.
 
     Inverted lists lose the vectors; elsewhere they are passed over when they are found, until the index is built anew.
@@ -121,10 +119,10 @@ def remove_passages(
 
     change = {"removed": sha256_of_json(rows.tolist()), "passages": len(rows)}
     artifact = update_artifact(out, KIND, change=change, write=write, say=say)
-    return PassageIndex(artifact.path, artifact.meta)
+    return Index(artifact.path, artifact.meta)
 
 
-def _contents(current: PassageIndex) -> _Contents:
+def _contents(current: Index) -> _Contents:
     shards = open_shards([current.path / name for name in current.files], in_memory=True)
     if numbers_itself(shards[0]):
         return _Contents(shards, None)
@@ -167,13 +165,13 @@ def _put(
     return (None if np.array_equal(rows, np.arange(len(rows))) else rows), touched
 
 
-def _write(directory: Path, current: PassageIndex, shards: list[Any], touched: list[bool]) -> None:
+def _write(directory: Path, current: Index, shards: list[Any], touched: list[bool]) -> None:
     for name, shard, changed in zip(current.files, shards, touched, strict=True):
         if changed:
             import_faiss().write_index(shard, str(rewrite(directory, name)))
 
 
-def _figures(directory: Path, current: PassageIndex) -> dict[str, Any]:
+def _figures(directory: Path, current: Index) -> dict[str, Any]:
     """The size of the files now, and that what was measured is of before."""
     measured = current.meta.get("measured")
     return {"bytes": sum((directory / name).stat().st_size for name in current.files)} | (

@@ -29,8 +29,8 @@ from gnnretrieval.evaluation import (
     require_answers,
 )
 from gnnretrieval.graph.build import build_graph, require_k
-from gnnretrieval.graph.store import GraphStore
-from gnnretrieval.index.faiss_index import PassageIndex, build_index
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.faiss_index import Index, build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.making import make_artifact
 from gnnretrieval.provenance import git_revision, library_versions, write_json
@@ -60,10 +60,10 @@ class RecipeRun:
     recipe: Recipe
     dataset: Dataset
     features: Features
-    graph: GraphStore
+    graph: Graph
     model: GNNEncoderModel
     its_features: Features | None
-    index: PassageIndex
+    index: Index
     runs: dict[str, Run]
     answers: AnswerHits
     comparison: Comparison
@@ -284,7 +284,7 @@ def dataset_of(
 def _rank(
     recipe: Recipe,
     dataset: Dataset,
-    systems: dict[str, tuple[PassageIndex, Features]],
+    systems: dict[str, tuple[Index, Features]],
     directory: Path,
     common: dict[str, Any],
 ) -> Artifact:

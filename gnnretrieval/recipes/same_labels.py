@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gnnretrieval.baselines.rankings import Baselines
 from gnnretrieval.data.trec import Run
 from gnnretrieval.evaluation import AnswerHits, Comparison, compare
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.recipes.recipe import CompareSettings
 
 WARM, COLD = "passages with training questions", "passages without"
@@ -60,7 +60,7 @@ def compare_same_labels(
     runs: Mapping[str, Run],
     baselines: Mapping[str, Run],
     made: Baselines,
-    graph: GraphStore,
+    graph: Graph,
     settings: CompareSettings,
     system: str,
     provenance: Mapping[str, Any],
@@ -93,9 +93,7 @@ def compare_same_labels(
     return SameLabels(comparison, groups, system)
 
 
-def split_by_labels(
-    qrels: Mapping[str, Mapping[str, int]], graph: GraphStore
-) -> dict[str, dict[str, Mapping[str, int]]]:
+def split_by_labels(qrels: Mapping[str, Mapping[str, int]], graph: Graph) -> dict[str, dict[str, Mapping[str, int]]]:
     """Judged questions with a relevant passage that has training questions in the graph, and those without one."""
     with graph.texts() as texts:
         rows = set(graph.labels[:, 1].tolist())

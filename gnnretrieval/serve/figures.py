@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gnnretrieval.graph.connectivity import most_found, recall_by_rank
 from gnnretrieval.graph.interchange import shown_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.serve.schemas import GraphAnswer, MostFoundOut
 
 _MOST = 5
 
 
-def figures_of(store: GraphStore) -> GraphAnswer:
+def figures_of(store: Graph) -> GraphAnswer:
     """Sizes, degrees and recall of a graph."""
     degrees = store.degrees()
     labelled, recall = recall_by_rank(store)

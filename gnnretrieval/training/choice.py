@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.training.model import GNNEncoderModel
 from gnnretrieval.training.settings import TrainSettings
 
@@ -26,9 +26,7 @@ class Choice(NamedTuple):
     believed: bool
 
     @classmethod
-    def of(
-        cls, best: dict[str, Any], settings: TrainSettings, store: GraphStore, start: GNNEncoderModel | None
-    ) -> Choice:
+    def of(cls, best: dict[str, Any], settings: TrainSettings, store: Graph, start: GNNEncoderModel | None) -> Choice:
         """The choice, by the evidence that is wanted of such a run.
 
         Args:

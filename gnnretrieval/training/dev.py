@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.training.embedding import gated_contexts
@@ -62,7 +62,7 @@ class DevSet:
     def measure(
         self,
         model: GNNEncoder,
-        store: GraphStore,
+        store: Graph,
         scales: Sequence[float],
         visible: NDArray[np.bool_] | None = None,
         among: Rows | None = None,
@@ -85,7 +85,7 @@ class DevSet:
     def _measure(
         self,
         model: GNNEncoder,
-        store: GraphStore,
+        store: Graph,
         scales: Sequence[float],
         visible: NDArray[np.bool_] | None,
         among: Rows | None,
@@ -107,7 +107,7 @@ class DevSet:
         return dict(zip(scales, reciprocal, strict=True))
 
     def _best_relevant(
-        self, model: GNNEncoder, store: GraphStore, scales: Sequence[float], visible: NDArray[np.bool_] | None
+        self, model: GNNEncoder, store: Graph, scales: Sequence[float], visible: NDArray[np.bool_] | None
     ) -> Tensor:
         """Highest score of a relevant passage ``(scales, q)``."""
         _, position = torch.unique(self._passage, return_inverse=True)

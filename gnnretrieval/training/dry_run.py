@@ -16,7 +16,7 @@ import torch
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.training.embedding import gated_contexts
@@ -33,7 +33,7 @@ _PASSAGES = 2000  # embedded to time a measurement on dev
 
 
 def rehearse(
-    store: GraphStore,
+    store: Graph,
     dataset: Dataset,
     features: Features,
     settings: TrainSettings,

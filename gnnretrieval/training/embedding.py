@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.arrays import ROWS_RESIDENT, ArrayWriter, blocks, gather_rows, release
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.training.graph_tensors import GraphTensors
@@ -25,7 +25,7 @@ _BLOCK = 8192  # passages a block, at most
 @torch.no_grad()
 def gated_contexts(
     model: GNNEncoder,
-    store: GraphStore,
+    store: Graph,
     device: str | torch.device = "cpu",
     visible: NDArray[np.bool_] | None = None,
     advance: Callable[[int], None] = lambda count: None,
@@ -127,7 +127,7 @@ def _interactive_blocks(
         release(store.neighbors, store.query_features, store.source_features, store.edge_arrays.cheap)
 
 
-def _passage_blocks(store: GraphStore, only: Rows | None, memory: int) -> Iterator[slice | Rows]:
+def _passage_blocks(store: Graph, only: Rows | None, memory: int) -> Iterator[slice | Rows]:
     """Passages in blocks whose vectors, and whose edges' features, take about a quarter of the budget each."""
     most = max(1, min(_BLOCK, memory // 4 // (40 * store.dimension)))
     edges = max(ROWS_RESIDENT, memory // 4 // (4 * store.dimension + 8 * store.edge_dim + 48))
@@ -141,7 +141,7 @@ def _passage_blocks(store: GraphStore, only: Rows | None, memory: int) -> Iterat
         start = stop
 
 
-def nodes_to_embed(store: GraphStore, only: Rows | None = None) -> int:
+def nodes_to_embed(store: Graph, only: Rows | None = None) -> int:
     """How many nodes :func:`gated_contexts` computes."""
     if only is None:
         return store.num_queries + store.num_passages

@@ -15,7 +15,7 @@ from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_f
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.graph.store import TEXTS, GraphStore
+from gnnretrieval.graph.store import TEXTS, Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.nn.label_messages import message_vectors
@@ -53,7 +53,7 @@ def open_embeddings(path: str | Path) -> Embeddings:
 
 def embed_passages(
     model: GNNEncoderModel,
-    store: GraphStore,
+    store: Graph,
     out: str | Path,
     *,
     features: Features | None = None,
@@ -118,7 +118,7 @@ def embed_passages(
 
 def update_embeddings(
     model: GNNEncoderModel,
-    store: GraphStore,
+    store: Graph,
     out: str | Path,
     *,
     device: str = "cpu",
@@ -192,7 +192,7 @@ def update_embeddings(
 
 def _vectors(
     model: GNNEncoderModel,
-    store: GraphStore,
+    store: Graph,
     device: str,
     advance: Callable[[int], None],
     only: Rows | None,
@@ -211,7 +211,7 @@ def _vectors(
 
 
 @torch.no_grad()
-def _of_messages(model: GNNEncoderModel, store: GraphStore) -> NDArray[np.float32]:
+def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
     """Every passage's vector by a model with layer = linear ``(m, d)``."""
     require_memory(store)
     trained = model.load_messages()
@@ -219,7 +219,7 @@ def _of_messages(model: GNNEncoderModel, store: GraphStore) -> NDArray[np.float3
     return vectors.numpy()
 
 
-def _all_that_differ(model: GNNEncoderModel, store: GraphStore, old: NDArray[np.float16]) -> Rows:
+def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16]) -> Rows:
     """Rows of the passages whose vectors are no longer ``old``, or not in it."""
     vectors = _of_messages(model, store).astype(np.float16)
     same = (vectors[: len(old)] == old).all(1)

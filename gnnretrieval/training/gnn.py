@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.graph.mask import mask_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss
 from gnnretrieval.making import scratch
@@ -53,7 +53,7 @@ class GNNTraining:
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Graph,
         dev: DevSet,
         settings: TrainSettings,
         directory: Path,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining import sample_hard_negatives
 from gnnretrieval.mining.examples import Examples
@@ -35,7 +35,7 @@ class LearnedFrom(NamedTuple):
 
     @classmethod
     def of(
-        cls, store: GraphStore, examples: Sequence[Examples] = (), taught: NDArray[np.bool_] | None = None
+        cls, store: Graph, examples: Sequence[Examples] = (), taught: NDArray[np.bool_] | None = None
     ) -> LearnedFrom:
         """The labels of ``store``, with what was mined for its queries; examples of other queries are left out.
 
@@ -96,7 +96,7 @@ class LearnedFrom(NamedTuple):
         return np.unique(np.concatenate(drawn)) if drawn else np.empty(0, dtype=np.int64)
 
 
-def unseen_queries(store: GraphStore, features: Features, which: Literal["auto", "all", "unseen"]) -> NDArray[np.bool_]:
+def unseen_queries(store: Graph, features: Features, which: Literal["auto", "all", "unseen"]) -> NDArray[np.bool_]:
     """The graph's queries to train on and to choose by ``(n,)``: where there are enough, those new to the dual-encoder.
 
     A dual-encoder ranks what it learned from better than what it will be asked. A GNN that trains on such queries finds
@@ -122,7 +122,7 @@ def unseen_queries(store: GraphStore, features: Features, which: Literal["auto",
     return unseen if which == "unseen" or left >= ENOUGH else np.ones(store.num_queries, dtype=bool)
 
 
-def probability_column(store: GraphStore) -> int:
+def probability_column(store: Graph) -> int:
     """Which of the stored cheap edge features is the cross-encoder's probability.
 
     Raises:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.arrays import blocks, gather_rows
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.neighbors import Neighbors
@@ -24,7 +24,7 @@ class GraphTensors:
         device: Where tensors go.
     """
 
-    def __init__(self, store: GraphStore, device: str | torch.device = "cpu") -> None:
+    def __init__(self, store: Graph, device: str | torch.device = "cpu") -> None:
         self.store = store
         self.device = torch.device(device)
 
@@ -85,7 +85,7 @@ class GraphTensors:
 
 
 def edge_moments(
-    store: GraphStore, shown: NDArray[np.bool_] | None = None
+    store: Graph, shown: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean and deviation of each edge feature ``(d_e,)`` over the ``shown`` queries (None: all), in one pass."""
     width = store.edge_dim

@@ -18,7 +18,7 @@ from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.mask import mask_queries
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 
 DEV_NAMES = ("dev", "validation", "val")
@@ -58,7 +58,7 @@ def dev_split(dataset: Dataset) -> str | None:
 
 
 def held_out_queries(
-    store: GraphStore,
+    store: Graph,
     dataset: Dataset,
     features: Features,
     seed: int,
@@ -102,7 +102,7 @@ def held_out_queries(
 
 
 def _held_out_of_training(
-    store: GraphStore, dataset: Dataset, rng: np.random.Generator, unseen: NDArray[np.bool_] | None
+    store: Graph, dataset: Dataset, rng: np.random.Generator, unseen: NDArray[np.bool_] | None
 ) -> HeldOut:
     labelled = np.unique(store.labels[:, 0])
     labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
@@ -126,7 +126,7 @@ def _held_out_of_training(
     return HeldOut("held-out training queries", store.query_features[rows], found, [*relevant.values()], hidden, parts)
 
 
-def _of_topics(store: GraphStore, labels: Rows, num_queries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """All queries of some passages and of those most like them ``(num_queries,)``: about :data:`HELD_OUT` of them."""
     wanted, size = max(1, round(HELD_OUT * num_queries)), min(TOPIC, max(1, store.num_passages // 100))
     seeds = rng.permutation(np.unique(labels[:, 1]))
@@ -141,7 +141,7 @@ def _of_topics(store: GraphStore, labels: Rows, num_queries: int, rng: np.random
     return chosen
 
 
-def _relevant(store: GraphStore, queries: NDArray[np.bool_]) -> dict[int, list[int]]:
+def _relevant(store: Graph, queries: NDArray[np.bool_]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for query, passage in store.labels[queries[store.labels[:, 0]]].tolist():
         found.setdefault(query, []).append(passage)

@@ -15,7 +15,7 @@ from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 from gnnretrieval.training.cached_step import Batch, add_gradient
@@ -54,7 +54,7 @@ class JointEncoders:
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Graph,
         dev_texts: Sequence[str],
         settings: JointSettings,
         device: torch.device,
@@ -125,7 +125,7 @@ class JointEncoders:
         others = np.random.default_rng([self.seed, 0, 3]).permutation(store.num_passages)[:most]
         return np.union1d(wanted, others[: max(0, most - len(wanted))])
 
-    def recomputed(self, dev: DevSet, among: Rows | None, visible: NDArray[np.bool_]) -> tuple[GraphStore, DevSet]:
+    def recomputed(self, dev: DevSet, among: Rows | None, visible: NDArray[np.bool_]) -> tuple[Graph, DevSet]:
         """The store and dev with the features that the encoder gives now.
 
         Args:
@@ -169,7 +169,7 @@ class JointEncoders:
         return save_towers(self.towers, self.start, directory, (ids[row] for row in queries.tolist()))
 
 
-def require_encoder(store: GraphStore) -> Start:
+def require_encoder(store: Graph) -> Start:
     """The dual-encoder that a graph's features are of, as joint training wants it.
 
     Raises:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.training.head import train_head
@@ -74,7 +74,7 @@ class Climb(NamedTuple):
     rungs: list[Rung]
 
 
-def message_graph(store: GraphStore, hidden: NDArray[np.bool_] | None = None) -> MessageGraph:
+def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> MessageGraph:
     """The store's features and edges in memory, ``4 d (m + n)`` bytes, without the ``hidden`` queries."""
     shown = store.among(None if hidden is None else ~hidden)
     visible = np.ones(store.num_queries, dtype=bool) if shown is None else np.asarray(shown)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.progress import progress
 from gnnretrieval.training.head import train_head
@@ -161,7 +161,7 @@ def in_words(messages: Messages) -> str:
 
 
 def train_messages(
-    store: GraphStore, held_out: HeldOut, settings: TrainSettings, directory: Path, taught: Tensor
+    store: Graph, held_out: HeldOut, settings: TrainSettings, directory: Path, taught: Tensor
 ) -> MessagesTraining:
     """Train heads over ``store`` and choose the messages on the held-out questions; log the rungs in ``directory``.
 
@@ -207,7 +207,7 @@ def is_few(held_out: HeldOut) -> bool:
     return held_out.is_split and len(held_out.relevant) < FEW
 
 
-def require_memory(store: GraphStore) -> None:
+def require_memory(store: Graph) -> None:
     """Refuse a graph whose nodes' vectors, held several times, do not fit into this machine's memory.
 
     Raises:
@@ -220,7 +220,7 @@ def require_memory(store: GraphStore) -> None:
         )
 
 
-def fits_memory(store: GraphStore) -> bool:
+def fits_memory(store: Graph) -> bool:
     """Whether this machine's memory holds the vectors of a graph's nodes as often as is needed."""
     return memory_of_messages(store) <= _memory()
 
@@ -229,7 +229,7 @@ def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def memory_of_messages(store: GraphStore) -> int:
+def memory_of_messages(store: Graph) -> int:
     """Bytes that training and embedding with layer = linear hold, about."""
     return bytes_of_messages(store.dimension, store.num_passages + store.num_queries)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
@@ -17,11 +18,14 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import GNN_ENCODER, JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.training.messages import WEIGHTS, TrainedMessages
+
+if TYPE_CHECKING:
+    from gnnretrieval.training.embeddings import Embeddings
 
 KIND = GNN_ENCODER
 _NONE = PassageRow(-1, "", "", "")
@@ -29,6 +33,26 @@ _NONE = PassageRow(-1, "", "", "")
 
 class GNNEncoderModel(Artifact):
     """A trained GNN-encoder on disk."""
+
+    @classmethod
+    def open(cls, path: str | Path) -> GNNEncoderModel:
+        """As :func:`open_model`."""
+        return open_model(path)
+
+    def embed(
+        self, out: str | Path, graph: Graph | None = None, *, device: str = "cpu", overwrite: bool = False
+    ) -> Embeddings:
+        """As :func:`gnnretrieval.training.embeddings.embed_passages`, over ``graph`` or its own."""
+        from gnnretrieval.graph.store import open_graph
+        from gnnretrieval.training.embeddings import embed_passages
+
+        store = graph or open_graph(self.made_from("graph"))
+        return embed_passages(self, store, out, device=device, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        dev = self.meta.get("dev", {})
+        shown = f", dev RR@10 {100 * dev['chosen']['RR@10']:.1f}" if "chosen" in dev else ""
+        return f"GNNEncoderModel({str(self.path)!r}: layer {self.config.get('layer', 'gat')}{shown})"
 
     @property
     def similarity(self) -> Similarity:
@@ -79,7 +103,7 @@ class GNNEncoderModel(Artifact):
             raise InputError(f"these weights cannot be loaded ({error}). Train again.", self.path / WEIGHTS) from None
         return model.to(device).eval()
 
-    def view(self, store: GraphStore, features: Features | None = None) -> GraphStore:
+    def view(self, store: Graph, features: Features | None = None) -> Graph:
         """The store as this model embeds over it: by the edges that it was trained with.
 
         Args:
@@ -118,11 +142,11 @@ class GNNEncoderModel(Artifact):
         query = self.path / QUERY
         return {"query": find_checkpoint(str(query)).hash if query.is_dir() else passage, "passage": passage}
 
-    def is_over(self, store: GraphStore) -> bool:
+    def is_over(self, store: Graph) -> bool:
         """Whether ``store`` has features by the dual-encoder that this was trained over."""
         return bool(store.meta["checkpoint_hash"] == self.meta["checkpoint_hash"])
 
-    def require_fits(self, store: GraphStore, any_encoder: bool = False) -> None:
+    def require_fits(self, store: Graph, any_encoder: bool = False) -> None:
         """Refuse a store of other widths, or of another dual-encoder's features unless ``any_encoder`` will do.
 
         Raises:

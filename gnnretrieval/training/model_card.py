@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnretrieval.encoders.trained import PASSAGE
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.training.choice import Choice, what_was_kept
 from gnnretrieval.training.settings import OF_EVERY_LAYER, TrainSettings
 
@@ -25,7 +25,7 @@ _BEST = {"dual-encoder": "the dual-encoder's best", "bm25": "BM25's best", "run"
 def model_card(
     meta: Mapping[str, Any],
     settings: TrainSettings,
-    store: GraphStore,
+    store: Graph,
     choice: Choice | None = None,
     towers: Sequence[str] = (),
 ) -> str:
@@ -138,7 +138,7 @@ def _remarks(choice: Choice, settings: TrainSettings, meta: Mapping[str, Any]) -
     return lines
 
 
-def _joined_to(store: GraphStore) -> str:
+def _joined_to(store: Graph) -> str:
     labels = "those that it is labelled with, then " if store.config["label_edges"] else ""
     return labels + _BEST[store.config["edges"]]
 

@@ -17,7 +17,7 @@ from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.trained import JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import require_features_of
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
@@ -36,7 +36,7 @@ from gnnretrieval.training.settings import TrainSettings
 
 
 def train_gnn(
-    store: GraphStore,
+    store: Graph,
     dataset: Dataset,
     features: Features,
     settings: TrainSettings,
@@ -164,7 +164,7 @@ class Plan(NamedTuple):
         start: A GNN-encoder to go on from.
     """
 
-    store: GraphStore
+    store: Graph
     settings: TrainSettings
     held_out: HeldOut
     learned: LearnedFrom
@@ -173,7 +173,7 @@ class Plan(NamedTuple):
     @classmethod
     def of(
         cls,
-        store: GraphStore,
+        store: Graph,
         dataset: Dataset,
         features: Features,
         settings: TrainSettings,
@@ -215,7 +215,7 @@ class Plan(NamedTuple):
 
 
 def _require_fits(
-    store: GraphStore,
+    store: Graph,
     dataset: Dataset,
     features: Features,
     settings: TrainSettings,
@@ -283,7 +283,7 @@ def _described(plan: Plan, dataset: Dataset, training: GNNTraining, choice: Choi
     }
 
 
-def _of_graph(store: GraphStore, dataset: Dataset) -> dict[str, Any]:
+def _of_graph(store: Graph, dataset: Dataset) -> dict[str, Any]:
     return {
         "dimension": store.dimension,
         "edge_dim": store.edge_dim,

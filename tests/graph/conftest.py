@@ -8,11 +8,11 @@ import pytest
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.graph.edge_arrays import EdgeArrays
-from gnnretrieval.graph.store import TEXTS, GraphStore, passage_side
+from gnnretrieval.graph.store import TEXTS, Graph, passage_side
 
 
 @pytest.fixture
-def hand_made(tmp_path: Path) -> Callable[..., GraphStore]:
+def hand_made(tmp_path: Path) -> Callable[..., Graph]:
     """``hand_made(neighbors, queries=…, passages=…, labels=…)`` is a store with these arrays.
 
     Features default to random ones, scores to 0.9, 0.8, … by rank, texts to ``passage 0`` and ``query 0``.
@@ -27,7 +27,7 @@ def hand_made(tmp_path: Path) -> Callable[..., GraphStore]:
         passage_texts: Sequence[str] | None = None,
         query_texts: Sequence[str] | None = None,
         dataset: Path | None = None,
-    ) -> GraphStore:
+    ) -> Graph:
         found = np.array(neighbors, dtype=np.uint32)
         n, k = found.shape
         rng = np.random.default_rng(0)
@@ -57,7 +57,7 @@ def hand_made(tmp_path: Path) -> Callable[..., GraphStore]:
             "dataset": {"qrels": "qrels", "where": {}},
             "made_from": {"dataset": str(dataset)} if dataset else {},
         }
-        store = GraphStore(path, meta)
+        store = Graph(path, meta)
         indptr, edges = passage_side(found, m)
         store.__dict__.update(  # what would be opened from files
             _neighbors=found,

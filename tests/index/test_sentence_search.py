@@ -13,7 +13,7 @@ from gnnretrieval.encoders import encode_dataset
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.index import build_index, open_index
-from gnnretrieval.index.faiss_index import PassageIndex
+from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.index.search import index_run
 from gnnretrieval.index.sentence_search import (
@@ -83,7 +83,7 @@ def features(tiny_dataset, tiny_settings, tmp_path_factory) -> Features:
 
 
 @pytest.fixture(scope="module")
-def index(features) -> PassageIndex:
+def index(features) -> Index:
     return build_index(features, features.path.with_name("index"), sentences=True)
 
 

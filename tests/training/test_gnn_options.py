@@ -13,7 +13,7 @@ from gnnretrieval.graph import store as store_module
 from gnnretrieval.graph import subgraph as subgraph_module
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.nn.settings import GRAPH_LAYERS
@@ -27,7 +27,7 @@ from gnnretrieval.training.graph_tensors import GraphTensors
 SHORT = {"epochs": 3, "batch_size": 12, "learning_rate": 0.01, "context_scales": (0.5, 1.0), "mask_unit": "query"}
 
 
-def a_training(store: GraphStore, place, learned: LearnedFrom | None = None, **settings) -> GNNTraining:
+def a_training(store: Graph, place, learned: LearnedFrom | None = None, **settings) -> GNNTraining:
     dev = DevSet(np.asarray(store.query_features[:4]), [[0], [1], [2], [3]], store.similarity)
     return GNNTraining(store, dev, TrainSettings(**{**SHORT, **settings}), place, learned=learned)
 
@@ -40,10 +40,8 @@ def test_without_masking_every_query_is_trained_on_and_no_label_edge_is_in_its_g
     tiny_graph, tmp_path, monkeypatch, candidates
 ):
     seen = []
-    subgraph = GraphStore.subgraph
-    monkeypatch.setattr(
-        GraphStore, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1]
-    )
+    subgraph = Graph.subgraph
+    monkeypatch.setattr(Graph, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1])
     training = a_training(tiny_graph, tmp_path, mask_unit="none", candidates=candidates)
     assert training.steps_per_epoch == 5
     record = training.epoch(0)
@@ -98,10 +96,8 @@ def test_a_teacher_scores_passages_that_are_no_negatives(judged_graph, tmp_path,
 
 def test_a_cap_on_neighbors_is_for_training_alone(tiny_graph, tmp_path, monkeypatch):
     seen = []
-    subgraph = GraphStore.subgraph
-    monkeypatch.setattr(
-        GraphStore, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1]
-    )
+    subgraph = Graph.subgraph
+    monkeypatch.setattr(Graph, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1])
     training = a_training(tiny_graph, tmp_path, neighbors=3, candidates="batch")
     training.epoch(0)
     *in_training, on_dev = seen

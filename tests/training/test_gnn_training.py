@@ -13,7 +13,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import open_graph
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore, passage_side
+from gnnretrieval.graph.store import Graph, passage_side
 from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings
 from gnnretrieval.training import TrainSettings, gnn, train_gnn
 from gnnretrieval.training.dev import DevSet
@@ -49,7 +49,7 @@ def log_of(model) -> list[dict]:
 # Nothing of a masked query reaches the loss through the graph.
 
 
-def in_memory(store: GraphStore) -> GraphStore:
+def in_memory(store: Graph) -> Graph:
     """The same store with arrays that may be changed."""
     copy = open_graph(store.path)
     for name in ("neighbors", "scores", "passage_features", "query_features", "labels"):
@@ -59,12 +59,12 @@ def in_memory(store: GraphStore) -> GraphStore:
     return refreshed(copy)
 
 
-def refreshed(store: GraphStore) -> GraphStore:
+def refreshed(store: Graph) -> Graph:
     store.__dict__["indptr"], store.__dict__["edges"] = passage_side(store.neighbors, store.num_passages)
     return store
 
 
-def without_trace_of(store: GraphStore, masked: np.ndarray, seed: int = 5) -> GraphStore:
+def without_trace_of(store: Graph, masked: np.ndarray, seed: int = 5) -> Graph:
     """The store with other features, other neighbours and other labels for the masked queries."""
     rng = np.random.default_rng(seed)
     other = in_memory(store)
@@ -108,7 +108,7 @@ def test_no_masked_query_reaches_the_loss_through_the_graph(tiny_graph, masked, 
     monkeypatch.setattr(LearnedFrom, "draw_negatives", lambda *args: negatives)
     settings = TrainSettings(**{**SHORT, "batch_size": 12}, candidates=candidates, negatives="all")
 
-    def embeddings_in_the_loss(store: GraphStore) -> dict[int, torch.Tensor]:
+    def embeddings_in_the_loss(store: Graph) -> dict[int, torch.Tensor]:
         training = GNNTraining(store, a_dev_set(store), settings, tmp_path)
         moved_from_the_start(training.model)
         steps, outputs = [], []
@@ -145,7 +145,7 @@ def test_a_masked_querys_label_edges_and_features_do_not_reach_the_graph_side(
     assert not torch.equal(model(GraphTensors(store).batch(everything)), model(GraphTensors(other).batch(everything)))
 
 
-def a_dev_set(store: GraphStore) -> DevSet:
+def a_dev_set(store: Graph) -> DevSet:
     return DevSet(np.asarray(store.query_features[:4]), [[0], [1], [2], [3]], store.similarity)
 
 
@@ -165,7 +165,7 @@ def test_hidden_queries_have_no_part_in_training_at_all(tiny_graph, masked, tmp_
 
 def test_only_masked_queries_are_trained_on_and_only_the_others_are_in_the_graph(tiny_graph, tmp_path, monkeypatch):
     chosen, asked, seen = [], [], []
-    mask_queries, step_of, two_hops = gnn.mask_queries, gnn.step_of, GraphStore.subgraph
+    mask_queries, step_of, two_hops = gnn.mask_queries, gnn.step_of, Graph.subgraph
     monkeypatch.setattr(gnn, "mask_queries", lambda *args: chosen.append(mask_queries(*args)) or chosen[-1])
     monkeypatch.setattr(gnn, "step_of", lambda *args: asked.append(step_of(*args)) or asked[-1])
 
@@ -173,7 +173,7 @@ def test_only_masked_queries_are_trained_on_and_only_the_others_are_in_the_graph
         seen.append(two_hops(self, passages, visible, **options))
         return seen[-1]
 
-    monkeypatch.setattr(GraphStore, "subgraph", subgraph)
+    monkeypatch.setattr(Graph, "subgraph", subgraph)
     settings = TrainSettings(**{**SHORT, "mask_unit": "query"}, candidates="batch")
     training = GNNTraining(tiny_graph, a_dev_set(tiny_graph), settings, tmp_path)
     monkeypatch.setattr(training.dev, "measure", lambda *args: dict.fromkeys(training.scales, np.zeros(4)))

@@ -11,7 +11,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.training import held_out
 from gnnretrieval.training.held_out import held_out_queries
 from gnnretrieval.training.settings import TrainSettings
@@ -25,15 +25,13 @@ def without_dev(directory: Path, target: Path) -> Path:
 
 
 @pytest.fixture
-def no_dev(tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path) -> tuple[Dataset, Features, GraphStore]:
+def no_dev(tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path) -> tuple[Dataset, Features, Graph]:
     dataset = Dataset.open(without_dev(tiny_dataset, tmp_path / "data"))
     features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
     return dataset, features, build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
 
 
-def test_the_dev_split_is_what_is_chosen_by(
-    tiny_dataset: Path, tiny_features: Features, tiny_graph: GraphStore
-) -> None:
+def test_the_dev_split_is_what_is_chosen_by(tiny_dataset: Path, tiny_features: Features, tiny_graph: Graph) -> None:
     dataset = Dataset.open(tiny_dataset)
     held_out = held_out_queries(tiny_graph, dataset, tiny_features, seed=0)
     judged = dataset.split("dev")
@@ -46,7 +44,7 @@ def test_the_dev_split_is_what_is_chosen_by(
 
 
 def test_without_a_dev_split_all_questions_of_some_passages_are_held_out(
-    no_dev: tuple[Dataset, Features, GraphStore],
+    no_dev: tuple[Dataset, Features, Graph],
 ) -> None:
     dataset, features, store = no_dev
     held_out = held_out_queries(store, dataset, features, seed=0)
@@ -62,7 +60,7 @@ def test_without_a_dev_split_all_questions_of_some_passages_are_held_out(
 
 
 def test_training_without_a_dev_split_says_what_it_chose_by_and_is_repeatable(
-    no_dev: tuple[Dataset, Features, GraphStore], tmp_path: Path
+    no_dev: tuple[Dataset, Features, Graph], tmp_path: Path
 ) -> None:
     dataset, features, store = no_dev
     settings = TrainSettings(epochs=2, batch_size=8)
@@ -110,7 +108,7 @@ def test_a_graph_built_from_the_dev_split_is_refused(
         held_out_queries(store, dataset, tiny_features, seed=0)
 
 
-def test_held_out_topics_are_passages_with_those_most_like_them(tiny_graph: GraphStore, monkeypatch) -> None:
+def test_held_out_topics_are_passages_with_those_most_like_them(tiny_graph: Graph, monkeypatch) -> None:
     """A hundred times as many passages, in tight clusters: a topic takes all questions of a cluster."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(20, tiny_graph.dimension))
@@ -126,7 +124,7 @@ def test_held_out_topics_are_passages_with_those_most_like_them(tiny_graph: Grap
     assert per_cluster[per_cluster > 0].min() >= 2  # never one passage alone
 
 
-def test_without_a_dev_split_two_kinds_of_question_are_held_out(no_dev: tuple[Dataset, Features, GraphStore]) -> None:
+def test_without_a_dev_split_two_kinds_of_question_are_held_out(no_dev: tuple[Dataset, Features, Graph]) -> None:
     dataset, features, store = no_dev
     found = held_out_queries(store, dataset, features, seed=0)
     assert set(found.parts.tolist()) == {0, 1}

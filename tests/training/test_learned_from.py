@@ -15,7 +15,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.graph.store import GraphStore
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.training import TrainSettings, gnn_examples, train_gnn
 from gnnretrieval.training.candidates import Step
 from gnnretrieval.training.dev import DevSet
@@ -166,9 +166,7 @@ def test_without_a_dev_split_it_is_chosen_by_new_queries(
 
 
 @pytest.fixture
-def two_graphs(
-    dataset: Dataset, features: Features, tiny_features: Features, tmp_path: Path
-) -> tuple[GraphStore, GraphStore]:
+def two_graphs(dataset: Dataset, features: Features, tiny_features: Features, tmp_path: Path) -> tuple[Graph, Graph]:
     return tuple(  # type: ignore[return-value]
         build_graph(dataset, one, GraphSettings(k=5), tmp_path / name)
         for name, one in (("half", features), ("whole", tiny_features))
@@ -179,7 +177,7 @@ def test_without_epochs_only_the_context_scale_is_chosen(
     dataset: Dataset,
     features: Features,
     tiny_features: Features,
-    two_graphs: tuple[GraphStore, GraphStore],
+    two_graphs: tuple[Graph, Graph],
     tmp_path: Path,
 ) -> None:
     half, whole = two_graphs
@@ -201,7 +199,7 @@ def test_without_epochs_only_the_context_scale_is_chosen(
 
 
 def test_without_epochs_there_must_be_something_to_start_from(
-    dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
+    dataset: Dataset, features: Features, two_graphs: tuple[Graph, Graph], tmp_path: Path
 ) -> None:
     settings = TrainSettings(**SHORT).model_copy(update={"epochs": 0})
     with pytest.raises(GnnRetrievalError, match="epochs = 0 only chooses the context scale"):
@@ -209,7 +207,7 @@ def test_without_epochs_there_must_be_something_to_start_from(
 
 
 def test_damaged_weights_to_start_from_are_named(
-    dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
+    dataset: Dataset, features: Features, two_graphs: tuple[Graph, Graph], tmp_path: Path
 ) -> None:
     settings = TrainSettings(**SHORT)
     first = train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "first")
@@ -220,7 +218,7 @@ def test_damaged_weights_to_start_from_are_named(
 
 
 def test_what_goes_on_is_measured_first_and_never_kept_worse(
-    dataset: Dataset, features: Features, two_graphs: tuple[GraphStore, GraphStore], tmp_path: Path
+    dataset: Dataset, features: Features, two_graphs: tuple[Graph, Graph], tmp_path: Path
 ) -> None:
     settings = TrainSettings(**SHORT, learning_rate=0.01, evidence=1.0)
     first = train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "first")
@@ -234,7 +232,7 @@ def test_what_was_believed_where_it_was_trained_needs_less_evidence_over_another
     dataset: Dataset,
     features: Features,
     tiny_features: Features,
-    two_graphs: tuple[GraphStore, GraphStore],
+    two_graphs: tuple[Graph, Graph],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,13 @@
+"""The whole way in a few calls, for notebooks and programs: the rooms above, without their parts."""
+
+from typing import TYPE_CHECKING
+
+from gnnretrieval.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from gnnretrieval.api.graph_retriever import GraphRetriever
+    from gnnretrieval.api.training import train
+
+__all__ = ["GraphRetriever", "train"]
+
+__getattr__ = lazy_exports(__name__, {"GraphRetriever": "graph_retriever", "train": "training"})

@@ -1,0 +1,179 @@
+"""From passages, questions and labels to a retriever in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Self
+
+from gnnretrieval.api.training import train
+from gnnretrieval.baselines.rankings import rank_baselines
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.from_objects import qrels_of, queries_of
+from gnnretrieval.data.trec import Run
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.function_encoder import Encode, FunctionEncoder
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation import Comparison, compare
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.faiss_index import build_index, open_index
+from gnnretrieval.index.retriever import BASELINE, INDEX, Retriever
+from gnnretrieval.index.search import bm25_run
+from gnnretrieval.settings import DEFAULT_MEASURES
+from gnnretrieval.training.embeddings import embed_passages
+
+MINILM = EncoderSettings.model_fields["checkpoint"].default
+_DEPTH = 100  # passages of a question that are measured
+
+
+class GraphRetriever(Retriever):
+    """A retriever over a graph of your own questions, made by :meth:`fit`, or opened where ``fit`` left it.
+
+    .. code-block:: python
+
+        from gnnretrieval import GraphRetriever
+
+        retriever = GraphRetriever.fit(passages, queries, qrels, test=test_qrels, out="work")
+        retriever.search("solve a banded system")
+        retriever.why("solve a banded system", retriever.search("solve a banded system"))
+        retriever.evaluate()
+    """
+
+    _workspace: TemporaryDirectory[str] | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        passages: Any,
+        queries: Any,
+        qrels: Any,
+        *,
+        encode: str | EncoderSettings | TextEncoder | Encode | None = None,
+        vectors: tuple[Any, Any] | None = None,
+        similarity: Literal["cosine", "dot"] = "cosine",
+        dev: Any = None,
+        test: Any = None,
+        k: int = 5,
+        seed: int = 0,
+        out: str | Path | None = None,
+        device: str = "cpu",
+        overwrite: bool = False,
+    ) -> Self:
+        """Encode, build the graph, train over it, embed and index.
+
+        Every step is an artifact in ``out``, by the names that ``gnnretrieval run`` gives: interrupted, the same call
+        goes on; ``gnnretrieval serve OUT`` serves it.
+
+        Args:
+            passages: As :func:`gnnretrieval.data.from_objects.passages_of`.
+            queries: As :func:`gnnretrieval.data.from_objects.queries_of`, also those of ``dev`` and ``test``.
+            qrels: As :func:`gnnretrieval.data.from_objects.qrels_of`: what the training queries are answered by.
+            encode: The dual-encoder: a checkpoint's name or path, an endpoint's settings, an encoder, or a function
+                from texts to vectors; None: all-MiniLM-L6-v2.
+            vectors: Instead, vectors of the passages ``(m, d)`` and of the queries ``(n, d)``, in their order. Stored
+                questions can then be asked in words, and others as vectors.
+            similarity: How vectors of ``vectors`` or of a function are compared.
+            dev: Judgements of queries that settings are chosen by; None: some training queries are held out.
+            test: Judgements of queries for :meth:`evaluate`.
+            k: Passages a training query is joined to, beside its relevant ones.
+            seed: Of training.
+            out: Directory of the artifacts; None: a temporary one, gone with the retriever.
+            device: Where to compute.
+            overwrite: Replace what ``out`` holds of other inputs.
+
+        Raises:
+            InputError: the objects are not as described, or both ``encode`` and ``vectors`` are given.
+            GnnRetrievalError: as the steps.
+        """
+        if encode is not None and vectors is not None:
+            raise InputError("encode and vectors are both given: give one of them.")
+        workspace = TemporaryDirectory(prefix="gnnretrieval-") if out is None else None
+        place = Path(workspace.name if workspace is not None else str(out))
+        how: dict[str, Any] = {"overwrite": overwrite}
+        dataset = Dataset.from_records(passages, queries, qrels, place / "dataset", dev=dev, test=test, **how)
+        encoder = _encoder(encode, similarity)
+        if vectors is not None:
+            features = Features.from_vectors(dataset, *vectors, place / "features", similarity=similarity, **how)
+        else:
+            features = Features.encode(dataset, encoder or MINILM, place / "features", device=device, **how)
+        graph = Graph.build(dataset, features, place / "graph", GraphSettings(k=k), device=device, **how)
+        model = train(graph, place / "model", seed=seed, device=device, **how)
+        embeddings = embed_passages(model, graph, place / "embeddings", device=device, **how)
+        build_index(features, place / BASELINE, **how)
+        build_index(embeddings, place / INDEX, **how)
+        opened = None if encoder is None or isinstance(encoder, str | EncoderSettings) else encoder
+        endpoint = encoder.api.endpoint if isinstance(encoder, EncoderSettings) else None
+        retriever = cls(open_index(place / INDEX), encoder=opened, endpoint=endpoint, device=device)
+        retriever._workspace = workspace
+        return retriever
+
+    def evaluate(
+        self,
+        queries: Any = None,
+        qrels: Any = None,
+        *,
+        split: str = "test",
+        measures: Iterable[str] = DEFAULT_MEASURES,
+        baselines: bool = True,
+    ) -> Comparison:
+        """The GNN-encoder beside BM25, the dual-encoder, and the simple uses of the same labels, with paired tests.
+
+        Of questions that are given, or of a split that :meth:`fit` was given (``test``). The tests are against the
+        dense baseline that dev finds best; of questions that are given, which no baseline was chosen for, and without
+        ``baselines``, against the dual-encoder.
+
+        Args:
+            queries: New questions, as :func:`gnnretrieval.data.from_objects.queries_of`.
+            qrels: Their judgements, as :func:`gnnretrieval.data.from_objects.qrels_of`.
+            split: The split to report on, where no questions are given.
+            measures: ir-measures' or trec_eval's names.
+            baselines: Rank by the baselines too, each chosen on dev: about as long as training.
+
+        Raises:
+            InputError: there is no such split, questions are given without judgements, or a measure is unknown.
+        """
+        if (queries is None) != (qrels is None):
+            raise InputError("questions and their judgements go together: give queries and qrels, or neither.")
+        dataset = self.graph.dataset()
+        if queries is not None:
+            asked = {query.id: query.text for query in queries_of(queries)}
+            judged, against, name = qrels_of(qrels), "dual-encoder", "given questions"
+            runs = self._runs(dataset, asked)
+        else:
+            asked = {query.id: query.text for query in dataset.queries_of(split)}
+            judged, against, name = dataset.split(split), "dual-encoder", split
+            runs = self._runs(dataset, asked)
+            if baselines:
+                place = self.index.path.resolve().parent / f"baselines-{split}"
+                seed = int(self.model.meta["seed"] or 0)
+                made = rank_baselines(self.graph, dataset, self.graph.features(), split, place, seed=seed)
+                runs = {**made.runs(), **runs}
+                against = made.best_dense
+        return compare(judged, runs, against, measures, name, {"index": self.index.hash, "dataset": dataset.hash})
+
+    def _runs(self, dataset: Dataset, asked: dict[str, str]) -> dict[str, Run]:
+        bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
+        dual = Retriever(open_index(self.index.path.resolve().parent / BASELINE), encoder=self.encoder)
+        return {
+            "bm25": bm25_run(bm25, asked, dataset.passage_ids, _DEPTH),
+            "dual-encoder": dual.run(asked, _DEPTH),
+            self.system: self.run(asked, _DEPTH),
+        }
+
+
+def _encoder(
+    encode: str | EncoderSettings | TextEncoder | Encode | None, similarity: Literal["cosine", "dot"]
+) -> str | EncoderSettings | TextEncoder | None:
+    """A function as an encoder; the rest as it is."""
+    if encode is None or isinstance(encode, str | EncoderSettings) or hasattr(encode, "fingerprint"):
+        return encode  # type: ignore[return-value]
+    if not callable(encode):
+        raise InputError(f"encode is {encode!r}: give a checkpoint's name, settings, an encoder or a function.")
+    return FunctionEncoder(
+        encode, name=getattr(encode, "__qualname__", "encode").replace("<lambda>", "lambda"), similarity=similarity
+    )

@@ -1,0 +1,246 @@
+"""Passages, queries and judgements from Python objects: lists, mappings, data frames, Hugging Face datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.artifacts import Artifact
+from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+from gnnretrieval.data.dataset import CORPUS, QUERIES
+from gnnretrieval.data.formats.table import COLUMNS
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.errors import InputError
+from gnnretrieval.making import make_artifact
+from gnnretrieval.provenance import sha256_of_json
+
+KIND = "dataset"
+Qrels = dict[str, dict[str, int]]
+
+
+def passages_of(objects: Any) -> list[Passage]:
+    """Passages from texts or records.
+
+    Args:
+        objects: A mapping from id to text, or to a record; texts, whose ids are then 0, 1, …; records, each a mapping
+            with an id, a text and perhaps a title (the usual names, such as ``_id`` or ``contents``, are known), or a
+            :class:`Passage`; a pandas data frame or a Hugging Face dataset of such records.
+
+    Raises:
+        InputError: one is none of these, has no text, or has an id that is there before.
+    """
+    found: dict[str, Passage] = {}
+    for number, (id_, record) in enumerate(_items(objects, "passages")):
+        place = f"passage {number + 1}"
+        text = _field(record, "passages", "text", place) if not isinstance(record, str) else record
+        title = "" if isinstance(record, str) else _field(record, "passages", "title", place, "")
+        id_ = _new_id(id_ if id_ is not None else _field(record, "passages", "id", place), found, place)
+        if not (title.strip() or text.strip()):
+            raise InputError(f"{place} ({id_}) has neither title nor text.")
+        found[id_] = Passage(id_, title, text)
+    if not found:
+        raise InputError("there are no passages.")
+    return list(found.values())
+
+
+def queries_of(objects: Any) -> list[Query]:
+    """Queries from texts or records, as :func:`passages_of`.
+
+    Raises:
+        InputError: as :func:`passages_of`.
+    """
+    found: dict[str, Query] = {}
+    for number, (id_, record) in enumerate(_items(objects, "queries")):
+        place = f"query {number + 1}"
+        text = record if isinstance(record, str) else _field(record, "queries", "text", place)
+        id_ = _new_id(id_ if id_ is not None else _field(record, "queries", "id", place), found, place)
+        if not text.strip():
+            raise InputError(f"{place} ({id_}) is empty.")
+        found[id_] = Query(id_, text)
+    if not found:
+        raise InputError("there are no queries.")
+    return list(found.values())
+
+
+def qrels_of(objects: Any) -> Qrels:
+    """Relevance by passage id by query id.
+
+    Args:
+        objects: A mapping from query id to a passage's id, to several, or to relevance by passage id; pairs or triples
+            (query id, passage id, relevance), of relevance 1 where it is left out; records with these, a pandas data
+            frame or a Hugging Face dataset of such records.
+
+    Raises:
+        InputError: one is none of these, or a pair is there twice with different relevance.
+    """
+    found: Qrels = {}
+    for number, (query, passage, relevance) in enumerate(_judgements(objects)):
+        judged = found.setdefault(_id(query, f"judgement {number + 1}"), {})
+        passage = _id(passage, f"judgement {number + 1}")
+        try:
+            whole = int(relevance)
+            if whole != relevance:
+                raise ValueError
+        except (TypeError, ValueError):
+            raise InputError(f"judgement {number + 1}: relevance {relevance!r} is no whole number.") from None
+        if judged.setdefault(passage, whole) != whole:
+            raise InputError(f"judgement {number + 1}: {query!r} and {passage!r} were judged {judged[passage]} before.")
+    return found
+
+
+def make_dataset(
+    passages: Any,
+    queries: Any,
+    splits: Mapping[str, Any],
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Write the dataset directory ``out``.
+
+    Args:
+        passages: As :func:`passages_of`.
+        queries: As :func:`queries_of`, of every split.
+        splits: Judgements by split, as :func:`qrels_of`.
+        out: Where it goes.
+        overwrite: Replace a dataset made from other objects.
+        say: Receives lines for the user.
+
+    Raises:
+        InputError: as those functions, or a judgement is of an unknown query or passage.
+    """
+    texts, asked = passages_of(passages), queries_of(queries)
+    judged = {name: qrels_of(objects) for name, objects in splits.items() if objects is not None}
+    _require_known(judged, {query.id for query in asked}, {passage.id for passage in texts})
+
+    def write(directory: Path) -> dict[str, Any]:
+        write_passages(directory / CORPUS, ((passage, {}) for passage in texts))
+        write_queries(directory / QUERIES, ((query, {}) for query in asked))
+        for name, of_split in judged.items():
+            rows = (Qrel(query, passage, value) for query, its in of_split.items() for passage, value in its.items())
+            write_qrels(directory / "qrels" / f"{name}.tsv", rows)
+        return {"counts": {"passages": len(texts), "queries": len(asked)}}
+
+    inputs = {"passages": sha256_of_json(texts), "queries": sha256_of_json(asked), "qrels": sha256_of_json(judged)}
+    config = {"source": "Python objects"}
+    return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite, say=say)
+
+
+def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:
+    """Id (None where a record has it) and record or text."""
+    if isinstance(objects, str | bytes):
+        raise InputError(f"{what}: a list of texts is wanted, and this is one text.")
+    if isinstance(objects, Mapping) and not _is_columns(objects):
+        yield from objects.items()
+        return
+    for number, record in enumerate(_records(objects, what)):
+        if isinstance(record, str):
+            yield str(number), record
+        elif isinstance(record, Passage):
+            yield record.id, {"title": record.title, "text": record.text}
+        elif isinstance(record, Query):
+            yield record.id, record.text
+        elif isinstance(record, Mapping):
+            yield None, record
+        else:
+            raise InputError(f"{what}: a text or a record was expected, and number {number + 1} is {_kind(record)}.")
+
+
+def _judgements(objects: Any) -> Iterator[tuple[Any, Any, Any]]:
+    if isinstance(objects, Mapping) and not _is_columns(objects):
+        for query, its in objects.items():
+            if isinstance(its, Mapping):
+                yield from ((query, passage, relevance) for passage, relevance in its.items())
+            else:
+                passages = its if isinstance(its, list | tuple | set | frozenset) else [its]
+                yield from ((query, passage, 1) for passage in passages)
+        return
+    for number, record in enumerate(_records(objects, "qrels")):
+        place = f"judgement {number + 1}"
+        if isinstance(record, Mapping):
+            names = [_field(record, "qrels", field, place) for field in ("query", "passage")]
+            yield names[0], names[1], _relevance(record)
+        elif isinstance(record, Qrel) or (isinstance(record, tuple | list) and len(record) in (2, 3)):
+            yield record[0], record[1], record[2] if len(record) == 3 else 1
+        else:
+            raise InputError(f"{place}: (query id, passage id, relevance) was expected, and this is {_kind(record)}.")
+
+
+def _relevance(record: Mapping[str, Any]) -> Any:
+    name = _name_of("qrels", "relevance", record)
+    return 1 if name is None else record[name]
+
+
+def _is_columns(objects: Any) -> bool:
+    """Whether a mapping is a table: a data frame is no mapping, but a Hugging Face dataset in columns is."""
+    return hasattr(objects, "to_dict") or hasattr(objects, "column_names")
+
+
+def _records(objects: Any, what: str) -> Iterable[Any]:
+    """Rows of a data frame or of anything that is iterated by record."""
+    if hasattr(objects, "to_dict") and hasattr(objects, "columns"):  # pandas, polars
+        frame = objects
+        if hasattr(frame, "index") and getattr(frame.index, "name", None):
+            frame = frame.reset_index()
+        rows: Iterable[Any] = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_dict("records")
+        return rows
+    if not isinstance(objects, Iterable):
+        raise InputError(f"{what}: a list, a mapping, a data frame or a dataset was expected, not {_kind(objects)}.")
+    return objects
+
+
+def _name_of(kind: str, field: str, record: Mapping[str, Any]) -> str | None:
+    """The column of a field: the first of its usual names."""
+    return next((name for name in COLUMNS[kind][field] if name in record), None)
+
+
+def _field(record: Any, kind: str, field: str, place: str, default: str | None = None) -> str:
+    if not isinstance(record, Mapping):
+        raise InputError(f"{place}: a text or a record was expected, and this is {_kind(record)}.")
+    name = _name_of(kind, field, record)
+    if name is None:
+        if default is not None:
+            return default
+        wanted, present = ", ".join(COLUMNS[kind][field]), ", ".join(map(str, record)) or "nothing"
+        raise InputError(f"{place} has no {field}: wanted one of {wanted}; present: {present}.")
+    value = record[name]
+    if value is None or value != value:  # a data frame's NaN
+        if default is not None:
+            return default
+        raise InputError(f"{place}: its {name} is empty.")
+    return value if isinstance(value, str) else _id(value, place)
+
+
+def _id(value: Any, place: str) -> str:
+    """An id as text; a whole number is one too, also as numpy has it."""
+    if isinstance(value, str):
+        return value
+    try:
+        if not isinstance(value, bool) and int(value) == value:
+            return str(int(value))
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"{place}: {value!r} is no text and no whole number.")
+
+
+def _new_id(value: Any, seen: Mapping[str, object], place: str) -> str:
+    id_ = _id(value, place)
+    if id_ in seen:
+        raise InputError(f"{place}: the id {id_!r} is there before: give each its own.")
+    return id_
+
+
+def _require_known(judged: Mapping[str, Qrels], queries: set[str], passages: set[str]) -> None:
+    for split, of_split in judged.items():
+        for query, its in of_split.items():
+            if query not in queries:
+                raise InputError(f"qrels of {split}: there is no query {query!r}.")
+            unknown = next((passage for passage in its if passage not in passages), None)
+            if unknown is not None:
+                raise InputError(f"qrels of {split}: there is no passage {unknown!r}, which {query!r} is judged with.")
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} ({str(value)[:40]!r})"
