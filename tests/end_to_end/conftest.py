@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from few_steps import shorten
 
-from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.cli import main
-from gnnretrieval.training import ladder
 
 TRAIN = ("--epochs", "3", "--batch-size", "8")
 
@@ -23,10 +22,7 @@ TRAIN = ("--epochs", "3", "--batch-size", "8")
 def few_steps():
     """Few steps train the heads of datasets this small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ladder, "STEPS", (100,))
-        patch.setattr(ladder, "HEADS", [(100, 0.0), (100, 0.2)])
-        for name, settings in CHOICES.items():
-            patch.setitem(CHOICES, name, [one for one in settings if one.steps in (0, 100)])
+        shorten(patch.setattr, patch.setitem)
         yield
 
 

@@ -1,0 +1,198 @@
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+from few_steps import shorten
+
+import gnnretrieval
+from gnnretrieval import Dataset, Features, FunctionEncoder, GNNEncoderModel, Graph, GraphRetriever, Index, Retriever
+from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.evaluation import compare, evaluate
+from gnnretrieval.training.train import train_gnn
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps():
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch.setattr, patch.setitem)
+        yield
+
+
+@pytest.fixture(scope="module")
+def objects(tiny_dataset):
+    """The tiny dataset as lists and mappings."""
+    dataset = Dataset.open(tiny_dataset)
+    qrels = {split: dataset.split(split) for split in dataset.splits}
+    return list(dataset.passages()), list(dataset.queries()), qrels
+
+
+@pytest.fixture(scope="module")
+def fitted(objects, tiny_settings, tmp_path_factory):
+    passages, queries, qrels = objects
+    out = tmp_path_factory.mktemp("fitted") / "run"
+    splits = {"dev": qrels["dev"], "test": qrels["test"]}
+    return GraphRetriever.fit(passages, queries, qrels["train"], encode=tiny_settings, out=out, **splits)
+
+
+def test_fitting_is_the_steps_in_order(fitted, objects, tiny_settings, tmp_path):
+    passages, queries, qrels = objects
+    splits = {"dev": qrels["dev"], "test": qrels["test"]}
+    dataset = Dataset.from_records(passages, queries, qrels["train"], tmp_path / "dataset", **splits)
+    features = Features.encode(dataset, tiny_settings, tmp_path / "features")
+    graph = Graph.build(dataset, features, tmp_path / "graph")
+    model = gnnretrieval.train(graph, tmp_path / "model")
+    index = Index.build(model.embed(tmp_path / "embeddings"), tmp_path / "index")
+    place = fitted.index.path.parent
+    for made, opened in (
+        (features, Features.open(place / "features")),
+        (graph, Graph.open(place / "graph")),
+        (model, GNNEncoderModel.open(place / "model")),
+        (index, Index.open(place / "index")),
+    ):
+        assert made.hash == opened.hash
+        assert type(made).__name__ in repr(made)
+    question = queries[-1].text
+    assert Retriever(index).search(question) == fitted.search(question)
+    assert GraphRetriever.open(place).search(question) == fitted.search(question)
+
+
+def test_it_searches_explains_and_compares(fitted, objects):
+    question = objects[1][0].text
+    hits = fitted.search(question, 3)
+    assert [hit.rank for hit in hits] == [1, 2, 3]
+    assert {neighbor.id for one in fitted.why(question, hits) for neighbor in one.explanation.neighbors}
+    assert repr(fitted).endswith("40 passages by gnn-encoder)")
+
+
+def test_its_evaluation_has_the_baselines_and_tests_against_the_best_of_them(fitted, objects):
+    found = fitted.evaluate(measures=["RR@10"])
+    names = [system.name for system in found.systems]
+    assert {"bm25", "dual-encoder", "gnn-encoder", "label-mean", "linear-head+label-mean", "bm25+questions"} <= {*names}
+    assert found.baseline not in {"bm25", "dual-encoder", "gnn-encoder", "bm25+questions"}
+    queries, qrels = [query for query in objects[1] if query.id.startswith("test")], objects[2]["test"]
+    given = fitted.evaluate(queries, qrels, measures=["RR@10"])
+    assert given.baseline == "dual-encoder"
+    values = {system.name: system.measures for system in found.systems}
+    assert {system.name: system.measures for system in given.systems} == {
+        name: values[name] for name in ("bm25", "dual-encoder", "gnn-encoder")
+    }
+    assert [system.name for system in fitted.evaluate(baselines=False).systems] == [
+        "bm25",
+        "dual-encoder",
+        "gnn-encoder",
+    ]
+    with pytest.raises(InputError, match="go together"):
+        fitted.evaluate(queries)
+
+
+def test_vectors_instead_of_an_encoder_give_the_same_ranking(fitted, objects, tiny_features, tmp_path):
+    passages, queries, qrels = objects
+    vectors = tiny_features.passages.astype(np.float32), tiny_features.queries.astype(np.float32)
+    splits = {"dev": qrels["dev"], "test": qrels["test"]}
+    ours = GraphRetriever.fit(passages, queries, qrels["train"], vectors=vectors, out=tmp_path / "run", **splits)
+    question = queries[-1].text
+    assert [hit.id for hit in ours.search(question)] == [hit.id for hit in fitted.search(question)]
+    (by_vector,) = ours.search_vectors(vectors[1][-1:])
+    assert [hit.id for hit in by_vector] == [hit.id for hit in fitted.search(question)]
+    with pytest.raises(InputError, match="none of the 80 stored questions"):
+        ours.search("what?")
+    assert ours.evaluate(baselines=False).systems
+
+
+def test_a_function_encodes_and_a_temporary_place_is_taken_away(objects, tiny_settings):
+    passages, queries, qrels = objects
+    dual = DualEncoder(tiny_settings)
+
+    def encode(texts):
+        return dual.encode(texts, "query")
+
+    retriever = GraphRetriever.fit(passages, queries, qrels["train"], encode=encode)
+    place = retriever.index.path
+    assert retriever.search("anything new", 2)
+    assert place.is_dir()
+    del retriever
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"encode": 3}, "encode is 3: give a checkpoint's name"),
+        ({"encode": "x", "vectors": (1, 2)}, "encode and vectors are both given"),
+        ({"vectors": (np.ones((3, 2)), np.ones((80, 2)))}, "3 vectors, and there are 40 ids"),
+        ({"vectors": (np.ones(40), np.ones((80, 2)))}, r"an array \(40,\) of float64"),
+    ],
+)
+def test_what_cannot_be_fitted_is_a_sentence(objects, given, message):
+    passages, queries, qrels = objects
+    with pytest.raises(InputError, match=message):
+        GraphRetriever.fit(passages, queries, qrels["train"], **given)
+
+
+def test_a_graph_grows_by_objects(fitted, tiny_settings, objects, tmp_path):
+    passages, queries, qrels = objects
+    dataset = Dataset.from_records(passages[:-1], queries, qrels["train"], tmp_path / "dataset")
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    graph = Graph.build(dataset, features, tmp_path / "graph")
+    grown = graph.add(passages=passages[-1:], queries={"new": "a new question"}, qrels={"new": passages[-1].id})
+    assert (grown.num_passages, grown.num_queries) == (40, graph.num_queries + 1)
+    with grown.texts() as texts:
+        assert texts.query_by_id("new").text == "a new question"
+    assert (graph.num_passages, graph.num_queries) == (39, 60)
+
+
+def test_a_graph_s_report_is_its_figures_its_text_and_a_page(fitted):
+    report = fitted.graph.inspect()
+    assert report["passages"] == 40
+    assert {"warnings", "agreement"} <= set(report)
+    assert report.to_text() == repr(report)
+    assert "40 passages" in report.to_text()
+    assert report._repr_html_().startswith("<pre>")
+    assert report.to_html().lower().startswith("<!doctype html>")
+
+
+def test_a_setting_of_training_can_be_given_by_name(fitted, tmp_path):
+    model = gnnretrieval.train(fitted.graph, tmp_path / "model", layer="mean", epochs=1)
+    assert model.config["layer"] == "mean"
+    with pytest.raises(InputError, match=r"unknown key 'epoch'.*Did you mean 'epochs'"):
+        gnnretrieval.train(fitted.graph, tmp_path / "other", epoch=1)
+    same = train_gnn(
+        fitted.graph, fitted.graph.dataset(), fitted.graph.features(), model_settings(epochs=1), tmp_path / "same"
+    )
+    assert same.hash == model.hash
+
+
+def model_settings(**given):
+    return gnnretrieval.TrainSettings.parse({"layer": "mean", **given})
+
+
+def test_runs_as_mappings_are_measured(objects):
+    qrels = {"a": {"x": 1}, "b": {"y": 1}}
+    good, bad = {"a": {"x": 2.0, "y": 1.0}, "b": {"y": 1.0}}, {"a": {"y": 2.0, "x": 1.0}, "b": {"x": 1.0}}
+    found = evaluate(qrels, bad, ["RR@10", "R@1"])
+    assert found.measures == {"RR@10": 0.25, "R@1": 0.0}
+    assert found.per_query["RR@10"] == {"a": 0.5, "b": 0.0}
+    assert found.intervals["RR@10"] == (0.0, 0.5)
+    assert "RR@10   25.0  (0.0 to 50.0)" in found.to_text()
+    both = compare(qrels, {"bad": bad, "good": good}, measures=["RR@10"])
+    assert both.baseline == "bad"
+    assert both.test("good", "RR@10").difference == 0.75
+    assert str(both) == both.to_text()
+    assert "<table" in both._repr_html_()
+
+
+def test_every_public_name_is_there_and_documented():
+    for name in gnnretrieval.__all__:
+        assert inspect.getdoc(getattr(gnnretrieval, name)) or name == "__version__"
+    assert dir(gnnretrieval) == sorted(gnnretrieval.__all__)
+    with pytest.raises(AttributeError):
+        _ = gnnretrieval.Nothing
+
+
+def test_an_index_of_nothing_is_no_run():
+    with pytest.raises(ArtifactError):
+        GraphRetriever.open(Path("nowhere"))
+    assert FunctionEncoder(str.split, name="f")

@@ -1,0 +1,115 @@
+import json
+
+import pytest
+
+from gnnretrieval import Dataset
+from gnnretrieval.data.from_objects import passages_of, qrels_of, queries_of
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.errors import InputError
+
+WANTED = [Passage("a", "", "one"), Passage("b", "Two", "two")]
+
+
+class Frame:
+    """What a data frame is to us: columns, an index, and its rows as records."""
+
+    def __init__(self, rows):
+        self.rows, self.columns = rows, list(rows[0])
+
+    def to_dict(self, how):
+        assert how == "records"
+        return self.rows
+
+
+ROWS = [{"_id": "a", "title": None, "text": "one"}, {"_id": "b", "title": "Two", "text": "two"}]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        WANTED,
+        ROWS,
+        Frame(ROWS),
+        iter(ROWS),
+        {"a": "one", "b": {"title": "Two", "text": "two"}},
+        [{"docno": "a", "contents": "one"}, {"docid": "b", "contents": "two", "title": "Two", "more": 1}],
+        [{"id": "a", "text": "one", "title": float("nan")}, {"id": "b", "text": "two", "title": "Two"}],
+    ],
+)
+def test_passages_come_in_many_shapes(given):
+    assert passages_of(given) == WANTED
+
+
+def test_texts_are_numbered_and_whole_numbers_are_ids():
+    assert passages_of(["one", "two"]) == [Passage("0", "", "one"), Passage("1", "", "two")]
+    assert queries_of([{"qid": 7, "question": "what?"}]) == [Query("7", "what?")]
+    assert queries_of({"q": "what?"}) == queries_of([Query("q", "what?")]) == [Query("q", "what?")]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"q": {"a": 1, "b": 2}},
+        [("q", "a"), ("q", "b", 2)],
+        [Qrel("q", "a", 1), Qrel("q", "b", 2)],
+        [{"query-id": "q", "corpus-id": "a"}, {"query-id": "q", "corpus-id": "b", "score": 2.0}],
+        Frame([{"qid": "q", "docid": "a", "rel": 1}, {"qid": "q", "docid": "b", "rel": 2}]),
+        [("q", "a", 1), ("q", "a", 1), ("q", "b", 2)],
+    ],
+)
+def test_judgements_come_in_many_shapes(given):
+    assert qrels_of(given) == {"q": {"a": 1, "b": 2}}
+
+
+def test_a_mapping_to_passages_judges_them_relevant():
+    assert qrels_of({"q": "a", 5: ["b", "c"]}) == {"q": {"a": 1}, "5": {"b": 1, "c": 1}}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: passages_of("one"), "a list of texts is wanted, and this is one text"),
+        (lambda: passages_of(3), "a list, a mapping, a data frame or a dataset was expected, not int"),
+        (lambda: passages_of([]), "there are no passages"),
+        (lambda: passages_of([3]), "number 1 is int"),
+        (
+            lambda: passages_of([{"id": "a", "body_of": "x"}]),
+            "passage 1 has no text: wanted one of text, .*present: id",
+        ),
+        (lambda: passages_of([{"text": "x"}]), "passage 1 has no id"),
+        (lambda: passages_of([{"id": "a", "text": " "}]), r"passage 1 \(a\) has neither title nor text"),
+        (lambda: passages_of([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]), "passage 2: the id 'a' is there"),
+        (lambda: passages_of([{"id": 1.5, "text": "x"}]), "1.5 is no text and no whole number"),
+        (lambda: queries_of({"q": ""}), r"query 1 \(q\) is empty"),
+        (lambda: queries_of([]), "there are no queries"),
+        (lambda: qrels_of([("q",)]), r"judgement 1: \(query id, passage id, relevance\) was expected"),
+        (lambda: qrels_of([("q", "a", "x")]), "judgement 1: relevance 'x' is no whole number"),
+        (lambda: qrels_of([("q", "a", 0.5)]), r"relevance 0\.5 is no whole number"),
+        (lambda: qrels_of([("q", "a", 1), ("q", "a", 0)]), "judgement 2: 'q' and 'a' were judged 1 before"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_a_dataset_of_objects_is_one_on_disk(tmp_path):
+    made = Dataset.from_records(
+        WANTED, {"q": "what?", "r": "where?"}, {"q": "a"}, tmp_path / "set", test=[("r", "b", 2)]
+    )
+    assert made.splits == ["train", "test"]
+    assert list(made.passages()) == WANTED
+    assert (made.split("train"), made.split("test")) == ({"q": {"a": 1}}, {"r": {"b": 2}})
+    assert repr(made) == f"Dataset('{tmp_path / 'set'}': 2 passages, 2 queries, judged: 1 train, 1 test)"
+    before = json.loads((tmp_path / "set" / "meta.json").read_text())["hash"]
+    again = Dataset.from_records(
+        ROWS, {"q": "what?", "r": "where?"}, [("q", "a")], tmp_path / "set", test={"r": {"b": 2}}
+    )
+    assert json.loads((again.path / "meta.json").read_text())["hash"] == before
+
+
+@pytest.mark.parametrize(("qrels", "message"), [({"x": "a"}, "no query 'x'"), ({"q": "x"}, "no passage 'x'")])
+def test_judgements_of_what_is_not_there_are_refused(qrels, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        Dataset.from_records(WANTED, {"q": "what?"}, qrels, tmp_path / "set")
+    assert not list(tmp_path.iterdir())
