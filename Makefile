@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
-.PHONY: quickstart test lint install clean
+.PHONY: quickstart test lint oldest install clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
@@ -18,13 +18,19 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# The tests by the lowest versions that pyproject.toml allows, in a place of their own.
+oldest:
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt $(PIP_FLAGS) --editable '.[cpu,offline,test]'
+	$(VENV)-oldest/bin/python -m pytest -n auto --maxprocesses 4 --dist loadscope
+
 install: $(VENV)/installed
 
 # A stamp is written last, so an interrupted install is started again.
 $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (PyTorch is the large part)"
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,offline,serve]'
+	$(INSTALL) --editable '.[cpu,offline,quickstart,serve]'
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
@@ -36,4 +42,4 @@ $(VENV)/installed-dev: $(VENV)/installed-test
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-oldest

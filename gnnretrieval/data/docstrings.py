@@ -27,6 +27,7 @@ from gnnretrieval.data.public_objects import PublicObject, public_objects
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.data.same_text import normalised
 from gnnretrieval.errors import InputError
+from gnnretrieval.extras import extra, require_extra
 from gnnretrieval.making import make_artifact
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "networkx": "networkx"}  # module: project
@@ -79,6 +80,8 @@ def make_docstring_corpus(
         ArtifactError: something else is at ``path``, or it is of the other variant or made from other versions and
             ``overwrite`` is False.
     """
+    for project, module in (("numpydoc", "numpydoc"), *((project, package) for package, project in PACKAGES.items())):
+        require_extra(module, "quickstart", f"The docstring corpus (of {project})")
     if summaries not in get_args(Summaries):
         raise InputError(f"summaries is {summaries!r}: give passage or question.")
 
@@ -114,12 +117,11 @@ def make_docstring_corpus(
 
 def parse_docstring(docstring: str) -> Parsed | None:
     """The parts of a numpydoc docstring that the corpus uses, in plain text, or None where it cannot be parsed."""
-    from numpydoc.docscrape import NumpyDocString  # brings in Sphinx: a second
-
+    read = extra("numpydoc.docscrape", "quickstart", "The docstring corpus").NumpyDocString  # with Sphinx: a second
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpydoc warns of unknown sections and short underlines
         try:
-            doc = NumpyDocString(docstring)
+            doc = read(docstring)
         except Exception:  # ValueError, ParseError and IndexError, by what is wrong with the docstring
             return None
     parameters = (*doc["Parameters"], *doc["Other Parameters"], *doc["Returns"], *doc["Yields"])

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from gnnretrieval.extras import extra
+
 Span = tuple[int, int]
 _WORD = re.compile(r"\w")
 
@@ -49,6 +51,5 @@ def _segmenter() -> Any:
     """A new one: it keeps the text it is at work on, so that threads cannot share it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # escapes in its regular expressions
-        from pysbd import Segmenter
-
-    return Segmenter(language="en", clean=False, char_span=True)
+        pysbd = extra("pysbd", "quickstart", "Splitting passages into sentences")
+    return pysbd.Segmenter(language="en", clean=False, char_span=True)

@@ -18,6 +18,7 @@ from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.extras import extra
 from gnnretrieval.provenance import sha256_of_json
 
 OPENAI = "https://api.openai.com/v1"
@@ -210,10 +211,7 @@ def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
 
 
 def _client(settings: EncoderSettings) -> Any:
-    try:
-        import openai
-    except ImportError:
-        raise GnnRetrievalError("An endpoint wants openai: pip install 'gnnretrieval[endpoint]'.") from None
+    openai = extra("openai", "endpoint", "An endpoint")
     api = settings.api
     key = os.environ.get(api.key_variable) or "none"  # many servers of one's own want no key
     return openai.OpenAI(api_key=key, base_url=api.endpoint, max_retries=_RETRIES, timeout=_TIMEOUT)

@@ -14,6 +14,7 @@ from gnnretrieval.arrays import blocks, release
 from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k, pair_scores
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.extras import extra
 from gnnretrieval.progress import progress
 
 _BLOCK = 65536  # passages added at a time
@@ -38,11 +39,7 @@ def import_faiss() -> Any:
     )
     if len(installed) > 1:
         raise GnnRetrievalError(f"{' and '.join(installed)} own the same module: uninstall both, then install one.")
-    try:
-        import faiss
-    except ImportError:
-        raise GnnRetrievalError("FAISS is not installed: pip install 'gnnretrieval[cpu]' (or [gpu]).") from None
-    return faiss
+    return extra("faiss", "cpu", "An index", "or [gpu]")
 
 
 def faiss_top_k(

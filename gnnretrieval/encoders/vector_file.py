@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks, release
 from gnnretrieval.data.lines import read_lines
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import InputError
+from gnnretrieval.extras import extra
 from gnnretrieval.progress import progress
 from gnnretrieval.provenance import sha256_of_json
 
@@ -232,12 +233,8 @@ def _native(block: NDArray[Any]) -> NDArray[np.floating]:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]'.") from None
-    return pyarrow
+    extra("pyarrow.parquet", "parquet", "Parquet")
+    return extra("pyarrow", "parquet", "Parquet")
 
 
 def _column_of_vectors(schema: Any, path: Path) -> str:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from gnnretrieval.arrays import blocks, release
 from gnnretrieval.artifacts import whole_file
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import InputError
+from gnnretrieval.extras import extra
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
@@ -124,11 +125,8 @@ def _columns(block: EdgeBlock, ids: tuple[NDArray[Any], NDArray[Any]]) -> tuple[
 
 
 def _write_parquet(path: Path, store: Graph, ids: tuple[NDArray[Any], NDArray[Any]], advance: Any) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]', or write .tsv.") from None
+    pyarrow = extra("pyarrow", "parquet", "Parquet", "or write .tsv")
+    parquet = extra("pyarrow.parquet", "parquet", "Parquet")
     string, int64 = pyarrow.string(), pyarrow.int64()
     types = (string, string, int64, int64, pyarrow.int32(), pyarrow.float32(), pyarrow.bool_())
     schema = pyarrow.schema(list(zip(COLUMNS, types, strict=True)))

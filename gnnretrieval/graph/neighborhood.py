@@ -9,6 +9,7 @@ import numpy as np
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.errors import InputError, nearest
+from gnnretrieval.extras import extra
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 
@@ -118,9 +119,7 @@ def to_networkx(
     Raises:
         InputError: an id is not in the graph.
     """
-    import networkx
-
-    graph = networkx.DiGraph()
+    graph = extra("networkx", "quickstart", "A neighbourhood as a graph").DiGraph()
     kind, other = ("query", "passage") if is_query else ("passage", "query")
     frontier = list(dict.fromkeys(ids))
     for id_ in frontier:

@@ -1,4 +1,4 @@
-"""PyG's ``FeatureStore`` and ``Graph`` over the memory-mapped store, and a sampler for its loaders.
+"""PyG's ``FeatureStore`` and ``GraphStore`` over the memory-mapped store, and a sampler for its loaders.
 
 A loader over these reads the features of a batch's nodes from disk and no others::
 
@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import FeatureStore, HeteroData
-from torch_geometric.data import Graph as PyGGraphStore
+from torch_geometric.data import GraphStore as PyGGraphStore
 from torch_geometric.data.feature_store import TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, HeteroSamplerOutput, NodeSamplerInput, SamplerOutput
@@ -148,7 +148,7 @@ def _read_only() -> GnnRetrievalError:
 
 
 def pyg_stores(store: Graph) -> tuple[NodeFeatures, GraphEdges]:
-    """A graph store, or a view of it, as PyG's remote backend ``(FeatureStore, Graph)``."""
+    """A graph store, or a view of it, as PyG's remote backend ``(FeatureStore, GraphStore)``."""
     edges = _ByDestination(store)
     return NodeFeatures(edges), GraphEdges(edges)
 

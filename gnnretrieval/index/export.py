@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from gnnretrieval.arrays import ArrayWriter, blocks, release
 from gnnretrieval.artifacts import whole_file
 from gnnretrieval.data.trec import require_writable_ids
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.extras import extra
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.progress import progress
 
@@ -77,11 +78,8 @@ def write_pgvector(
         ArtifactError: as :func:`write_vectors`.
         GnnRetrievalError: psycopg is not installed.
     """
-    try:
-        import psycopg
-        from psycopg import sql
-    except ImportError:
-        raise GnnRetrievalError("PostgreSQL wants psycopg: pip install 'gnnretrieval[pgvector]'.") from None
+    psycopg = extra("psycopg", "pgvector", "PostgreSQL")
+    sql = extra("psycopg.sql", "pgvector", "PostgreSQL")
     rows, dimension = _rows(index), index.meta["dimension"]
     if approximate and dimension > _INDEXED:
         raise InputError(f"pgvector indexes vectors of up to {_INDEXED:,} numbers, and these have {dimension:,}.")
@@ -143,11 +141,8 @@ def _write_npy(path: Path, index: Index, advance: Callable[[int], None]) -> None
 
 
 def _write_parquet(path: Path, index: Index, advance: Callable[[int], None]) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]', or write .npy.") from None
+    pyarrow = extra("pyarrow", "parquet", "Parquet", "or write .npy")
+    parquet = extra("pyarrow.parquet", "parquet", "Parquet")
     width: int = index.meta["dimension"]
     kind: Any = pyarrow.list_(pyarrow.float32(), width)
     schema = pyarrow.schema([("id", pyarrow.string()), ("vector", kind)])

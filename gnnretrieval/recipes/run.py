@@ -12,9 +12,11 @@ from gnnretrieval.baselines.rankings import DEV, rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.opening import fingerprint_of
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import (
@@ -232,9 +234,9 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
     require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
     require_answers(dataset, parse_measures(recipe.compare.measures), reported)
     require_k(recipe.graph.k, dataset)
-    for name in {recipe.encoder.checkpoint, recipe.encoder.query_checkpoint} - {None}:
-        if recipe.vectors is None:
-            find_checkpoint(str(name))
+    import_faiss()
+    if recipe.vectors is None:
+        fingerprint_of(trained_settings(recipe.encoder))
 
 
 def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: str, common: dict[str, Any]) -> Features:

@@ -96,6 +96,26 @@ def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins
     return float(np.abs(gaps).sum() / len(x))
 
 
+def area_under_curve(scores: ArrayLike, labels: ArrayLike) -> float:
+    """Probability that a relevant pair has the higher score, half where they are equal (the ROC curve's area).
+
+    Args:
+        scores: ``(n,)``.
+        labels: ``(n,)`` bool: whether the pair is relevant.
+
+    Returns:
+        0 to 1; NaN where a class is missing.
+    """
+    x, positive = _of_one_length(scores, labels, "score")
+    count = int(positive.sum())
+    if count in (0, len(x)):
+        return float("nan")
+    from scipy.stats import rankdata
+
+    above = float(rankdata(x)[positive.astype(bool)].sum()) - count * (count + 1) / 2
+    return above / (count * (len(x) - count))
+
+
 @torch.no_grad()
 def apply_calibration(model: nn.Module, calibration: Calibration) -> None:
     """Scale the last ``Linear`` of a transformers sequence classifier in place, so that its own probability is it.

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from gnnretrieval.errors import GnnRetrievalError, nearest
+from gnnretrieval.extras import extra
 
 OptimizerName = Literal["adamw", "adam", "lamb"]
 _NAMES = ("adamw", "adam", "lamb")
@@ -61,13 +62,10 @@ def linear_schedule(step: int, total: int, warmup_share: float) -> float:
 
 
 def _lamb(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
-    try:
-        from pytorch_optimizer import Lamb
-    except ModuleNotFoundError:
-        raise GnnRetrievalError("LAMB is not installed: pip install 'gnnretrieval[lamb]'.") from None
+    lamb = extra("pytorch_optimizer", "lamb", "LAMB").Lamb
     # weight_decouple=False: decay inside of the trust ratio, as the paper. adam_debias=True: no correction of the
     # moments' bias; the trust ratio cancels any factor, and correcting after it would make the first step ten times.
-    optimizer: torch.optim.Optimizer = Lamb(
+    optimizer: torch.optim.Optimizer = lamb(
         groups, lr=learning_rate, weight_decay=0.0, weight_decouple=False, adam_debias=True
     )
     optimizer.register_state_dict_post_hook(_with_step)

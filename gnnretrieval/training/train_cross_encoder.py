@@ -15,7 +15,13 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
 from gnnretrieval.making import make_artifact
 from gnnretrieval.mining.examples import Examples
-from gnnretrieval.training.calibration import IDENTITY, apply_calibration, expected_calibration_error, fit_calibration
+from gnnretrieval.training.calibration import (
+    IDENTITY,
+    apply_calibration,
+    area_under_curve,
+    expected_calibration_error,
+    fit_calibration,
+)
 from gnnretrieval.training.cross_task import PAIR, CrossEncoderTask, PairTower
 from gnnretrieval.training.encoder_loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings
@@ -110,8 +116,6 @@ def train_cross_encoder(
 
 def _calibrate(task: CrossEncoderTask, tower: PairTower) -> dict[str, Any]:
     """Fit the probability to dev's pairs and put it into the weights; returns how it was before and is after."""
-    from sklearn.metrics import roc_auc_score
-
     tower.module.eval()
     logits, labels = task.dev_logits()
     fitted = fit_calibration(logits, labels)
@@ -122,7 +126,7 @@ def _calibrate(task: CrossEncoderTask, tower: PairTower) -> dict[str, Any]:
     )
     return {
         "pairs": len(labels),
-        "auc": float(roc_auc_score(labels, logits)),
+        "auc": area_under_curve(logits, labels),
         "slope": fitted.slope,
         "intercept": fitted.intercept,
         "expected_calibration_error": {"before": before, "after": after},

@@ -14,6 +14,7 @@ from typing import Any
 from gnnretrieval.data.formats.found import Found, id_of
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import GnnRetrievalError, InputError, nearest
+from gnnretrieval.extras import extra
 
 _SKIPPED = object()
 _SAID = 160  # characters of another package's error
@@ -48,12 +49,7 @@ def open_id(path: Path) -> Any:
         GnnRetrievalError: the package is not installed.
         InputError: it has no such id.
     """
-    try:
-        import ir_datasets
-    except ImportError:
-        raise GnnRetrievalError(
-            f"{path}: an id of ir_datasets wants that package: pip install 'gnnretrieval[ir-datasets]'."
-        ) from None
+    ir_datasets = extra("ir_datasets", "ir-datasets", f"{path}: an id of ir_datasets")
     id_ = path.as_posix()
     try:
         return ir_datasets.load(id_)

@@ -11,7 +11,8 @@ from gnnretrieval.data.formats.columns import quoted_rows
 from gnnretrieval.data.formats.found import Found, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import InputError
+from gnnretrieval.extras import extra
 
 PARQUET = {".parquet", ".pq"}
 _ROWS = 4096
@@ -114,11 +115,8 @@ def opened(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
 
 
 def _parquet(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]'.") from None
+    pyarrow = extra("pyarrow", "parquet", "Parquet")
+    extra("pyarrow.parquet", "parquet", "Parquet")
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except FileNotFoundError:

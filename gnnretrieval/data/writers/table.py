@@ -11,7 +11,7 @@ from typing import Any
 from gnnretrieval.data.beir import Metadata
 from gnnretrieval.data.formats.table import COLUMNS
 from gnnretrieval.data.writers.contents import Contents, Lost, count_padded
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.extras import extra
 
 _ROWS = 10_000  # of a Parquet file, written together
 
@@ -85,11 +85,8 @@ def _cells(metadata: Metadata, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _write_parquet(path: Path, columns: list[str], rows: Iterator[Mapping[str, Any]]) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise GnnRetrievalError("Parquet wants pyarrow: pip install 'gnnretrieval[parquet]'.") from None
+    pyarrow = extra("pyarrow", "parquet", "Parquet")
+    extra("pyarrow.parquet", "parquet", "Parquet")
     kinds = {"relevance": pyarrow.int64()}
     schema = pyarrow.schema([(column, kinds.get(column, pyarrow.string())) for column in columns])
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
