@@ -3,7 +3,7 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import FeatureStore, Graph
+from torch_geometric.data import FeatureStore, GraphStore
 from torch_geometric.loader import NeighborLoader, NodeLoader
 from torch_geometric.nn import GATConv
 
@@ -26,7 +26,7 @@ def edge_set(sources, destinations, features):
 def test_they_are_pygs_interfaces_and_say_what_they_hold(store):
     features, edges = pyg_stores(store)
     assert isinstance(features, FeatureStore)
-    assert isinstance(edges, Graph)
+    assert isinstance(edges, GraphStore)
     assert {attr.group_name for attr in features.get_all_tensor_attrs()} == {"query", "passage"}
     assert features.get_tensor_size(group_name="passage", attr_name="x", index=None) == (40, 32)
     assert {attr.edge_type for attr in edges.get_all_edge_attrs()} == {FOUND, FOUND_BY}
