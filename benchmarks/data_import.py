@@ -25,7 +25,7 @@ import click
 import numpy as np
 
 from gnnretrieval.progress import progress, say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PASSAGES, QUERIES = 8_841_823, 502_939

@@ -24,10 +24,10 @@ import click
 import numpy as np
 
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
-from gnnretrieval.data.near_texts import NEAR, similarity
+from gnnretrieval.data.inspection.near_texts import NEAR, similarity
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WORDS, LENGTH, QUERIES = 20_000, 56, 50_000

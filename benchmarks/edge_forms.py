@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.docstrings import make_docstring_corpus
+from gnnretrieval.data.docstring_corpus.corpus import make_docstring_corpus
 from gnnretrieval.encoders import EncoderSettings
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import encode_dataset
@@ -28,10 +28,10 @@ from gnnretrieval.evaluation import mean, paired_test, per_query
 from gnnretrieval.graph import Graph, GraphSettings, build_graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import index_run
-from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.mining import sample_hard_negatives
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import progress, say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 RESULTS = Path(__file__).resolve().parent / "results"

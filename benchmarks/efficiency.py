@@ -22,11 +22,11 @@ import click
 
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.index import Retriever
-from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes import run_recipe
-from gnnretrieval.training.embedding import gated_contexts
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training.gnn.embedding import gated_contexts
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"

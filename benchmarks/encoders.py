@@ -24,18 +24,18 @@ from result_files import without_texts
 from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.trec import Run, rank_rows, read_run
+from gnnretrieval.data.runs.trec import Run, rank_rows, read_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset, open_features
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import compare, holm, markdown_comparison, paired_test, per_query
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.index.sentence_search import features_run, has_answer, sentences_looked_at
-from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.mining.examples import open_examples
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 ROOT = Path(__file__).resolve().parent
 RECIPE, RESULTS = ROOT / "encoders.toml", ROOT / "results"

@@ -30,7 +30,7 @@ from gnnretrieval.encoders import DualEncoder, EncoderSettings, find_checkpoint
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, sha256_of_file, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, sha256_of_file, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CHECKPOINT = "sentence-transformers/all-MiniLM-L6-v2"

@@ -24,7 +24,7 @@ import click
 import numpy as np
 
 from gnnretrieval.progress import progress, say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PASSAGES, QUERIES, DEPTH = 200_000, 7_000, 1_000

@@ -32,9 +32,9 @@ from torch import Tensor
 from torch_geometric import typing as pyg_typing
 from torch_geometric.nn import GATConv
 
-from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.nn import GATLayer, Neighbors
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.platform.memory import keep_freed_memory
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 QUERIES, PASSAGES, K = 8_000, 20_000, 25

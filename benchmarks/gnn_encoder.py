@@ -26,26 +26,26 @@ from result_files import without_texts
 from sampling import hold_out, sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.trec import Run, read_run, write_run
+from gnnretrieval.data.runs.trec import Run, read_run, write_run
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import compare, markdown_comparison, per_query
 from gnnretrieval.graph.build import build_graph
-from gnnretrieval.graph.inspect import inspect_graph
+from gnnretrieval.graph.inspection.inspect import inspect_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.search import index_run
 from gnnretrieval.index.sentence_search import features_run
-from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.mining.examples import open_examples
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
-from gnnretrieval.training.model import open_model
-from gnnretrieval.training.pair_data import in_share
+from gnnretrieval.training.encoder.pair_data import in_share
+from gnnretrieval.training.gnn.model import open_model
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"

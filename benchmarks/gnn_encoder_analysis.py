@@ -11,8 +11,8 @@ import numpy as np
 from gnn_encoder_page import DUAL, GNN
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.same_text import SeenTexts
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.inspection.same_text import SeenTexts
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.evaluation import holm, paired_test, per_query
 
 Measures = Mapping[str, Mapping[str, float]]  # by measure and question

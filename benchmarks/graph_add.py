@@ -27,8 +27,8 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
     from gnnretrieval.graph import GraphSettings, build_graph
-    from gnnretrieval.graph.add import add_to_graph
-    from gnnretrieval.graph.additions import read_additions
+    from gnnretrieval.graph.growth.add import add_to_graph
+    from gnnretrieval.graph.growth.additions import read_additions
     from gnnretrieval.progress import say
 
     made: dict[str, Any] = {}
@@ -77,8 +77,8 @@ def main(work: Path, scale: float) -> None:
     """Measure adding against building."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.synthetic import make_synthetic_set
-    from gnnretrieval.memory import keep_freed_memory
-    from gnnretrieval.provenance import git_revision, library_versions, write_json
+    from gnnretrieval.platform.memory import keep_freed_memory
+    from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
     keep_freed_memory()
     if not (work / "late-queries.npy").is_file():

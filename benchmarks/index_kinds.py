@@ -37,16 +37,16 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import ArrayWriter, blocks
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
 from gnnretrieval.encoders.features import TEXTS, Features, open_features
 from gnnretrieval.index import build_index
 from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.settings import IndexSettings
-from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress, say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.arrays import ArrayWriter, blocks
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 KINDS = {

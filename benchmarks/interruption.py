@@ -32,13 +32,13 @@ import torch
 import transformers  # noqa: F401
 
 import gnnretrieval.encoders.cross_encoder
-import gnnretrieval.graph.add  # noqa: F401
+import gnnretrieval.graph.growth.add  # noqa: F401
 from gnnretrieval.cli import main as gnnretrieval_main
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.docstrings import make_docstring_corpus
+from gnnretrieval.data.docstring_corpus.corpus import make_docstring_corpus
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PASSAGES, LATE_PASSAGES, QUERIES, LATE_QUERIES = 200, 20, 60, 12

@@ -25,7 +25,7 @@ import click
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # mutations and second readings are the tests'
 
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from tests.data.formats.judging import FINE, judged
 from tests.data.formats.mutations import READERS, case
 

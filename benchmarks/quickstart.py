@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -28,7 +28,7 @@ SEARCHES = """
 import json, sys, time
 from gnnretrieval.data import Dataset
 from gnnretrieval.index import Retriever
-from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.platform.memory import keep_freed_memory
 keep_freed_memory()
 questions = [query.text for query in Dataset.open("graphs/docstrings/dataset").queries_of("test")][:200]
 milliseconds = {}

@@ -25,8 +25,8 @@ from gnnretrieval.baselines import LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.near_copies import copy_similarity
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.inspection.near_copies import copy_similarity
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -36,13 +36,13 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import bm25_run, index_run
-from gnnretrieval.memory import keep_freed_memory
 from gnnretrieval.nn.settings import GRAPH_LAYERS
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines
 from gnnretrieval.recipes.recipe import DOCSTRINGS
 from gnnretrieval.recipes.same_labels import COLD, WARM, split_by_labels
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -40,7 +40,7 @@ import numpy as np
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.progress import say
-from gnnretrieval.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
 REQUESTS, AT_ONCE, ROUNDS, PAIRS, KILLS, MALFORMED = 1000, 16, 3, 2000, 5, 5000

@@ -68,7 +68,7 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
     import torch
 
     from gnnretrieval.graph import open_graph
-    from gnnretrieval.memory import keep_freed_memory
+    from gnnretrieval.platform.memory import keep_freed_memory
     from gnnretrieval.progress import say
     from gnnretrieval.training import embed_passages, open_model
 
@@ -117,7 +117,7 @@ def measure_encoding(texts: Path) -> dict[str, Any]:
     from gnnretrieval.encoders import EncoderSettings
     from gnnretrieval.encoders.dual_encoder import DualEncoder
     from gnnretrieval.graph.store import Graph
-    from gnnretrieval.training.embedding import gated_contexts
+    from gnnretrieval.training.gnn.embedding import gated_contexts
 
     encoder = DualEncoder(EncoderSettings(max_tokens=128))
     passages = [passage.full_text for passage, _ in itertools.islice(read_passages(texts), 1500)]
@@ -153,7 +153,7 @@ def make_store(work: Path, scale: float, dimension: int, planted: bool = False) 
     graph = GraphSettings(k=K, edge_features=("score", "reciprocal_rank"))
     if planted:
         import gnnretrieval.graph.build as building
-        from gnnretrieval.graph.find_neighbors import scores_of
+        from gnnretrieval.graph.edges.neighbors import scores_of
 
         def known(queries: Any, passages: Any, *_: Any) -> tuple[Any, Any]:
             rows = np.load(work / "planted.npy").astype(np.int64)
@@ -181,8 +181,8 @@ def make_model(graph: Any, out: Path) -> None:
     """Such a GNN-encoder as an artifact that fits ``graph``."""
     from safetensors.torch import save_file
 
-    from gnnretrieval.making import make_artifact
-    from gnnretrieval.training.model import KIND, WEIGHTS
+    from gnnretrieval.storage.making import make_artifact
+    from gnnretrieval.training.gnn.model import KIND, WEIGHTS
 
     def write(directory: Path) -> dict[str, Any]:
         save_file(perturbed(graph.dimension, graph.edge_dim).state_dict(), directory / WEIGHTS)
@@ -234,7 +234,7 @@ def main(
         raise click.UsageError("give --work DIRECTORY.")
     sys.path.insert(0, str(ROOT))
     from gnnretrieval.progress import say
-    from gnnretrieval.provenance import git_revision, library_versions, write_json
+    from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
     start = time.perf_counter()
     graph = make_store(work, scale, DIMENSION, planted)

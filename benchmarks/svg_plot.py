@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
-from gnnretrieval.axes import ticks
+from gnnretrieval.pages.axes import ticks
 
 _WIDTH, _HEIGHT = 560, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 55

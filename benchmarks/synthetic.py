@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnretrieval.arrays import ArrayWriter, blocks
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, blocks
 
 PASSAGES, QUERIES = 8_841_823, 502_939
 PLANTED = 25  # neighbours of a query that are known without a search

@@ -6,8 +6,8 @@ In one call: :class:`GraphRetriever`. Step by step: :class:`Dataset`, :class:`Fe
 
 from typing import TYPE_CHECKING
 
-from gnnretrieval.amx import avoid_hidden_amx
-from gnnretrieval.lazy import lazy_exports
+from gnnretrieval.platform.amx import avoid_hidden_amx
+from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gnnretrieval.api.graph_retriever import GraphRetriever
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.index.retriever import Retriever
     from gnnretrieval.index.settings import IndexSettings
-    from gnnretrieval.training.model import GNNEncoderModel
-    from gnnretrieval.training.settings import TrainSettings
+    from gnnretrieval.training.gnn.model import GNNEncoderModel
+    from gnnretrieval.training.gnn.settings import TrainSettings
 
 _EXPORTS = {
     "Dataset": "data.dataset",
@@ -35,7 +35,7 @@ _EXPORTS = {
     "EndpointEncoder": "encoders.endpoint",
     "Features": "encoders.features",
     "FunctionEncoder": "encoders.function_encoder",
-    "GNNEncoderModel": "training.model",
+    "GNNEncoderModel": "training.gnn.model",
     "GnnRetrievalError": "errors",
     "Graph": "graph.store",
     "GraphRetriever": "api.graph_retriever",
@@ -44,7 +44,7 @@ _EXPORTS = {
     "IndexSettings": "index.settings",
     "RankingSettings": "index.hybrid",
     "Retriever": "index.retriever",
-    "TrainSettings": "training.settings",
+    "TrainSettings": "training.gnn.settings",
     "compare": "evaluation.compare",
     "evaluate": "evaluation.evaluate",
     "train": "api.training",

@@ -5,7 +5,7 @@ from operator import setitem
 from typing import Any
 
 from gnnretrieval.baselines.dense import CHOICES
-from gnnretrieval.training import ladder
+from gnnretrieval.training.gnn import ladder
 
 
 def shorten(

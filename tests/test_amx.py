@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gnnretrieval import amx
+from gnnretrieval.platform import amx
 
 CODE = "import gnnretrieval, torch; x = torch.ones(64, 64).bfloat16(); print((x @ x)[0, 0].item())"
 

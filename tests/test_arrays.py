@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.arrays import ArrayWriter, blocks, gather_rows, load_array, release, save_array
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, gather_rows, load_array, release, save_array
 
 
 @given(rows=st.integers(0, 9), cut=st.integers(0, 9), width=st.integers(0, 3))
@@ -76,7 +76,7 @@ def test_pages_that_were_given_back_are_read_again(tmp_path):
 
 
 def test_rows_are_gathered_across_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("gnnretrieval.arrays.ROWS_RESIDENT", 3)
+    monkeypatch.setattr("gnnretrieval.storage.arrays.ROWS_RESIDENT", 3)
     save_array(tmp_path / "array.npy", np.arange(40, dtype=np.float16).reshape(20, 2))
     rows = np.array([7, 7, 0, 19, 3, 2, 11])
     gathered = gather_rows(load_array(tmp_path / "array.npy"), rows)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gnnretrieval import artifacts, making
-from gnnretrieval.artifacts import open_artifact, partial_path
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.making import make_artifact
-from gnnretrieval.provenance import sha256_of_json, write_json
+from gnnretrieval.storage import artifacts, making
+from gnnretrieval.storage.artifacts import open_artifact, partial_path
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import sha256_of_json, write_json
 
 
 class Killed(BaseException):

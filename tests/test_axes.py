@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.axes import Axis, Frame, percent, plain, span, ticks
+from gnnretrieval.pages.axes import Axis, Frame, percent, plain, span, ticks
 
 
 def test_labels():

@@ -5,7 +5,7 @@ import pytest
 
 SCRIPT = """
 import ctypes, resource
-from gnnretrieval.memory import give_back_freed_memory, keep_freed_memory
+from gnnretrieval.platform.memory import give_back_freed_memory, keep_freed_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()

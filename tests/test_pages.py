@@ -1,7 +1,7 @@
 import pytest
 
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.pages import (
+from gnnretrieval.pages.html import (
     Figure,
     Html,
     element,

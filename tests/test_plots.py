@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from gnnretrieval.axes import Axis
-from gnnretrieval.plots import Dot, Line, bar_plot, dot_plot, line_plot, lying_bars
+from gnnretrieval.pages.axes import Axis
+from gnnretrieval.pages.plots import Dot, Line, bar_plot, dot_plot, line_plot, lying_bars
 from tests.html_page import EVIL, Page
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnretrieval.arrays import load_array, save_array
-from gnnretrieval.artifacts import beside, open_artifact, partial_path
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.making import locked, make_artifact, scratch
-from gnnretrieval.updates import changed_since, own_copy, record_changes, recover, rewrite, update_artifact
+from gnnretrieval.storage.arrays import load_array, save_array
+from gnnretrieval.storage.artifacts import beside, open_artifact, partial_path
+from gnnretrieval.storage.making import locked, make_artifact, scratch
+from gnnretrieval.storage.updating import changed_since, own_copy, record_changes, recover, rewrite, update_artifact
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from gnnretrieval.api.training import train
 from gnnretrieval.baselines.rankings import rank_baselines
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.from_objects import qrels_of, queries_of
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.function_encoder import Encode, FunctionEncoder
@@ -25,7 +25,7 @@ from gnnretrieval.index.faiss_index import build_index, open_index
 from gnnretrieval.index.retriever import BASELINE, INDEX, Retriever
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
-from gnnretrieval.training.embeddings import embed_passages
+from gnnretrieval.training.gnn.embeddings import embed_passages
 
 MINILM = EncoderSettings.model_fields["checkpoint"].default
 _DEPTH = 100  # passages of a question that are measured

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.training.model import GNNEncoderModel
-from gnnretrieval.training.settings import TrainSettings
-from gnnretrieval.training.train import train_gnn
+from gnnretrieval.training.gnn.model import GNNEncoderModel
+from gnnretrieval.training.gnn.settings import TrainSettings
+from gnnretrieval.training.gnn.train import train_gnn
 
 _log = logging.getLogger("gnnretrieval")
 
@@ -35,7 +35,7 @@ def train(
 
     Raises:
         InputError: there is no such setting, or it does not fit.
-        GnnRetrievalError: as :func:`gnnretrieval.training.train.train_gnn`.
+        GnnRetrievalError: as :func:`gnnretrieval.training.gnn.train.train_gnn`.
     """
     parsed = TrainSettings.parse(given) if settings is None else settings.model_copy(update=given)
     how: dict[str, Any] = {"device": device, "overwrite": overwrite, "say": _log.info}

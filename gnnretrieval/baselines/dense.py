@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnretrieval.data.ranking import rank_rows
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.runs.ranking import rank_rows
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.nn.label_messages import MessageGraph, label_mean
 from gnnretrieval.progress import progress
-from gnnretrieval.training.head import Heads, Sides, train_heads
-from gnnretrieval.training.ladder import PRIORS, STEPS, reciprocal_ranks_of_scores
+from gnnretrieval.training.gnn.head import Heads, Sides, train_heads
+from gnnretrieval.training.gnn.ladder import PRIORS, STEPS, reciprocal_ranks_of_scores
 
 _QUERIES = 256  # scored together
 _TENTHS = tuple(tenth / 10 for tenth in range(11))

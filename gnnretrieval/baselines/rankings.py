@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.baselines.dense import choose_dense
 from gnnretrieval.baselines.lexical import choose_lexical, lexical_index, neighbour_questions
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
+from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.search import bm25_run
-from gnnretrieval.making import make_artifact
-from gnnretrieval.training.gnn_examples import unseen_queries
-from gnnretrieval.training.held_out import HeldOut, held_out_queries
-from gnnretrieval.training.ladder import message_graph, rows_of
-from gnnretrieval.training.messages import fits_memory
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.training.gnn.examples import unseen_queries
+from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
+from gnnretrieval.training.gnn.ladder import message_graph, rows_of
+from gnnretrieval.training.gnn.messages import fits_memory
 
 KIND = "baselines"
 DEV = "dev"  # folder of the rankings of dev questions
@@ -59,7 +59,7 @@ class Baselines(Artifact):
 
 
 def open_baselines(path: str | Path) -> Baselines:
-    """Open the baselines at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    """Open the baselines at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(path, KIND, ("chosen", "split"))
     return Baselines(artifact.path, artifact.meta)
 
@@ -80,7 +80,7 @@ def rank_baselines(
     """Choose every baseline on dev and rank a split's queries by it, into the artifact ``out``.
 
     They see the labels that the graph holds, no more, and are chosen by the questions that
-    :func:`gnnretrieval.training.train.train_gnn` chooses by, at most 2,000 of them. Where there is a dev split, its
+    :func:`gnnretrieval.training.gnn.train.train_gnn` chooses by, at most 2,000 of them. Where there is a dev split, its
     questions are ranked too.
 
     Args:

@@ -21,7 +21,7 @@ from gnnretrieval.cli.search import search
 from gnnretrieval.cli.serve import serve
 from gnnretrieval.cli.train import embed, train
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.memory import keep_freed_memory
+from gnnretrieval.platform.memory import keep_freed_memory
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

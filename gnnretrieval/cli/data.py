@@ -15,8 +15,8 @@ from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
-    from gnnretrieval.data.docstrings import Summaries
-    from gnnretrieval.data.near_copies import QueryVectors
+    from gnnretrieval.data.docstring_corpus.corpus import Summaries
+    from gnnretrieval.data.inspection.near_copies import QueryVectors
 
 
 @click.group()
@@ -109,9 +109,9 @@ def inspect(
     Example: gnnretrieval data inspect my-data --features work/features
     """
     from gnnretrieval.data import Dataset, format_inspection, inspect_dataset
-    from gnnretrieval.data.inspect import inspect_files
-    from gnnretrieval.data.inspection_page import page_of
-    from gnnretrieval.pages import require_page_place, write_page
+    from gnnretrieval.data.inspection.inspect import inspect_files
+    from gnnretrieval.data.inspection.page import page_of
+    from gnnretrieval.pages.html import require_page_place, write_page
 
     if checkpoint is None and (max_tokens or query_max_tokens):
         raise click.UsageError("--max-tokens and --query-max-tokens are limits of a tokenizer: give --checkpoint too.")
@@ -147,7 +147,7 @@ def inspect(
 
 def _query_vectors(path: Path, dataset: Dataset) -> QueryVectors:
     """The queries' vectors of the features at ``path``, which must be of this dataset's texts."""
-    from gnnretrieval.data.near_copies import QueryVectors
+    from gnnretrieval.data.inspection.near_copies import QueryVectors
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.build import require_features_of
 

@@ -11,7 +11,7 @@ from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
-    from gnnretrieval.artifacts import Artifact
+    from gnnretrieval.storage.artifacts import Artifact
 
 
 @click.command()
@@ -79,7 +79,7 @@ def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
     \b
     Example: gnnretrieval encoder inspect work/dpr/dpr --html dpr.html
     """
-    from gnnretrieval.training.encoder_inspection import inspection, inspection_lines, open_trained
+    from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
     from gnnretrieval.training.log_page import write_log_page
 
     opened: Artifact = open_trained(encoder)

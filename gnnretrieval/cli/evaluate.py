@@ -15,7 +15,7 @@ from gnnretrieval.settings import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
-    from gnnretrieval.data.trec import Run
+    from gnnretrieval.data.runs.trec import Run
     from gnnretrieval.evaluation.names import Measure
 
 MEASURES = ",".join(DEFAULT_MEASURES)
@@ -62,7 +62,7 @@ def evaluate(
     Example: gnnretrieval evaluate dpr.run --data nq --measures Answer@20,Answer@100 --out work/per-query.tsv
     """
     from gnnretrieval import evaluation
-    from gnnretrieval.data.trec import read_run
+    from gnnretrieval.data.runs.trec import read_run
 
     asked = evaluation.parse_measures(evaluation.split_names(measures))
     judged, dataset = _judged(data, split, qrels, where, asked)
@@ -168,10 +168,10 @@ def compare(
     """
     from gnnretrieval import evaluation
     from gnnretrieval.data import Dataset
-    from gnnretrieval.data.trec import read_run
+    from gnnretrieval.data.runs.trec import read_run
     from gnnretrieval.evaluation.comparison_page import Evidence, comparison_page, texts_of
-    from gnnretrieval.pages import require_page_place, write_page
-    from gnnretrieval.provenance import library_versions, sha256_of_file
+    from gnnretrieval.pages.html import require_page_place, write_page
+    from gnnretrieval.storage.provenance import library_versions, sha256_of_file
 
     names = [run.name.removesuffix(".gz").rsplit(".", 1)[0] for run in runs]
     if len(set(names)) < len(names):

@@ -62,7 +62,7 @@ def fuse(
     Example: gnnretrieval fuse work/bm25.run work/gnn-encoder.run --out work/hybrid.run
     Example: gnnretrieval fuse a.run b.run --choose-on dev.tsv --dev-run a-dev.run --dev-run b-dev.run --out ab.run
     """
-    from gnnretrieval.data.trec import read_run, write_run
+    from gnnretrieval.data.runs.trec import read_run, write_run
     from gnnretrieval.index.fuse import fuse as fuse_runs
 
     if choose_on is not None:
@@ -80,7 +80,7 @@ def fuse(
 
 def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...], rrf_k: int) -> FusionChoice:
     from gnnretrieval.data.beir import read_qrels
-    from gnnretrieval.data.trec import read_run
+    from gnnretrieval.data.runs.trec import read_run
     from gnnretrieval.evaluation import choose_fusion
 
     if len(runs) != 2 or len(dev_runs) != 2:

@@ -35,11 +35,11 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
     Example: gnnretrieval graph inspect work/graph
     Example: gnnretrieval graph inspect work/graph --html graph.html
     """
-    from gnnretrieval.graph.inspect import inspect_graph
-    from gnnretrieval.graph.inspection_page import page_of
-    from gnnretrieval.graph.inspection_text import format_graph
+    from gnnretrieval.graph.inspection.inspect import inspect_graph
+    from gnnretrieval.graph.inspection.page import page_of
+    from gnnretrieval.graph.inspection.text import format_graph
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.pages import require_page_place, write_page
+    from gnnretrieval.pages.html import require_page_place, write_page
 
     opened = open_graph(store)
     if html is not None:

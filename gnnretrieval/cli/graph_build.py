@@ -95,10 +95,10 @@ def add(
     \b
     Example: gnnretrieval graph add work/graph --queries clicks/queries.jsonl --qrels clicks/clicked.tsv
     """
-    from gnnretrieval.graph.add import add_to_graph
-    from gnnretrieval.graph.additions import read_additions
+    from gnnretrieval.graph.growth.add import add_to_graph
+    from gnnretrieval.graph.growth.additions import read_additions
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.updates import recover
+    from gnnretrieval.storage.updating import recover
 
     recover(store)
     additions = read_additions(

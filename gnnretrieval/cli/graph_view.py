@@ -29,7 +29,7 @@ def view(
     """
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.index.neighborhood import describe
-    from gnnretrieval.pages import require_page_place
+    from gnnretrieval.pages.html import require_page_place
     from gnnretrieval.serve.view_page import write_view
 
     require_page_place(html)

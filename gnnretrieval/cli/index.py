@@ -44,7 +44,7 @@ def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: b
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.faiss_index import build_index
     from gnnretrieval.index.updating import update_index
-    from gnnretrieval.training.embeddings import open_embeddings
+    from gnnretrieval.training.gnn.embeddings import open_embeddings
 
     given = settings_from(IndexSettings, settings)
     if changed and (sentences or given):
@@ -95,7 +95,7 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None) -> None:
     """
     from gnnretrieval.data.lines import read_lines
     from gnnretrieval.index.updating import remove_passages
-    from gnnretrieval.updates import recover
+    from gnnretrieval.storage.updating import recover
 
     recover(place)
     more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]

@@ -123,7 +123,7 @@ def explainer_of(store: Graph, model: Path | None, features: Path | None) -> Exp
         return None
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.explain import explainer_of as explainer_of_model
-    from gnnretrieval.training.model import open_model
+    from gnnretrieval.training.gnn.model import open_model
 
     return explainer_of_model(open_model(model), store, None if features is None else open_features(features))
 

@@ -10,7 +10,7 @@ import click
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
 if TYPE_CHECKING:
-    from gnnretrieval.data.trec import Run
+    from gnnretrieval.data.runs.trec import Run
     from gnnretrieval.index.retriever import Retriever
 
 Named = tuple["Run", str]
@@ -65,7 +65,7 @@ def read_questions(path: Path) -> dict[str, str]:
             it.
     """
     from gnnretrieval.data.lines import read_lines
-    from gnnretrieval.data.trec import UNWRITABLE
+    from gnnretrieval.data.runs.trec import UNWRITABLE
 
     questions: dict[str, str] = {}
     with_ids: bool | None = None
@@ -95,7 +95,7 @@ def read_questions(path: Path) -> dict[str, str]:
 
 def write(run_file: Path, found: Run, system: str) -> None:
     """Write a run and say so."""
-    from gnnretrieval.data.trec import write_run
+    from gnnretrieval.data.runs.trec import write_run
 
     write_run(run_file, found, system)
     click.echo(f"{run_file}: {len(found):,} queries by {system}")

@@ -10,7 +10,7 @@ import click
 from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.progress import say
-from gnnretrieval.training.settings import TrainSettings
+from gnnretrieval.training.gnn.settings import TrainSettings
 
 
 @click.command()
@@ -56,10 +56,10 @@ def train(
     """
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.mining.examples import open_examples
-    from gnnretrieval.training.choice import what_was_kept
-    from gnnretrieval.training.model import open_model
+    from gnnretrieval.training.gnn.choice import what_was_kept
+    from gnnretrieval.training.gnn.model import open_model
+    from gnnretrieval.training.gnn.train import train_gnn
     from gnnretrieval.training.ranks import started_ranks
-    from gnnretrieval.training.train import train_gnn
 
     of_gat = {"layer": "gat"} if examples or start is not None else {}
     parsed = TrainSettings.parse(of_gat | settings_from(TrainSettings, settings))
@@ -72,7 +72,7 @@ def train(
         "device": device,
     }
     if dry_run:
-        from gnnretrieval.training.dry_run import dry_run_lines, rehearse
+        from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 
         click.echo("\n".join(dry_run_lines(rehearse(store, dataset, opened, parsed, **given), parsed)))
         return
@@ -119,8 +119,8 @@ def embed(
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.training.embeddings import embed_passages, update_embeddings
-    from gnnretrieval.training.model import open_model
+    from gnnretrieval.training.gnn.embeddings import embed_passages, update_embeddings
+    from gnnretrieval.training.gnn.model import open_model
 
     opened = open_model(model)
     store = open_graph(graph or opened.made_from("graph"))

@@ -5,9 +5,9 @@
 """
 
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.docstrings import make_docstring_corpus
-from gnnretrieval.data.inspect import inspect_dataset
-from gnnretrieval.data.inspection_text import format_inspection
+from gnnretrieval.data.docstring_corpus.corpus import make_docstring_corpus
+from gnnretrieval.data.inspection.inspect import inspect_dataset
+from gnnretrieval.data.inspection.text import format_inspection
 from gnnretrieval.data.records import Passage, Qrel, Query, ScoredPassage
 
 __all__ = [

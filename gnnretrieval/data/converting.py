@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.writers.beir import write_beir
-from gnnretrieval.data.writers.contents import Contents, Lost
-from gnnretrieval.data.writers.dpr import write_dpr
-from gnnretrieval.data.writers.msmarco import write_msmarco
-from gnnretrieval.data.writers.squad import write_squad
-from gnnretrieval.data.writers.table import write_table
-from gnnretrieval.data.writers.trec import write_trec
-from gnnretrieval.making import make_artifact
+from gnnretrieval.data.formats.beir_writer import write_beir
+from gnnretrieval.data.formats.contents import Contents, Lost
+from gnnretrieval.data.formats.dpr_writer import write_dpr
+from gnnretrieval.data.formats.msmarco_writer import write_msmarco
+from gnnretrieval.data.formats.squad_writer import write_squad
+from gnnretrieval.data.formats.table_writer import write_table
+from gnnretrieval.data.formats.trec_writer import write_trec
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.making import make_artifact
 
 To = Literal["beir", "msmarco", "dpr", "squad", "trec", "tsv", "csv", "parquet"]
 KIND = "conversion"

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from gnnretrieval.artifacts import open_artifact
 from gnnretrieval.data.beir import Metadata, read_passages, read_qrels, read_queries
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.data.records import Passage, Query
 from gnnretrieval.errors import InputError, nearest
-from gnnretrieval.provenance import sha256_of_file, sha256_of_json
+from gnnretrieval.storage.artifacts import open_artifact
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 _USUAL_SPLITS = ("train", "dev", "validation", "test")

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.formats.table import COLUMNS
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
-from gnnretrieval.making import make_artifact
-from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import sha256_of_json
 
 KIND = "dataset"
 Qrels = dict[str, dict[str, int]]

@@ -9,10 +9,9 @@ from json.encoder import encode_basestring as quoted
 from pathlib import Path
 from typing import IO, Any
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.beir import write_qrels
 from gnnretrieval.data.dataset import CORPUS, QUERIES
-from gnnretrieval.data.formats.found import Found, Negative, Reader
+from gnnretrieval.data.formats.parsed import Found, Negative, Reader
 from gnnretrieval.data.formats.recognise import ALL_FORMATS
 from gnnretrieval.data.formats.table import COLUMNS, Table
 from gnnretrieval.data.id_register import IdRegister
@@ -20,7 +19,8 @@ from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.data.sources import Source
 from gnnretrieval.errors import InputError
-from gnnretrieval.making import make_artifact
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.making import make_artifact
 
 NEGATIVES = "negatives"  # folder, a file a split: query, passage and kind, separated by tabs
 KIND = "dataset"

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from gnnretrieval.extras import extra
+from gnnretrieval.platform.extras import extra
 
 Span = tuple[int, int]
 _WORD = re.compile(r"\w")

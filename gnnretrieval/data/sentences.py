@@ -7,7 +7,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data.answers import Answers
 from gnnretrieval.data.beir import Metadata, read_passages, read_queries, write_passages, write_qrels, write_queries
 from gnnretrieval.data.dataset import CORPUS, QUERIES, Dataset
@@ -15,8 +14,9 @@ from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Passage, Qrel
 from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.errors import InputError
-from gnnretrieval.making import make_artifact
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.making import make_artifact
 
 
 class SentencePassages(NamedTuple):

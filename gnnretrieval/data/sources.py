@@ -17,7 +17,7 @@ from gnnretrieval.data.formats.recognise import (
 )
 from gnnretrieval.data.lines import excerpt
 from gnnretrieval.errors import InputError
-from gnnretrieval.provenance import sha256_of_file, sha256_of_json
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 
 class Source(NamedTuple):

@@ -12,11 +12,11 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, release
 from gnnretrieval.encoders.postings import K1, TEXTS, Advance, B, Counts, Postings, count_texts
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import write_json
+from gnnretrieval.storage.arrays import blocks, release
+from gnnretrieval.storage.provenance import write_json
 
 _VOCABULARY, _PARAMETERS = "vocab.index.json", "params.index.json"
 

@@ -11,7 +11,7 @@ from typing import Any
 from gnnretrieval.encoders.settings import ENDPOINT, FUNCTION, VECTORS
 from gnnretrieval.encoders.trained import weights_directory
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.provenance import sha256_of_file, sha256_of_json
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -18,8 +18,8 @@ from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.extras import extra
-from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.platform.extras import extra
+from gnnretrieval.storage.provenance import sha256_of_json
 
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client, each after twice the wait or as long as the endpoint says: about two minutes in all

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnretrieval.arrays import blocks, release, save_array
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.storage.arrays import blocks, release, save_array
 
 _PASSAGES = 65536  # passages a block
 _QUERIES = 512  # queries a block: 128 MiB of scores in float32

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, release
 from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k, pair_scores
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.extras import extra
+from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks, release
 
 _BLOCK = 65536  # passages added at a time
 _QUERIES = 1024  # queries searched at a time

@@ -10,8 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import ArrayWriter, load_array
-from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.canary import canary_of
@@ -26,9 +24,11 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import write_json
+from gnnretrieval.storage.arrays import ArrayWriter, load_array
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.provenance import write_json
 
 KIND = "features"
 TEXTS = "texts.sqlite"
@@ -187,7 +187,7 @@ def _opened(path: Path) -> NDArray[np.float16]:
 
 
 def open_features(path: str | Path) -> Features:
-    """Open the features at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    """Open the features at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
     return Features(artifact.path, artifact.meta)
 

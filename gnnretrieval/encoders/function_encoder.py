@@ -13,7 +13,7 @@ from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import FUNCTION, EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.errors import InputError
-from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.storage.provenance import sha256_of_json
 
 Encode = Callable[[Sequence[str]], Any]
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import ArrayWriter, load_array, save_array
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, load_array, save_array
 
 K1, B = 1.5, 0.75
 TEXTS = 16384  # texts that are split into words together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gnnretrieval.amx import amx_is_hidden
+from gnnretrieval.platform.amx import amx_is_hidden
 
 
 def computes_in_bfloat16(device: str | torch.device) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnretrieval.arrays import ArrayWriter
 from gnnretrieval.encoders.sentence_vectors import SentenceVectors
+from gnnretrieval.storage.arrays import ArrayWriter
 
 SENTENCES, SENTENCE_STARTS = "sentences.npy", "sentence_starts.npy"
 _STATE = ("sentences", "sentences_cut")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.artifacts import open_artifact
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.storage.artifacts import open_artifact
 
 ENCODER, CROSS_ENCODER = "encoder", "cross-encoder"
 GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and what it says of a dual-encoder trained with it

@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, release
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import InputError
-from gnnretrieval.extras import extra
+from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import sha256_of_json
+from gnnretrieval.storage.arrays import blocks, release
+from gnnretrieval.storage.provenance import sha256_of_json
 
 BLOCK = 2048  # vectors read at a time
 _HASHED = 64 * 2**20  # bytes hashed at a time

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from gnnretrieval.arrays import ArrayWriter, blocks
-from gnnretrieval.artifacts import relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import KIND, TEXTS, Features, write_texts
 from gnnretrieval.encoders.settings import VECTORS, EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors
 from gnnretrieval.errors import InputError
-from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import sha256_of_json
 from gnnretrieval.settings import Settings
+from gnnretrieval.storage.arrays import ArrayWriter, blocks
+from gnnretrieval.storage.artifacts import relative_to
+from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.provenance import sha256_of_json
 
 
 class VectorSettings(Settings):

@@ -1,11 +1,11 @@
 """How good a ranking is: measures of a run, significance between runs, the table that compares systems.
 
-Every measure sees every run in the project's one order (:func:`gnnretrieval.data.trec.rank`) and is over all judged
-queries; every test is paired by query.
+Every measure sees every run in the project's one order (:func:`gnnretrieval.data.runs.trec.rank`) and is over all
+judged queries; every test is paired by query.
 """
 
 from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in, require_answers
-from gnnretrieval.evaluation.changed import most_changed, relevant_ranks
+from gnnretrieval.evaluation.changed_queries import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.evaluate import Evaluation, evaluate
 from gnnretrieval.evaluation.fusion_choice import FusionChoice, choose_fusion

@@ -14,7 +14,7 @@ from ir_measures.measures import ParamInfo
 
 from gnnretrieval.data.answers import Answers, Match, answer_words, read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
-from gnnretrieval.data.trec import Run, ranked_ids
+from gnnretrieval.data.runs.trec import Run, ranked_ids
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
 

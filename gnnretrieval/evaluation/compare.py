@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation.answers import AnswerHits
 from gnnretrieval.evaluation.measures import as_run, mean, per_query

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.evaluation import comparison_plots as plots
 from gnnretrieval.evaluation.answers import AnswerHits
-from gnnretrieval.evaluation.changed import Change, most_changed, relevant_ranks
+from gnnretrieval.evaluation.changed_queries import Change, most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison
 from gnnretrieval.evaluation.measures import per_query
 from gnnretrieval.evaluation.tables import html_comparison, html_tests
-from gnnretrieval.pages import (
+from gnnretrieval.pages.html import (
     Card,
     Html,
     element,

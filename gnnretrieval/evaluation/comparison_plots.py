@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from gnnretrieval.axes import Axis
 from gnnretrieval.evaluation.compare import Comparison
-from gnnretrieval.pages import Figure, Html
-from gnnretrieval.plots import Dot, Line, dot_plot, line_plot, lying_bars
+from gnnretrieval.pages.axes import Axis
+from gnnretrieval.pages.html import Figure, Html
+from gnnretrieval.pages.plots import Dot, Line, dot_plot, line_plot, lying_bars
 
 _STEPS = 600  # of a curve over questions, at most
 BETTER, WORSE = 0, 4  # series

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation.measures import per_query
 from gnnretrieval.index.fuse import K, Method, fuse

@@ -2,7 +2,7 @@
 
 ir-measures hands each measure to a provider, and these break equal scores differently: pytrec_eval (nDCG, R, AP, …)
 as trec_eval does, by passage id descending, but the provider of Judged by passage id ascending. So no provider is shown
-a tie: each query is put in the project's one order first (:mod:`gnnretrieval.data.ranking`) and handed on with the
+a tie: each query is put in the project's one order first (:mod:`gnnretrieval.data.runs.ranking`) and handed on with the
 scores n, n-1, …, 1.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from gnnretrieval.arrays import blocks
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import Run, ranked_ids
+from gnnretrieval.data.runs.trec import Run, ranked_ids
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation.answers import AnswerHits, AnswerMeasure
 from gnnretrieval.evaluation.names import PIPELINE, Measure, parse_measures, without_cutoff
+from gnnretrieval.storage.arrays import blocks
 
 _TOGETHER = 256  # queries that are handed on at once: with 1,000 passages each, 30 MB
 

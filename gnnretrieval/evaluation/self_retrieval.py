@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gnnretrieval.data.beir import read_passages, read_queries
 from gnnretrieval.data.dataset import CORPUS, QUERIES
-from gnnretrieval.data.ranking import Ranking
-from gnnretrieval.data.same_text import normalised
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.inspection.same_text import normalised
+from gnnretrieval.data.runs.ranking import Ranking
+from gnnretrieval.data.runs.trec import Run
 
 _BY_CHANCE = 0.01  # of the queries: ids may coincide in so many, and reading millions of texts takes a minute
 

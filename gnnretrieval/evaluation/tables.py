@@ -7,7 +7,7 @@ import io
 import math
 
 from gnnretrieval.evaluation.compare import Comparison, Difference
-from gnnretrieval.pages import Html, element, join, paragraph, table
+from gnnretrieval.pages.html import Html, element, join, paragraph, table
 
 MARKS = ((0.01, "‡"), (0.05, "†"))  # Holm-corrected p below the first, strictest first
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

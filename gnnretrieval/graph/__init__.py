@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from gnnretrieval.lazy import lazy_exports
+from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gnnretrieval.graph.build import build_graph
-    from gnnretrieval.graph.inspect import inspect_graph
+    from gnnretrieval.graph.inspection.inspect import inspect_graph
     from gnnretrieval.graph.mask import mask_queries
     from gnnretrieval.graph.settings import GraphSettings
     from gnnretrieval.graph.store import Graph, open_graph
@@ -21,7 +21,7 @@ __getattr__ = lazy_exports(
         "Graph": "store",
         "Subgraph": "subgraph",
         "build_graph": "build",
-        "inspect_graph": "inspect",
+        "inspect_graph": "inspection.inspect",
         "mask_queries": "mask",
         "open_graph": "store",
     },

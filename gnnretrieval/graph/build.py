@@ -10,24 +10,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import load_array, save_array
-from gnnretrieval.artifacts import relative_to, share_file
 from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.runs.trec import Run, read_run
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
-from gnnretrieval.data.trec import Run, read_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.graph.edge_features import write_cheap_features
-from gnnretrieval.graph.find_neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
-from gnnretrieval.graph.label_edges import found_arrays, with_labels
-from gnnretrieval.graph.pair_features import Pairs, encode_pairs, require_pairs, write_given_vectors
+from gnnretrieval.graph.edges.features import write_cheap_features
+from gnnretrieval.graph.edges.labels import found_arrays, with_labels
+from gnnretrieval.graph.edges.neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
+from gnnretrieval.graph.edges.pairs import Pairs, encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
-from gnnretrieval.making import make_artifact, scratch
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import sha256_of_file
+from gnnretrieval.storage.arrays import load_array, save_array
+from gnnretrieval.storage.artifacts import relative_to, share_file
+from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.provenance import sha256_of_file
 
 BM25_FOLDER = "bm25"
 

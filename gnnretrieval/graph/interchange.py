@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, release
-from gnnretrieval.artifacts import whole_file
 from gnnretrieval.errors import InputError
-from gnnretrieval.extras import extra
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks, release
+from gnnretrieval.storage.artifacts import whole_file
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData

@@ -9,9 +9,9 @@ import numpy as np
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.errors import InputError, nearest
-from gnnretrieval.extras import extra
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.platform.extras import extra
 
 if TYPE_CHECKING:
     import networkx

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from gnnretrieval.arrays import blocks, load_array
-from gnnretrieval.artifacts import Artifact, open_artifact
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.graph.edge_arrays import EdgeArrays
-from gnnretrieval.graph.label_edges import FOUND
+from gnnretrieval.graph.edges.arrays import EdgeArrays
+from gnnretrieval.graph.edges.labels import FOUND
 from gnnretrieval.graph.subgraph import PassageEdges, Rows, Subgraph, edges_into, two_hops
-from gnnretrieval.reports import Report
+from gnnretrieval.pages.reports import Report
+from gnnretrieval.storage.arrays import blocks, load_array
+from gnnretrieval.storage.artifacts import Artifact, open_artifact
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
@@ -100,9 +100,9 @@ class Graph(Artifact):
             The graph as it is then; this one stays what it was.
 
         Raises:
-            GnnRetrievalError: as :func:`gnnretrieval.graph.additions.read_additions`.
+            GnnRetrievalError: as :func:`gnnretrieval.graph.growth.additions.read_additions`.
         """
-        from gnnretrieval.graph.add import add_objects
+        from gnnretrieval.graph.growth.add import add_objects
 
         vectors: dict[str, Any] = {"query_vectors": query_vectors, "passage_vectors": passage_vectors}
         how: dict[str, Any] = {"encoder": encoder, "endpoint": endpoint, "device": device}
@@ -122,10 +122,10 @@ class Graph(Artifact):
         return open_features(path or self.made_from("features"))
 
     def inspect(self, data: str | Path | None = None, *, most: int = 5) -> Report:
-        """As :func:`gnnretrieval.graph.inspect.inspect_graph`, to be printed, shown or written as a page."""
-        from gnnretrieval.graph.inspect import inspect_graph
-        from gnnretrieval.graph.inspection_page import page_of
-        from gnnretrieval.graph.inspection_text import format_graph
+        """As :func:`gnnretrieval.graph.inspection.inspect.inspect_graph`, to be printed, shown or written as a page."""
+        from gnnretrieval.graph.inspection.inspect import inspect_graph
+        from gnnretrieval.graph.inspection.page import page_of
+        from gnnretrieval.graph.inspection.text import format_graph
 
         figures = inspect_graph(self, data, most=most)
         return Report(figures, format_graph(figures), lambda: page_of(figures, str(self.path)))
@@ -183,7 +183,7 @@ class Graph(Artifact):
         return self.visible & visible
 
     def array(self, name: str, shape: tuple[int | None, ...] | None = None, dtype: DTypeLike | None = None) -> Any:
-        """The stored array called ``name``, memory-mapped; errors as :func:`gnnretrieval.arrays.load_array`."""
+        """The stored array called ``name``, memory-mapped; errors as :func:`gnnretrieval.storage.arrays.load_array`."""
         return load_array(self.path / f"{name}.npy", shape, dtype)
 
     @cached_property
@@ -397,7 +397,7 @@ def open_graph(path: str | Path) -> Graph:
     """Open the graph store at ``path``, in time that does not depend on its size.
 
     Raises:
-        ArtifactError: as :func:`gnnretrieval.artifacts.open_artifact`, or its arrays are damaged.
+        ArtifactError: as :func:`gnnretrieval.storage.artifacts.open_artifact`, or its arrays are damaged.
     """
     records = ("encoder", "similarity", "checkpoint_hash", "dataset", "made_from", "num_passages", "num_queries")
     artifact = open_artifact(path, KIND, records)

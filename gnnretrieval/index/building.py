@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, gather_rows, release
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
 from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
 from gnnretrieval.index.settings import IndexSettings
-from gnnretrieval.making import scratch
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks, gather_rows, release
+from gnnretrieval.storage.making import scratch
 
 FILE = "index.faiss"
 _BLOCK = 65536  # vectors added at a time

@@ -10,16 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnretrieval.arrays import blocks, release
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.label_messages import message_vectors, rejections
-from gnnretrieval.training.graph_tensors import GraphTensors
-from gnnretrieval.training.ladder import message_graph
-from gnnretrieval.training.model import GNNEncoderModel
+from gnnretrieval.storage.arrays import blocks, release
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import ArrayWriter, blocks, release
-from gnnretrieval.artifacts import whole_file
-from gnnretrieval.data.trec import require_writable_ids
+from gnnretrieval.data.runs.trec import require_writable_ids
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.extras import extra
 from gnnretrieval.index.faiss_index import Index
+from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, release
+from gnnretrieval.storage.artifacts import whole_file
 
 _BLOCK = 8192  # vectors written together
 _INDEXED = 2000  # numbers in a vector that pgvector indexes at most

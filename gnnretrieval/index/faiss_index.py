@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import load_array
-from gnnretrieval.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import KIND as FEATURES
@@ -26,8 +24,10 @@ from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEng
 from gnnretrieval.index.kinds import EXACT
 from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
 from gnnretrieval.index.settings import TARGET, IndexSettings
-from gnnretrieval.making import make_artifact
-from gnnretrieval.training.embeddings import Embeddings, open_embeddings
+from gnnretrieval.storage.arrays import load_array
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 
 KIND = "index"
 TEXTS = "texts.sqlite"
@@ -167,7 +167,7 @@ class Index(Artifact):
 
 
 def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = "cpu") -> Index:
-    """Open the index at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`.
+    """Open the index at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`.
 
     Args:
         path: Its directory.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import Run, rank
+from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.errors import InputError
 
 Method = Literal["rrf", "weighted"]

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from gnnretrieval.arrays import blocks
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import Run, rank
+from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
@@ -20,6 +19,7 @@ from gnnretrieval.index.fuse import fuse
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
+from gnnretrieval.storage.arrays import blocks
 
 _QUESTIONS = 64  # whose pairs are read together
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import gather_rows
 from gnnretrieval.encoders.exact_search import exact_top_k, pair_scores
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.similarity import Similarity
@@ -20,7 +19,8 @@ from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index.engines import Engine, FaissEngine
 from gnnretrieval.index.kinds import search_parameters, vectors_of_graph
 from gnnretrieval.progress import progress
-from gnnretrieval.training.embeddings import Embeddings
+from gnnretrieval.storage.arrays import gather_rows
+from gnnretrieval.training.gnn.embeddings import Embeddings
 
 DEPTHS = (10, 100)  # recall is measured at
 _SAMPLE = 400  # queries: half to choose a setting by, half to report on

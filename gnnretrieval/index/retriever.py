@@ -10,9 +10,8 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
-from gnnretrieval.data.trec import Run
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.opening import encoder_of, open_encoder
@@ -29,9 +28,10 @@ from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
 from gnnretrieval.index.stored_questions import StoredQuestions
 from gnnretrieval.progress import progress
-from gnnretrieval.training.embeddings import KIND as EMBEDDINGS
-from gnnretrieval.training.embeddings import Embeddings, open_embeddings
-from gnnretrieval.training.model import GNNEncoderModel, open_model
+from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
+from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
+from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 System = Literal["gnn-encoder", "dual-encoder"]
 INDEX, BASELINE = "index", "index-dual-encoder"  # what a recipe calls them
@@ -239,7 +239,7 @@ class Retriever:
         return stored or ""
 
     def run(self, queries: Mapping[str, str], depth: int = 100, *, vectors: NDArray[np.floating] | None = None) -> Run:
-        """The run of questions, as :func:`gnnretrieval.data.trec.write_run` writes it and :func:`evaluate` reads it.
+        """The run of questions: what ``write_run`` writes, and ``evaluate`` and ``compare`` read.
 
         Args:
             queries: Texts by id.

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks
 from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.runs.trec import Run, rank_rows, require_writable_ids
 from gnnretrieval.data.text_store import PassageRow, TextStore
-from gnnretrieval.data.trec import Run, rank_rows, require_writable_ids
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.vector_file import VectorFile
@@ -19,6 +18,7 @@ from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.sentence_search import answering_passages, sentence_run, sentence_text
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks
 
 _BLOCK = 1024  # questions encoded or searched together
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks
+from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.data.trec import Run, rank_rows
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import TEXTS, Features
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks
 
 _BLOCK = 1024  # questions searched together
 _PASSAGES = 100  # passages' worth of sentences that are looked at

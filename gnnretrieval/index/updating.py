@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks, save_array
-from gnnretrieval.artifacts import share_file
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards
 from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, Index, open_index
-from gnnretrieval.provenance import sha256_of_json
-from gnnretrieval.training.embeddings import Embeddings
-from gnnretrieval.updates import changed_since, rewrite, update_artifact
+from gnnretrieval.storage.arrays import blocks, save_array
+from gnnretrieval.storage.artifacts import share_file
+from gnnretrieval.storage.provenance import sha256_of_json
+from gnnretrieval.storage.updating import changed_since, rewrite, update_artifact
+from gnnretrieval.training.gnn.embeddings import Embeddings
 
 _BLOCK = 65536  # vectors at a time
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.arrays import blocks
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.making import scratch
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.making import scratch
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features

@@ -27,7 +27,7 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
 from gnnretrieval.mining.report import Tally
-from gnnretrieval.provenance import write_json
+from gnnretrieval.storage.provenance import write_json
 
 _EXAMPLES = 1024  # examples whose ids are looked up together
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gnnretrieval.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.errors import ArtifactError, InputError, nearest
-from gnnretrieval.making import make_artifact
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.storage.making import make_artifact
 
 KIND = "examples"
 EXAMPLES, REPORT = "examples.jsonl", "report.json"
@@ -67,7 +67,7 @@ class Examples(Artifact):
 
 
 def open_examples(path: str | Path) -> Examples:
-    """Open the examples at ``path``; errors as :func:`gnnretrieval.artifacts.open_artifact`."""
+    """Open the examples at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(path, KIND, ("dataset", "texts", "made_from"))
     return Examples(artifact.path, artifact.meta)
 
@@ -84,7 +84,7 @@ def make_examples(
     overwrite: bool,
     say: Callable[[str], None],
 ) -> Examples:
-    """Make the examples ``out``: :func:`gnnretrieval.making.make_artifact`, with what all examples record.
+    """Make the examples ``out``: :func:`gnnretrieval.storage.making.make_artifact`, with what all examples record.
 
     Args:
         out: Where they go.

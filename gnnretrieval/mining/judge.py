@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from gnnretrieval.arrays import ArrayWriter, blocks, load_array
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.making import scratch
 from gnnretrieval.progress import progress
-from gnnretrieval.provenance import write_json
 from gnnretrieval.settings import Settings
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.settings import CrossEncoderSettings

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from gnnretrieval.arrays import blocks
 from gnnretrieval.data.answers import Answers, answer_words, read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
-from gnnretrieval.data.same_text import normalised
+from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import InputError
 from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
@@ -29,8 +28,9 @@ from gnnretrieval.mining.examples import (
     write_examples,
 )
 from gnnretrieval.mining.report import Tally
-from gnnretrieval.provenance import write_json
 from gnnretrieval.settings import Settings
+from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features

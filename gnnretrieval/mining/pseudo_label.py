@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.same_text import normalised
+from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.errors import InputError
 from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
 from gnnretrieval.mining.examples import (
@@ -26,7 +26,7 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
 from gnnretrieval.mining.report import Tally
-from gnnretrieval.provenance import write_json
+from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gnnretrieval.lazy import lazy_exports
+from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gnnretrieval.nn.filter_gate import FilterGate

@@ -11,12 +11,12 @@ from typing import Any
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import InputError
-from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
 from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
-from gnnretrieval.training.ladder import MOST_SETTINGS, STEPS
-from gnnretrieval.training.messages import bytes_of_messages
+from gnnretrieval.training.gnn.ladder import MOST_SETTINGS, STEPS
+from gnnretrieval.training.gnn.messages import bytes_of_messages
 
 
 def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> dict[str, Any]:

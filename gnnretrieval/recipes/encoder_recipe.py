@@ -15,7 +15,7 @@ from gnnretrieval.mining.negatives import NegativeSettings
 from gnnretrieval.mining.pseudo_label import PseudoLabelSettings
 from gnnretrieval.recipes.recipe import CompareSettings, DataSettings, lines_of_keys, read_toml
 from gnnretrieval.settings import Settings
-from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings, DualEncoderTrainSettings
+from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings, DualEncoderTrainSettings
 
 BM25, START, LABELS = "bm25", "start", "labels"
 METHODS = Path(__file__).resolve().parent / "encoders"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import require_writable_ids
+from gnnretrieval.data.runs.trec import require_writable_ids
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures, require_answers
 from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
-from gnnretrieval.training.held_out import dev_split
+from gnnretrieval.training.gnn.held_out import dev_split
 
 DEV = "dev"  # of a stage of negatives: the split to choose by, whatever it is called
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
-from gnnretrieval.evaluation.changed import Change
+from gnnretrieval.evaluation.changed_queries import Change
 from gnnretrieval.index.explain import Explanation, explainer_of
-from gnnretrieval.provenance import write_json
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
+from gnnretrieval.storage.provenance import write_json
 
 FILE = "examples.json"
 

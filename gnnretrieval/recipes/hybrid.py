@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.baselines import LEXICAL
 from gnnretrieval.baselines.rankings import DEV, Baselines
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import Run, read_run
+from gnnretrieval.data.runs.trec import Run, read_run
 from gnnretrieval.evaluation import (
     AnswerHits,
     Comparison,
@@ -20,8 +19,9 @@ from gnnretrieval.evaluation import (
     leave_out_self,
 )
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
-from gnnretrieval.training.held_out import dev_split
-from gnnretrieval.training.ladder import rows_of
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.training.gnn.held_out import dev_split
+from gnnretrieval.training.gnn.ladder import rows_of
 
 WITHOUT, WITH = "best without the graph", "best with the graph"
 

@@ -10,14 +10,14 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from gnnretrieval.data.docstrings import Summaries
+from gnnretrieval.data.docstring_corpus.corpus import Summaries
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.settings import Settings
-from gnnretrieval.training.settings import TrainSettings
+from gnnretrieval.training.gnn.settings import TrainSettings
 
 DOCSTRINGS: Mapping[str, Summaries] = {"docstrings": "passage", "docstrings-cut": "question"}  # by source
 

@@ -7,16 +7,15 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gnnretrieval.artifacts import open_artifact
 from gnnretrieval.evaluation import Comparison
 from gnnretrieval.evaluation.comparison_page import comparison_sections
 from gnnretrieval.evaluation.tables import html_comparison
-from gnnretrieval.graph.inspect import inspect_graph
-from gnnretrieval.graph.inspection_page import summary_of, tiles_of
-from gnnretrieval.graph.inspection_plots import plots_of
+from gnnretrieval.graph.inspection.inspect import inspect_graph
+from gnnretrieval.graph.inspection.page import summary_of, tiles_of
+from gnnretrieval.graph.inspection.plots import plots_of
 from gnnretrieval.mining.examples import REPORT as MINED
 from gnnretrieval.mining.report import report_text
-from gnnretrieval.pages import (
+from gnnretrieval.pages.html import (
     Card,
     contents,
     element,
@@ -30,7 +29,6 @@ from gnnretrieval.pages import (
     warnings,
     write_page,
 )
-from gnnretrieval.provenance import sha256_of_json
 from gnnretrieval.recipes.encoder_recipe import BM25, FEATURES, START
 from gnnretrieval.recipes.hybrid import fusion_lines
 from gnnretrieval.recipes.report_examples import examples
@@ -46,7 +44,9 @@ from gnnretrieval.recipes.report_parts import (
 from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.recipes.run_encoder import EncoderRun
 from gnnretrieval.recipes.same_labels import SameLabels
-from gnnretrieval.training.choice import what_was_kept
+from gnnretrieval.storage.artifacts import open_artifact
+from gnnretrieval.storage.provenance import sha256_of_json
+from gnnretrieval.training.gnn.choice import what_was_kept
 
 REPORT = "report.html"
 _CHANGED = 5  # questions helped, and hurt, of each encoder

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gnnretrieval.evaluation.comparison_page import in_words
 from gnnretrieval.index.explain import Explanation
-from gnnretrieval.pages import Card, Html, element, escape, folded, join, paragraph, section, short, source, table
+from gnnretrieval.pages.html import Card, Html, element, escape, folded, join, paragraph, section, short, source, table
 from gnnretrieval.recipes.examples import Example, changed_examples
 from gnnretrieval.recipes.report_parts import Reported
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun

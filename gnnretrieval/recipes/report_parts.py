@@ -6,16 +6,15 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data import Dataset, inspect_dataset
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.data.trec import Run
 from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import AnswerHits, Comparison, judged_in, parse_measures
 from gnnretrieval.evaluation.comparison_page import Evidence, Texts
-from gnnretrieval.graph.inspection_text import in_bytes
-from gnnretrieval.pages import (
+from gnnretrieval.graph.inspection.text import in_bytes
+from gnnretrieval.pages.html import (
     Card,
     Figure,
     element,
@@ -29,9 +28,10 @@ from gnnretrieval.pages import (
     table,
     warnings,
 )
-from gnnretrieval.plots import lying_bars
-from gnnretrieval.training.choice import what_was_kept
-from gnnretrieval.training.encoder_loop import LOG
+from gnnretrieval.pages.plots import lying_bars
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.training.encoder.loop import LOG
+from gnnretrieval.training.gnn.choice import what_was_kept
 from gnnretrieval.training.log_page import dev_table, plots_of, read_log, summary_of
 
 COMPARISON = "comparison.json"

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.baselines.rankings import DEV, rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.trec import Run, read_run, require_writable_ids, write_run
+from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features, encode_dataset
@@ -34,18 +33,19 @@ from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
 from gnnretrieval.index.search import bm25_run, index_run
-from gnnretrieval.making import make_artifact
-from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.hybrid import compare_with_bm25
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
 from gnnretrieval.recipes.stages import Stages
-from gnnretrieval.training.embeddings import embed_passages
-from gnnretrieval.training.held_out import dev_split
-from gnnretrieval.training.messages import fits_memory
-from gnnretrieval.training.model import GNNEncoderModel
-from gnnretrieval.training.train import train_gnn
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.held_out import dev_split
+from gnnretrieval.training.gnn.messages import fits_memory
+from gnnretrieval.training.gnn.model import GNNEncoderModel
+from gnnretrieval.training.gnn.train import train_gnn
 
 BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import Run, read_run, write_run
+from gnnretrieval.data.runs.trec import Run, read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -23,10 +22,8 @@ from gnnretrieval.evaluation import (
 )
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.index.sentence_search import features_run
-from gnnretrieval.making import make_artifact
 from gnnretrieval.mining import denoise, mine_negatives, pseudo_label
 from gnnretrieval.mining.examples import Examples
-from gnnretrieval.provenance import git_revision, library_versions, write_json
 from gnnretrieval.recipes.encoder_recipe import BM25 as BY_BM25
 from gnnretrieval.recipes.encoder_recipe import (
     FEATURES,
@@ -40,10 +37,13 @@ from gnnretrieval.recipes.encoder_recipe import (
 from gnnretrieval.recipes.encoder_requirements import DEV, require_runnable
 from gnnretrieval.recipes.run import dataset_of
 from gnnretrieval.recipes.stages import Stages
-from gnnretrieval.training.held_out import dev_split
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training.encoder.train_cross_encoder import train_cross_encoder
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
+from gnnretrieval.training.gnn.held_out import dev_split
 from gnnretrieval.training.ranks import ALONE, Ranks
-from gnnretrieval.training.train_cross_encoder import train_cross_encoder
-from gnnretrieval.training.train_encoder import train_dual_encoder
 
 
 class EncoderRun(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gnnretrieval.baselines.rankings import Baselines
-from gnnretrieval.data.trec import Run
+from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.evaluation import AnswerHits, Comparison, compare
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.recipes.recipe import CompareSettings

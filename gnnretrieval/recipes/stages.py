@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gnnretrieval.memory import give_back_freed_memory
+from gnnretrieval.platform.memory import give_back_freed_memory
 
 
 class Stages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnretrieval.graph.connectivity import most_found, recall_by_rank
+from gnnretrieval.graph.inspection.connectivity import most_found, recall_by_rank
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.serve.schemas import GraphAnswer, MostFoundOut

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from gnnretrieval.lazy import lazy_exports
+from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from gnnretrieval.training.embeddings import Embeddings, embed_passages, open_embeddings, update_embeddings
-    from gnnretrieval.training.model import GNNEncoderModel, open_model
-    from gnnretrieval.training.settings import TrainSettings
-    from gnnretrieval.training.train import train_gnn
+    from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages, open_embeddings, update_embeddings
+    from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
+    from gnnretrieval.training.gnn.settings import TrainSettings
+    from gnnretrieval.training.gnn.train import train_gnn
 
 __all__ = [
     "Embeddings",
@@ -24,13 +24,13 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Embeddings": "embeddings",
-        "GNNEncoderModel": "model",
-        "TrainSettings": "settings",
-        "embed_passages": "embeddings",
-        "open_embeddings": "embeddings",
-        "open_model": "model",
-        "train_gnn": "train",
-        "update_embeddings": "embeddings",
+        "Embeddings": "gnn.embeddings",
+        "GNNEncoderModel": "gnn.model",
+        "TrainSettings": "gnn.settings",
+        "embed_passages": "gnn.embeddings",
+        "open_embeddings": "gnn.embeddings",
+        "open_model": "gnn.model",
+        "train_gnn": "gnn.train",
+        "update_embeddings": "gnn.embeddings",
     },
 )

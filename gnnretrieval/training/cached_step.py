@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.encoders.batching import batches_by_tokens
+from gnnretrieval.training.encoder.towers import Item, Tower
 from gnnretrieval.training.ranks import ALONE, Ranks
-from gnnretrieval.training.towers import Item, Tower
 
 
 class Batch(NamedTuple):

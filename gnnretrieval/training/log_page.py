@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from gnnretrieval.axes import Axis
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.errors import InputError
-from gnnretrieval.pages import Figure, Html, element, figures, page, require_page_place, section, table, write_page
-from gnnretrieval.plots import Line, line_plot
+from gnnretrieval.pages.axes import Axis
+from gnnretrieval.pages.html import Figure, Html, element, figures, page, require_page_place, section, table, write_page
+from gnnretrieval.pages.plots import Line, line_plot
 
 _POINTS = 1000  # of a curve, at most: more are not seen and make the page heavy
 _MEMORY = 0.02  # of the records: what the smoothed loss averages over

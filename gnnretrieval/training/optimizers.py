@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gnnretrieval.errors import GnnRetrievalError, nearest
-from gnnretrieval.extras import extra
+from gnnretrieval.platform.extras import extra
 
 OptimizerName = Literal["adamw", "adam", "lamb"]
 _NAMES = ("adamw", "adam", "lamb")

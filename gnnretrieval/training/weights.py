@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gnnretrieval.training.towers import Tower
+from gnnretrieval.training.encoder.towers import Tower
 
 
 class MasterWeights:

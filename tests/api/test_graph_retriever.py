@@ -12,7 +12,7 @@ from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.evaluation import compare, evaluate
-from gnnretrieval.training.train import train_gnn
+from gnnretrieval.training.gnn.train import train_gnn
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from gnnretrieval.baselines import DENSE, dense
 from gnnretrieval.baselines.dense import CHOICES, DenseBaseline, DenseSetting, choose_dense, prepared, score
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
-from gnnretrieval.training.head import Heads, train_heads
+from gnnretrieval.training.gnn.head import Heads, train_heads
 
 ASKED = torch.tensor([[0.6, 0.8]])
 

@@ -58,7 +58,7 @@ def test_a_split_that_is_chosen_by_is_not_ranked(tiny_graph, tiny_dataset, tiny_
 def test_without_a_dev_split_no_prior_is_chosen_and_dev_is_not_ranked(
     tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("gnnretrieval.training.held_out.dev_split", lambda dataset: None)
+    monkeypatch.setattr("gnnretrieval.training.gnn.held_out.dev_split", lambda dataset: None)
     found = rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
     assert found.names == [*[name for name in CHOICES if name != "label-prior"], LEXICAL]
     assert not (found.path / "dev").exists()

@@ -6,8 +6,8 @@ import pytest
 
 from gnnretrieval.data import Dataset, Passage, Query
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.making import make_artifact
-from gnnretrieval.provenance import sha256_of_file
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import sha256_of_file
 
 SQUAD = Path(__file__).resolve().parents[3] / "shared" / "data" / "squad-open"  # beside the checkout, if at all
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gnnretrieval.artifacts import open_artifact
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data import docstrings as module
 from gnnretrieval.data.beir import read_queries
-from gnnretrieval.data.docstrings import parse_docstring, plain
-from gnnretrieval.data.public_objects import PublicObject
-from gnnretrieval.data.same_text import normalised
+from gnnretrieval.data.docstring_corpus import corpus as module
+from gnnretrieval.data.docstring_corpus.corpus import parse_docstring, plain
+from gnnretrieval.data.docstring_corpus.public_objects import PublicObject
+from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.storage.artifacts import open_artifact
 
 SOLVE = """solve(a, b)
 

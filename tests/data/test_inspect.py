@@ -8,8 +8,8 @@ import pytest
 
 from gnnretrieval.data import Dataset, Passage, Qrel, Query, format_inspection, inspect_dataset
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
-from gnnretrieval.data.inspect import inspect_files
-from gnnretrieval.data.near_copies import QueryVectors
+from gnnretrieval.data.inspection.inspect import inspect_files
+from gnnretrieval.data.inspection.near_copies import QueryVectors
 
 
 def dataset(root: Path, passages, queries, **splits) -> Dataset:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset, inspect_dataset
-from gnnretrieval.data.inspect import inspect_files
-from gnnretrieval.data.inspection_page import page_of
-from gnnretrieval.data.near_copies import QueryVectors
+from gnnretrieval.data.inspection.inspect import inspect_files
+from gnnretrieval.data.inspection.near_copies import QueryVectors
+from gnnretrieval.data.inspection.page import page_of
 
 EVIL = "</script><script>alert(1)</script><img src=http://example.org/x>"
 

@@ -5,7 +5,7 @@ import pytest
 
 from gnnretrieval.data import Dataset, Passage, Qrel, Query, format_inspection, inspect_dataset
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
-from gnnretrieval.data.near_copies import QueryVectors, copy_cosine, copy_figures, copy_similarity
+from gnnretrieval.data.inspection.near_copies import QueryVectors, copy_cosine, copy_figures, copy_similarity
 from gnnretrieval.errors import InputError
 
 QUERIES = {
@@ -109,7 +109,7 @@ def test_cosines_are_the_same_in_blocks(dataset, monkeypatch):
     rows = {id_: row for row, id_ in enumerate(dataset.query_ids)}
     vectors = QueryVectors("random", rows, rng.standard_normal((len(rows), 4)))
     whole = copy_cosine(dataset, "test", vectors)
-    monkeypatch.setattr("gnnretrieval.data.near_copies._BLOCK", 1)
+    monkeypatch.setattr("gnnretrieval.data.inspection.near_copies._BLOCK", 1)
     assert copy_cosine(dataset, "test", vectors) == pytest.approx(whole)
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.data import near_texts
-from gnnretrieval.data.near_texts import HASHES, NEAR, Signer, near_pairs, similarity, words_of
+from gnnretrieval.data.inspection import near_texts
+from gnnretrieval.data.inspection.near_texts import HASHES, NEAR, Signer, near_pairs, similarity, words_of
 
 WORDS = [f"word{number}" for number in range(500)]
 
@@ -130,7 +130,8 @@ def test_any_texts_are_signed_and_equal_ones_alike(texts):
 
 
 def test_signatures_do_not_depend_on_the_process():
-    code = "from gnnretrieval.data.near_texts import Signer; print(Signer().sign(['a b c d', '東京']).tolist())"
+    words = "['a b c d', '東京']"
+    code = f"from gnnretrieval.data.inspection import near_texts as it; print(it.Signer().sign({words}).tolist())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(Signer().sign(["a b c d", "東京"]).tolist())
 

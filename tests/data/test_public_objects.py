@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from gnnretrieval.data.public_objects import public_objects
+from gnnretrieval.data.docstring_corpus.public_objects import public_objects
 
 
 @pytest.fixture

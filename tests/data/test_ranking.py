@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.data.ranking import Ranking, rank, ranked_ids
 from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.runs.ranking import Ranking, rank, ranked_ids
 from gnnretrieval.errors import InputError
 
 scored = st.dictionaries(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.data import run_lines
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import rank, read_run
+from gnnretrieval.data.runs import lines as run_lines
+from gnnretrieval.data.runs.trec import rank, read_run
 from gnnretrieval.errors import InputError
 
 LINES = "q1 Q0 d2 1 2.5 bm25\nq1 Q0 d1 2 1.5 bm25\nq2 Q0 d1 1 -3 bm25\n"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.problems import LINES, NOTICES, Problem
-from gnnretrieval.data.scan import scan_files
+from gnnretrieval.data.inspection.problems import LINES, NOTICES, Problem
+from gnnretrieval.data.inspection.scan import scan_files
 from gnnretrieval.errors import InputError
 
 CORPUS = [b'{"_id": "p1", "title": "T", "text": "one"}', b'{"_id": "p2", "text": "two"}']

@@ -2,7 +2,7 @@ from contextlib import suppress
 
 import pytest
 
-from gnnretrieval.data.spoilt_text import spoilt
+from gnnretrieval.data.inspection.spoilt_text import spoilt
 
 SOUND = [
     "«É» «É»… MANHÃ—e NÃO SÃO» «café»… «idée»” Beyoncé’s Zoë’s",

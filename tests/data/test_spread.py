@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.data.spread import in_doubling_bins, in_equal_bins, spread
+from gnnretrieval.data.inspection.quantiles import in_doubling_bins, in_equal_bins, spread
 
 counts = st.lists(st.integers(0, 5000), min_size=1, max_size=200).map(np.array)
 

@@ -3,9 +3,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from gnnretrieval.data import text_figures
+from gnnretrieval.data.inspection import text_figures
+from gnnretrieval.data.inspection.text_figures import near_figures, pass_over, repeated, tokens_of
 from gnnretrieval.data.records import Passage
-from gnnretrieval.data.text_figures import near_figures, pass_over, repeated, tokens_of
 
 TEXTS = ["one two three", "ONE two  three!", "", "a longer text of eight words, about it", "one two three", "other"]
 TITLES = ["", "T", "only a title", "", "", ""]

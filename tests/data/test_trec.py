@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import rank, rank_rows, read_run, write_run
+from gnnretrieval.data.runs.trec import rank, rank_rows, read_run, write_run
 from gnnretrieval.errors import InputError
 
 RUN = {"q1": [ScoredPassage("d1", 1.5), ScoredPassage("d2", 2.5)], "q2": [ScoredPassage("d1", -3.0)]}

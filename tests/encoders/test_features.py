@@ -80,7 +80,7 @@ def test_interrupted_encoding_goes_on_after_its_last_window_to_the_same_bytes(
 def test_features_made_before_are_reused_without_an_encoder(tiny_features, tiny_dataset, tiny_settings, monkeypatch):
     from gnnretrieval.encoders import features
 
-    monkeypatch.setattr(features, "DualEncoder", None)
+    monkeypatch.setattr(features, "open_encoder", None)
     lines = []
     again = encode_dataset(Dataset.open(tiny_dataset), tiny_settings, tiny_features.path, say=lines.append)
     assert again.meta == tiny_features.meta

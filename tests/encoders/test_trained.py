@@ -6,7 +6,7 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.making import make_artifact
+from gnnretrieval.storage.making import make_artifact
 
 
 @pytest.fixture

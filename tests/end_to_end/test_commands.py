@@ -13,7 +13,7 @@ import pytest
 import gnnretrieval
 from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.near_copies import QueryVectors, copy_cosine
+from gnnretrieval.data.inspection.near_copies import QueryVectors, copy_cosine
 from gnnretrieval.encoders.features import open_features
 from tests.html_page import assert_opens_offline
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gnnretrieval.data.trec import read_run
+from gnnretrieval.data.runs.trec import read_run
 
 
 def test_every_tools_run_gives_the_same_values(made, runs, succeeds, tmp_path):

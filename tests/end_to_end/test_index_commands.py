@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from gnnretrieval.data.trec import read_run
+from gnnretrieval.data.runs.trec import read_run
 
 
 @pytest.fixture(scope="module")

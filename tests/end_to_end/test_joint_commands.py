@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gnnretrieval.encoders.features import open_features
-from gnnretrieval.training.embeddings import open_embeddings
-from gnnretrieval.training.model import open_model
+from gnnretrieval.training.gnn.embeddings import open_embeddings
+from gnnretrieval.training.gnn.model import open_model
 
 JOINT = ("--mode", "joint", "--precision", "float32", "--epochs", "2", "--batch-size", "8", "--evidence", "1")
 FAST = ("--encoder-learning-rate", "1e-3", "--learning-rate", "0.01", "--hard-negatives", "2", "--mask-unit", "query")

@@ -7,7 +7,7 @@ import pytest
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import read_run
+from gnnretrieval.data.runs.trec import read_run
 from gnnretrieval.encoders import dual_encoder
 
 NAME = ("--name", "an-api", "--similarity", "cosine")

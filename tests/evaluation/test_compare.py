@@ -21,7 +21,7 @@ from gnnretrieval.evaluation import (
     paired_test,
     per_query,
 )
-from gnnretrieval.provenance import write_json
+from gnnretrieval.storage.provenance import write_json
 
 QUERIES = [f"q{n}" for n in range(20)]
 QRELS = {query: {"gold": 1} for query in QUERIES}

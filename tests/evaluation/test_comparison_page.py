@@ -4,7 +4,7 @@ from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.evaluation import compare, relevant_ranks
 from gnnretrieval.evaluation.comparison_page import Evidence, comparison_page
 from gnnretrieval.evaluation.comparison_plots import by_question
-from gnnretrieval.pages import Html
+from gnnretrieval.pages.html import Html
 from tests.html_page import EVIL, Page, assert_opens_offline
 
 QUERIES = [f"q{n:02d}" for n in range(20)]

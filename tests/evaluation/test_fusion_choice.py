@@ -3,7 +3,7 @@ import pytest
 
 from gnnretrieval import resampling
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import rank
+from gnnretrieval.data.runs.trec import rank
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import choose_fusion
 from gnnretrieval.evaluation.fusion_choice import FUSIONS, HALVES, Fusion, chosen

@@ -4,7 +4,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import rank
+from gnnretrieval.data.runs.trec import rank
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import mean, per_query
 

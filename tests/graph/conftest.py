@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
-from gnnretrieval.graph.edge_arrays import EdgeArrays
+from gnnretrieval.graph.edges.arrays import EdgeArrays
 from gnnretrieval.graph.store import TEXTS, Graph, passage_side
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import write_run
+from gnnretrieval.data.runs.trec import write_run
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
-from gnnretrieval.graph.add import add_to_graph
-from gnnretrieval.graph.additions import read_additions
-from gnnretrieval.making import scratch
-from gnnretrieval.updates import changed_since
+from gnnretrieval.graph.growth.add import add_to_graph
+from gnnretrieval.graph.growth.additions import read_additions
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.updating import changed_since
 
 NEW_QUERIES, NEW_PASSAGES = 7, 6
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_that_changed_is_noticed(parts, tiny_settings, tmp_path):
 def test_nothing_is_left_of_an_addition_that_fails(parts, tiny_settings, tmp_path, monkeypatch):
     graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
     before = {name: (graph.path / name).read_bytes() for name in graph.meta["files"]}
-    monkeypatch.setattr("gnnretrieval.graph.add.write_cheap_features", lambda *args: 1 / 0)
+    monkeypatch.setattr("gnnretrieval.graph.growth.add.write_cheap_features", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         added(graph, parts, True, True)
     assert {name: (graph.path / name).read_bytes() for name in graph.meta["files"]} == before

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from gnnretrieval.graph.advice import warnings_of
+from gnnretrieval.graph.inspection.advice import warnings_of
 
 FINE = {
     "passages": 1000,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gnnretrieval.graph import agreement as module
-from gnnretrieval.graph.agreement import agreement_figures
+from gnnretrieval.graph.inspection import agreement as module
+from gnnretrieval.graph.inspection.agreement import agreement_figures
 
 
 def unit(degrees: float) -> list[float]:

@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
-from gnnretrieval.graph import connectivity
-from gnnretrieval.graph.connectivity import degree_figures, most_found, recall_by_rank, sample_queries, score_figures
+from gnnretrieval.graph.inspection import connectivity
+from gnnretrieval.graph.inspection.connectivity import (
+    degree_figures,
+    most_found,
+    recall_by_rank,
+    sample_queries,
+    score_figures,
+)
 
 
 def test_degrees_are_counted_in_doubling_bins_that_hold_every_passage():

@@ -11,10 +11,11 @@ from hypothesis.extra.numpy import arrays
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.graph import GraphSettings, build_graph, open_graph, pair_features
-from gnnretrieval.graph.add import add_to_graph
-from gnnretrieval.graph.additions import read_additions
-from gnnretrieval.graph.edge_arrays import quantize
+from gnnretrieval.graph import GraphSettings, build_graph, open_graph
+from gnnretrieval.graph.edges import pairs as pair_features
+from gnnretrieval.graph.edges.arrays import quantize
+from gnnretrieval.graph.growth.add import add_to_graph
+from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 

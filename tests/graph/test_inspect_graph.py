@@ -6,7 +6,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.graph import GraphSettings, build_graph, inspect_graph
-from gnnretrieval.graph.inspection_text import format_graph, in_bytes, shown_ranks
+from gnnretrieval.graph.inspection.text import format_graph, in_bytes, shown_ranks
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 import pytest
 
 from gnnretrieval.graph import inspect_graph
-from gnnretrieval.graph.inspection_page import page_of
-from gnnretrieval.graph.inspection_plots import plots_of
+from gnnretrieval.graph.inspection.page import page_of
+from gnnretrieval.graph.inspection.plots import plots_of
 from tests.html_page import EVIL, Page, assert_opens_offline
 
 

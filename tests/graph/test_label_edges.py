@@ -6,11 +6,11 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph import open_graph
-from gnnretrieval.graph.add import add_to_graph
-from gnnretrieval.graph.additions import read_additions
 from gnnretrieval.graph.build import build_graph
-from gnnretrieval.graph.connectivity import recall_by_rank
-from gnnretrieval.graph.label_edges import with_labels
+from gnnretrieval.graph.edges.labels import with_labels
+from gnnretrieval.graph.growth.add import add_to_graph
+from gnnretrieval.graph.growth.additions import read_additions
+from gnnretrieval.graph.inspection.connectivity import recall_by_rank
 from gnnretrieval.graph.settings import GraphSettings
 
 SIMILARITY = Similarity(normalize=False, scale=1.0)

@@ -1,6 +1,6 @@
-from gnnretrieval.graph.memory_needs import TrainingShape, memory_needs
-from gnnretrieval.training import embedding
-from gnnretrieval.training.settings import TrainSettings
+from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.training.gnn import embedding
+from gnnretrieval.training.gnn.settings import TrainSettings
 
 SHAPE = {"num_passages": 100_000, "num_queries": 50_000, "k": 5, "dimension": 384, "edge_dim": 3}
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gnnretrieval.graph import near_duplicates as module
-from gnnretrieval.graph.near_duplicates import duplicate_figures, similar_passages, similar_queries
+from gnnretrieval.graph.inspection import near_duplicates as module
+from gnnretrieval.graph.inspection.near_duplicates import duplicate_figures, similar_passages, similar_queries
 
 
 def pairs_of(found) -> set[tuple[int, int]]:

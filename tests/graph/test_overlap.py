@@ -3,7 +3,7 @@ import pytest
 from gnnretrieval.data import Passage, Qrel, Query
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.graph.overlap import overlap_figures
+from gnnretrieval.graph.inspection.overlap import overlap_figures
 
 
 def dataset(root, queries, **splits):

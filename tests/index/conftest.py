@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnretrieval.arrays import save_array
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
 from gnnretrieval.encoders.features import KIND, TEXTS, Features
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.making import make_artifact
+from gnnretrieval.storage.arrays import save_array
+from gnnretrieval.storage.making import make_artifact
 
 COUNT, QUERIES, WIDTH = 1200, 60, 16
 

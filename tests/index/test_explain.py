@@ -9,7 +9,7 @@ from gnnretrieval.index import explain
 from gnnretrieval.index.explain import AttentionExplainer, ranks_of
 from gnnretrieval.index.neighborhood import SECOND, describe
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
-from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
 
 
 @pytest.fixture

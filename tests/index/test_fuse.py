@@ -3,7 +3,7 @@ from click.testing import CliRunner
 
 from gnnretrieval.cli import cli
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import rank, read_run, write_run
+from gnnretrieval.data.runs.trec import rank, read_run, write_run
 from gnnretrieval.errors import InputError
 from gnnretrieval.index.fuse import fuse
 

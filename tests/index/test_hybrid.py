@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gnnretrieval.data.trec import rank_rows
+from gnnretrieval.data.runs.trec import rank_rows
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings

@@ -1,8 +1,6 @@
-import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from gnnretrieval.index import open_index, retriever
 from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.explain import ranks_of
 from gnnretrieval.index.hybrid import RankingSettings
-from gnnretrieval.provenance import write_json
+from gnnretrieval.storage.provenance import write_json
 
 
 @pytest.fixture(scope="module")
@@ -205,13 +203,3 @@ def test_passages_and_questions_are_found_by_id(opened):
 def test_a_place_without_an_index_is_one_sentence(tmp_path):
     with pytest.raises(ArtifactError, match="an index was expected there"):
         Retriever.open(tmp_path / "nothing")
-
-
-def test_the_documented_examples_run(tiny_run, capsys):
-    page = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
-    examples = "".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
-    assert 'Retriever.open("graphs/docstrings")' in examples
-    exec(examples.replace("graphs/docstrings", str(tiny_run)), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:10]] == ["1", "2", "3", "4", "5"] * 2
-    assert all(" was " in line for line in lines[5:10])

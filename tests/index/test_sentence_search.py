@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.trec import read_run
+from gnnretrieval.data.runs.trec import read_run
 from gnnretrieval.encoders import encode_dataset
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError

@@ -7,20 +7,20 @@ import faiss
 import numpy as np
 import pytest
 
-from gnnretrieval.arrays import save_array
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
 from gnnretrieval.encoders.features import TEXTS, open_features
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
-from gnnretrieval.graph.add import add_to_graph
-from gnnretrieval.graph.additions import read_additions
+from gnnretrieval.graph.growth.add import add_to_graph
+from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.index import build_index, open_index
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.index.updating import remove_passages, update_index
+from gnnretrieval.storage.arrays import save_array
+from gnnretrieval.storage.updating import own_copy, record_changes, rewrite, update_artifact
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn, update_embeddings
-from gnnretrieval.updates import own_copy, record_changes, rewrite, update_artifact
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@ import numpy as np
 
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.exact_search import exact_top_k
-from gnnretrieval.making import scratch
 from gnnretrieval.mining import candidates
 from gnnretrieval.mining.candidates import open_texts, search
+from gnnretrieval.storage.making import scratch
 
 
 def test_bm25_finds_at_most_k_and_only_what_shares_a_word(dataset, tmp_path):

@@ -4,10 +4,10 @@ import pytest
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.errors import InputError
-from gnnretrieval.making import scratch
 from gnnretrieval.mining import judge
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
+from gnnretrieval.storage.making import scratch
 
 PAIRS = np.array([[0, 3], [1, 0], [0, 0], [2, 5], [3, 3]])
 

@@ -1,10 +1,10 @@
 import pytest
 
-from gnnretrieval.making import scratch
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.mining.judge import JudgeSettings
 from gnnretrieval.mining.report import Tally, report_text
+from gnnretrieval.storage.making import scratch
 
 A = Candidate("a", "label")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings, GraphBatch, Neighbors
-from gnnretrieval.training.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 
 
 def matrix_by_vector(matrix, vector):

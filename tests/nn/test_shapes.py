@@ -6,7 +6,7 @@ import torch
 
 from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings
 from gnnretrieval.nn.constant_gate import ConstantGate
-from gnnretrieval.training.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.trec import rank
+from gnnretrieval.data.runs.trec import rank
 from gnnretrieval.evaluation import fuse
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings

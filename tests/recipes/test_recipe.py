@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from gnnretrieval.artifacts import Artifact
 from gnnretrieval.errors import InputError
 from gnnretrieval.recipes import Recipe, read_recipe, run
+from gnnretrieval.storage.artifacts import Artifact
 
 GRAPHS = sorted((Path(__file__).resolve().parents[2] / "graphs").glob("*.toml"))
 

@@ -9,8 +9,8 @@ from gnnretrieval.encoders.learned_from import read_learned_from
 from gnnretrieval.errors import InputError
 from gnnretrieval.recipes.encoder_recipe import METHODS, read_encoder_recipe
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
-from gnnretrieval.training.encoder_loop import EncoderLoop
-from gnnretrieval.training.pair_data import in_share
+from gnnretrieval.training.encoder.loop import EncoderLoop
+from gnnretrieval.training.encoder.pair_data import in_share
 
 ENCODERS = {
     "dpr": ["dpr"],

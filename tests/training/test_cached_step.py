@@ -11,7 +11,7 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.training.cached_step import Batch, add_gradient
-from gnnretrieval.training.towers import Item, TextTower
+from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.weights import MasterWeights
 
 SCALE = 7.0  # a temperature other than 1

@@ -20,7 +20,7 @@ from transformers import (
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.training.calibration import (
+from gnnretrieval.training.encoder.calibration import (
     IDENTITY,
     Calibration,
     apply_calibration,

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.training.candidates import step_of
+from gnnretrieval.training.gnn.candidates import step_of
 
 LABELS = np.array([[0, 4], [1, 2], [1, 7], [3, 4], [5, 0]])
 

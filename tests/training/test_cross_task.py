@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.training.cross_task import CrossEncoderTask
-from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings
-from gnnretrieval.training.pair_data import Texts
-from gnnretrieval.training.towers import Item
+from gnnretrieval.training.encoder.cross_task import CrossEncoderTask
+from gnnretrieval.training.encoder.pair_data import Texts
+from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings
+from gnnretrieval.training.encoder.towers import Item
 
 TEXTS = Texts({"q1": "one", "q2": "two"}, {"a": "A", "b": "B", "n": "N", "m": "M"})
 EXAMPLES = [

@@ -7,9 +7,9 @@ from gnnretrieval.data import ScoredPassage
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.evaluation import mean, per_query
 from gnnretrieval.nn import GNNEncoder
-from gnnretrieval.training import embedding
-from gnnretrieval.training.dev import DevSet, DevWindow, choose_scale
-from gnnretrieval.training.embedding import gated_contexts
+from gnnretrieval.training.gnn import embedding
+from gnnretrieval.training.gnn.dev import DevSet, DevWindow, choose_scale
+from gnnretrieval.training.gnn.embedding import gated_contexts
 
 SCALES = (0.0, 0.25, 1.0, 1.5)
 

@@ -5,9 +5,9 @@ import torch
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.training.dual_task import DualEncoderTask
-from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.pair_data import Texts
+from gnnretrieval.training.encoder.dual_task import DualEncoderTask
+from gnnretrieval.training.encoder.pair_data import Texts
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 
 TEXTS = Texts({"q1": "one", "q2": "two"}, {"a": "A", "b": "B", "n": "N", "twin": "a."})
 SIMILARITY = Similarity(normalize=True, scale=3.0)

@@ -11,9 +11,10 @@ from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.nn import GNNEncoder
-from gnnretrieval.training import GNNEncoderModel, TrainSettings, embed_passages, embedding, open_embeddings, train_gnn
-from gnnretrieval.training.embedding import gated_contexts, nodes_to_embed
-from gnnretrieval.training.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training import GNNEncoderModel, TrainSettings, embed_passages, open_embeddings, train_gnn
+from gnnretrieval.training.gnn import embedding
+from gnnretrieval.training.gnn.embedding import gated_contexts, nodes_to_embed
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
 
 
 @pytest.fixture(scope="module")

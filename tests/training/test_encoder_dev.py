@@ -6,7 +6,7 @@ import torch
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.training.encoder_dev import RetrievalDev, dev_queries, measures_of
+from gnnretrieval.training.encoder.dev import RetrievalDev, dev_queries, measures_of
 
 
 def test_the_rank_is_of_the_best_relevant_passage_and_a_tie_counts_against_it():

@@ -17,12 +17,13 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.nn.settings import GRAPH_LAYERS
-from gnnretrieval.training import TrainSettings, gnn, train_gnn
-from gnnretrieval.training.dev import DevSet
-from gnnretrieval.training.embeddings import embed_passages
-from gnnretrieval.training.gnn import GNNTraining
-from gnnretrieval.training.gnn_examples import LearnedFrom
-from gnnretrieval.training.graph_tensors import GraphTensors
+from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.gnn import loop as gnn
+from gnnretrieval.training.gnn.dev import DevSet
+from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.examples import LearnedFrom
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.loop import GNNTraining
 
 SHORT = {"epochs": 3, "batch_size": 12, "learning_rate": 0.01, "context_scales": (0.5, 1.0), "mask_unit": "query"}
 

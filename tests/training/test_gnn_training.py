@@ -15,12 +15,13 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph, passage_side
 from gnnretrieval.nn import GNNEncoder, GNNEncoderSettings
-from gnnretrieval.training import TrainSettings, gnn, train_gnn
-from gnnretrieval.training.dev import DevSet
-from gnnretrieval.training.dry_run import rehearse
-from gnnretrieval.training.gnn import GNNTraining
-from gnnretrieval.training.gnn_examples import LearnedFrom
-from gnnretrieval.training.graph_tensors import GraphTensors
+from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.gnn import loop as gnn
+from gnnretrieval.training.gnn.dev import DevSet
+from gnnretrieval.training.gnn.dry_run import rehearse
+from gnnretrieval.training.gnn.examples import LearnedFrom
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.loop import GNNTraining
 
 SHORT = {
     "epochs": 4,
@@ -419,7 +420,7 @@ def test_a_seed_that_no_generator_takes_is_an_error_of_the_settings(seed):
 
 def test_made_again_from_the_same_inputs_it_is_reused(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
     first = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1)
-    monkeypatch.setattr("gnnretrieval.training.train.GNNTraining", None)
+    monkeypatch.setattr("gnnretrieval.training.gnn.train.GNNTraining", None)
     assert train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1).meta == first.meta
     with pytest.raises(ArtifactError, match="seed was 0 and is now 1"):
         train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=1, seed=1)

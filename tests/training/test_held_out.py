@@ -12,10 +12,10 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.training import held_out
-from gnnretrieval.training.held_out import held_out_queries
-from gnnretrieval.training.settings import TrainSettings
-from gnnretrieval.training.train import train_gnn
+from gnnretrieval.training.gnn import held_out
+from gnnretrieval.training.gnn.held_out import held_out_queries
+from gnnretrieval.training.gnn.settings import TrainSettings
+from gnnretrieval.training.gnn.train import train_gnn
 
 
 def without_dev(directory: Path, target: Path) -> Path:

@@ -17,15 +17,15 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import open_graph
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training import TrainSettings, train_gnn
-from gnnretrieval.training.candidates import step_of
-from gnnretrieval.training.dev import DevSet
-from gnnretrieval.training.embeddings import embed_passages
-from gnnretrieval.training.encoder_dev import encoded
-from gnnretrieval.training.gnn import ENCODER, GNNTraining
-from gnnretrieval.training.graph_tensors import GraphTensors
-from gnnretrieval.training.joint import JointEncoders
-from gnnretrieval.training.settings import JointSettings
-from gnnretrieval.training.towers import Item
+from gnnretrieval.training.encoder.dev import encoded
+from gnnretrieval.training.encoder.towers import Item
+from gnnretrieval.training.gnn.candidates import step_of
+from gnnretrieval.training.gnn.dev import DevSet
+from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.joint import JointEncoders
+from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
+from gnnretrieval.training.gnn.settings import JointSettings
 
 EXACT = {"precision": "float32"}
 SHORT = {

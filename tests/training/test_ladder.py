@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
-from gnnretrieval.training import ladder
-from gnnretrieval.training.head import _Relevant, train_head
-from gnnretrieval.training.ladder import Judged, climb, cross_validated, reciprocal_ranks
+from gnnretrieval.training.gnn import ladder
+from gnnretrieval.training.gnn.head import _Relevant, train_head
+from gnnretrieval.training.gnn.ladder import Judged, climb, cross_validated, reciprocal_ranks
 
 
 def rotated_graph(count: int = 40, d: int = 8) -> MessageGraph:

@@ -16,17 +16,18 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.training import TrainSettings, gnn_examples, train_gnn
-from gnnretrieval.training.candidates import Step
-from gnnretrieval.training.dev import DevSet
-from gnnretrieval.training.embeddings import embed_passages
-from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.gnn import GNNTraining
-from gnnretrieval.training.graph_tensors import edge_moments
-from gnnretrieval.training.held_out import held_out_queries
-from gnnretrieval.training.pair_data import in_share
-from gnnretrieval.training.train import Plan
-from gnnretrieval.training.train_encoder import train_dual_encoder
+from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.encoder.pair_data import in_share
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
+from gnnretrieval.training.gnn import examples as gnn_examples
+from gnnretrieval.training.gnn.candidates import Step
+from gnnretrieval.training.gnn.dev import DevSet
+from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.graph_tensors import edge_moments
+from gnnretrieval.training.gnn.held_out import held_out_queries
+from gnnretrieval.training.gnn.loop import GNNTraining
+from gnnretrieval.training.gnn.train import Plan
 
 SHORT = {"epochs": 2, "batch_size": 12, "context_scales": (1.0,)}
 HALF = DualEncoderTrainSettings(

@@ -10,17 +10,18 @@ from safetensors.torch import load_file
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.graph.add import add_to_graph
-from gnnretrieval.graph.additions import read_additions
+from gnnretrieval.graph.growth.add import add_to_graph
+from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index.explain import MessagesExplainer, explainer_of
 from gnnretrieval.nn.label_messages import Messages, message_vectors
-from gnnretrieval.training import TrainSettings, embed_passages, ladder, train_gnn
-from gnnretrieval.training import messages as module
-from gnnretrieval.training.dry_run import dry_run_lines, rehearse
-from gnnretrieval.training.embeddings import update_embeddings
-from gnnretrieval.training.ladder import Climb, message_graph
-from gnnretrieval.training.messages import in_words
+from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.training.gnn import ladder
+from gnnretrieval.training.gnn import messages as module
+from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
+from gnnretrieval.training.gnn.embeddings import update_embeddings
+from gnnretrieval.training.gnn.ladder import Climb, message_graph
+from gnnretrieval.training.gnn.messages import in_words
 
 BELIEVED = TrainSettings(evidence=1.0)  # ten dev questions are too few to believe anything
 
@@ -111,7 +112,7 @@ def test_few_dev_questions_are_joined_by_cross_validated_ones(model):
 def test_without_a_dev_split_questions_are_held_out_and_no_prior_is_chosen(
     tiny_dataset, tiny_features, tiny_graph, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("gnnretrieval.training.held_out.dev_split", lambda dataset: None)
+    monkeypatch.setattr("gnnretrieval.training.gnn.held_out.dev_split", lambda dataset: None)
     seen = []
     climb = module.climb
     monkeypatch.setattr(module, "climb", lambda measure, **given: seen.append(given) or climb(measure, **given))

@@ -2,7 +2,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.training import TrainSettings, train_gnn
-from gnnretrieval.training.model_card import _name_of
+from gnnretrieval.training.gnn.model_card import _name_of
 
 
 @pytest.mark.parametrize(

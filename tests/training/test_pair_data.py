@@ -4,7 +4,7 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.training.pair_data import Relevance, Texts, count_cut, draw, labelled_examples, merged
+from gnnretrieval.training.encoder.pair_data import Relevance, Texts, count_cut, draw, labelled_examples, merged
 
 
 def example(query, positives, negatives=(), probability=None):

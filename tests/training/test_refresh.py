@@ -5,12 +5,12 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.making import scratch
 from gnnretrieval.mining.examples import read_examples
-from gnnretrieval.training import encoder_loop
-from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.refresh import SOURCE, Refresher
-from gnnretrieval.training.train_encoder import train_dual_encoder
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.training.encoder import loop as encoder_loop
+from gnnretrieval.training.encoder.refresh import SOURCE, Refresher
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
     shared=True,

@@ -10,11 +10,11 @@ from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.training.dual_towers import Start, make_towers
-from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.pair_data import Texts
-from gnnretrieval.training.sentence_task import SentenceDev, SentenceTask, holding, most_overlap
-from gnnretrieval.training.train_encoder import train_dual_encoder
+from gnnretrieval.training.encoder.dual_towers import Start, make_towers
+from gnnretrieval.training.encoder.pair_data import Texts
+from gnnretrieval.training.encoder.sentence_task import SentenceDev, SentenceTask, holding, most_overlap
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
     shared=True, epochs=2, batch_size=8, learning_rate=1e-3, dropout=0.0, precision="float32", hard_negatives=1

@@ -9,9 +9,9 @@ from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
-from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.towers import Item, TextTower
-from gnnretrieval.training.train_encoder import train_dual_encoder
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 from gnnretrieval.training.weights import MasterWeights
 
 DOT, COSINE = Similarity(normalize=False, scale=1.0), Similarity(normalize=True, scale=20.0)

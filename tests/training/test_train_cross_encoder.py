@@ -8,8 +8,8 @@ from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.negatives import NegativeSettings, mine_negatives
-from gnnretrieval.training.encoder_settings import CrossEncoderTrainSettings
-from gnnretrieval.training.train_cross_encoder import train_cross_encoder
+from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings
+from gnnretrieval.training.encoder.train_cross_encoder import train_cross_encoder
 
 SETTINGS = CrossEncoderTrainSettings(
     epochs=30,

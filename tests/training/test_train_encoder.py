@@ -9,9 +9,9 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.training import encoder_loop
-from gnnretrieval.training.encoder_settings import DualEncoderTrainSettings
-from gnnretrieval.training.train_encoder import train_dual_encoder
+from gnnretrieval.training.encoder import loop as encoder_loop
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
     shared=True, epochs=3, batch_size=16, hard_negatives=0, learning_rate=1e-3, dropout=0.1, precision="float32"

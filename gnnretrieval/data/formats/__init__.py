@@ -5,6 +5,6 @@ passages, queries, judgements and negatives. Whatever is wrong with the file is 
 :class:`~gnnretrieval.errors.InputError` with file and line.
 """
 
-from gnnretrieval.data.formats.found import Found, Negative, Reader
+from gnnretrieval.data.formats.parsed import Found, Negative, Reader
 
 __all__ = ["Found", "Negative", "Reader"]

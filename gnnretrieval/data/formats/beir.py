@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnretrieval.data import beir
-from gnnretrieval.data.formats.found import Found
+from gnnretrieval.data.formats.parsed import Found
 
 
 def read_passages(path: Path, split: str) -> Iterator[Found]:

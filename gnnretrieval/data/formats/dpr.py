@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data.formats.columns import quoted_rows
-from gnnretrieval.data.formats.found import Found, Negative, id_of
 from gnnretrieval.data.formats.json_array import json_array
 from gnnretrieval.data.formats.msmarco import text_id
+from gnnretrieval.data.formats.parsed import Found, Negative, id_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError

@@ -11,10 +11,10 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from gnnretrieval.data.formats.found import Found, id_of
+from gnnretrieval.data.formats.parsed import Found, id_of
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import GnnRetrievalError, InputError, nearest
-from gnnretrieval.extras import extra
+from gnnretrieval.platform.extras import extra
 
 _SKIPPED = object()
 _SAID = 160  # characters of another package's error

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnretrieval.data.formats.columns import plain_rows
-from gnnretrieval.data.formats.found import Found, Negative, id_of
+from gnnretrieval.data.formats.parsed import Found, Negative, id_of
 from gnnretrieval.data.records import Passage, Qrel, Query
 
 

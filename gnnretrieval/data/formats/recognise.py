@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gnnretrieval.data.formats import beir, dpr, ir_datasets_id, msmarco, squad, table, trec
-from gnnretrieval.data.formats.found import Reader
+from gnnretrieval.data.formats.parsed import Reader
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import InputError, nearest
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.data.formats.found import Found, id_of
 from gnnretrieval.data.formats.msmarco import text_id
+from gnnretrieval.data.formats.parsed import Found, id_of
 from gnnretrieval.data.lines import excerpt, read_text, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError

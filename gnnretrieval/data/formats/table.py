@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data.formats.columns import quoted_rows
-from gnnretrieval.data.formats.found import Found, id_of, relevance_of
+from gnnretrieval.data.formats.parsed import Found, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
-from gnnretrieval.extras import extra
+from gnnretrieval.platform.extras import extra
 
 PARQUET = {".parquet", ".pq"}
 _ROWS = 4096

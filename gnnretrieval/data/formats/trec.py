@@ -1,4 +1,4 @@
-"""TREC: qrels and topics. Runs are read by :mod:`gnnretrieval.data.trec`."""
+"""TREC: qrels and topics. Runs are read by :mod:`gnnretrieval.data.runs.trec`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnnretrieval.data.formats.found import Found, id_of, relevance_of
+from gnnretrieval.data.formats.parsed import Found, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.data.records import Qrel, Query
 from gnnretrieval.errors import InputError

@@ -12,8 +12,8 @@ from typing import Any
 
 from gnnretrieval.data.formats.recognise import FORMATS
 from gnnretrieval.data.importing import import_dataset
+from gnnretrieval.data.runs.trec import read_run
 from gnnretrieval.data.sources import Source
-from gnnretrieval.data.trec import read_run
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from tests.data.formats import reference
 from tests.data.formats.mutations import Case

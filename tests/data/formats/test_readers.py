@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gnnretrieval.data.formats.found import Negative
+from gnnretrieval.data.formats.parsed import Negative
 from gnnretrieval.data.formats.recognise import FORMATS, recognise, split_of
 from gnnretrieval.data.formats.table import Table
 from gnnretrieval.data.records import Passage, Qrel, Query
-from gnnretrieval.data.trec import read_run
+from gnnretrieval.data.runs.trec import read_run
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from tests.data.formats.published import (
     FILES,

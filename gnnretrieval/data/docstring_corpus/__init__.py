@@ -1,0 +1,1 @@
+"""The docstring corpus: a retrieval set made offline, from the docstrings of installed packages."""

@@ -1,0 +1,67 @@
+"""SQuAD 1.1."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.answers import answers_of
+from gnnretrieval.data.beir import Metadata
+from gnnretrieval.data.formats.contents import Contents, Lost
+from gnnretrieval.data.lines import excerpt
+from gnnretrieval.data.records import Passage, Query
+from gnnretrieval.errors import GnnRetrievalError
+
+_KEPT = {"answers", "answer_starts"}
+
+
+def write_squad(data: Contents, directory: Path, lost: Lost) -> None:
+    """``SPLIT-v1.1.json``: an article a title; paragraphs that no question is of are in the first."""
+    of_passage: dict[str, list[tuple[Query, Metadata, str]]] = {}
+    asked = {query.id: (query, metadata) for query, metadata in data.queries()}
+    for split in data.splits:
+        for query, judged in data.dataset.split(split).items():
+            relevant = [passage for passage, value in judged.items() if value > 0]
+            lost["further relevant passages of a query"] += max(0, len(relevant) - 1)
+            if relevant:
+                of_passage.setdefault(relevant[0], []).append((*asked[query], split))
+    lost["queries without a relevant passage"] = len(asked) - sum(map(len, of_passage.values()))
+    lost["ids of passages"] = len(data.dataset.passage_ids)
+    lost["metadata of queries beside answers"] = sum(
+        bool(of.keys() - _KEPT) for _, of, _ in chain(*of_passage.values())
+    )
+    seen: set[tuple[str, str]] = set()
+    for passage, of in data.passages():
+        lost["metadata of passages"] += bool(of)
+        lost["_ in titles (a space now)"] += "_" in passage.title
+        seen.add((passage.title.replace("_", " ").strip(), passage.text))
+    lost["passages with the title and text of another"] = len(data.dataset.passage_ids) - len(seen)
+    for split in data.splits:
+        articles: dict[str, list[dict[str, Any]]] = {}
+        for passage, _ in data.passages():
+            mine = [(query, metadata) for query, metadata, of in of_passage.get(passage.id, ()) if of == split]
+            if mine or (split == data.splits[0] and passage.id not in of_passage):
+                paragraph = {"context": passage.text, "qas": [_question(query, its, passage) for query, its in mine]}
+                articles.setdefault(passage.title.replace(" ", "_"), []).append(paragraph)
+        found = {"version": "1.1", "data": [{"title": t, "paragraphs": p} for t, p in articles.items()]}
+        path = directory / f"{split}-v1.1.json"
+        path.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8", newline="\n")
+
+
+def _question(query: Query, metadata: Metadata, passage: Passage) -> dict[str, Any]:
+    answers, starts = answers_of(metadata), metadata.get("answer_starts")
+    if not isinstance(starts, list) or len(starts) != len(answers) or not answers:
+        raise GnnRetrievalError(
+            f"query {query.id!r} has no answer_starts beside its answers in its metadata, which SQuAD's layout needs: "
+            "convert to another format."
+        )
+    length = len(passage.text)
+    if not all(isinstance(start, int) and 0 <= start <= length for start in starts):
+        raise GnnRetrievalError(
+            f"query {query.id!r} has answer_starts {excerpt(starts)}, which are no places in its passage "
+            f"{passage.id!r} of {length:,} characters: correct them, or convert to another format."
+        )
+    spans = [{"text": text, "answer_start": start} for text, start in zip(answers, starts, strict=True)]
+    return {"id": query.id, "question": query.text, "answers": spans}

@@ -1,0 +1,99 @@
+"""Tables with named columns."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.beir import Metadata
+from gnnretrieval.data.formats.contents import Contents, Lost, count_padded
+from gnnretrieval.data.formats.table import COLUMNS
+from gnnretrieval.platform.extras import extra
+
+_ROWS = 10_000  # of a Parquet file, written together
+
+
+def write_table(data: Contents, directory: Path, lost: Lost, ending: str) -> None:
+    """``passages``, ``queries`` and ``qrels.SPLIT`` as ``tsv``, ``csv`` or ``parquet``; metadata are columns."""
+    lost["negatives"] = sum(len(found) for split in data.splits for found in data.negatives(split).values())
+    count_padded([*data.dataset.passage_ids, *data.dataset.query_ids], lost)
+    of_passages = _names("passages", (metadata for _, metadata in data.passages()), lost)
+    of_queries = _names("queries", (metadata for _, metadata in data.queries()), lost)
+    tables: dict[str, tuple[list[str], Callable[[], Iterator[Mapping[str, Any]]]]] = {
+        "passages": (
+            ["id", "title", "text", *of_passages.values()],
+            lambda: (
+                {"id": one.id, "title": one.title, "text": one.text, **_cells(of, of_passages)}
+                for one, of in data.passages()
+            ),
+        ),
+        "queries": (
+            ["id", "query", *of_queries.values()],
+            lambda: ({"id": one.id, "query": one.text, **_cells(of, of_queries)} for one, of in data.queries()),
+        ),
+    }
+    for split in data.splits:
+        rows = (
+            {"query_id": query, "passage_id": passage, "relevance": value}
+            for query, of in data.dataset.split(split).items()
+            for passage, value in of.items()
+        )
+        tables[f"qrels.{split}"] = (["query_id", "passage_id", "relevance"], lambda rows=rows: rows)  # type: ignore[misc]
+    for name, (columns, read) in tables.items():
+        path = directory / f"{name}.{ending}"
+        if ending == "parquet":
+            _write_parquet(path, columns, read())
+            continue
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(
+                file,
+                columns,
+                restval="",
+                delimiter="\t" if ending == "tsv" else ",",
+                lineterminator="\n",
+                quoting=csv.QUOTE_NONNUMERIC,
+            )
+            writer.writeheader()
+            writer.writerows(read())
+
+
+def _names(kind: str, metadata: Iterable[Metadata], lost: Lost) -> dict[str, str]:
+    """Column by key of metadata: the key, or another name where it would be taken for a field or for another column."""
+    taken = {name for fields in COLUMNS.values() for names in fields.values() for name in names}
+    keys = dict.fromkeys(key for one in metadata for key in one)
+    found = {"answers": "answers"} if "answers" in keys and kind == "queries" else {}  # a field
+    for key in [key for key in keys if key not in found]:
+        name, number = key, 1
+        while name.strip().casefold() in taken or name != name.strip() or not name:
+            number += 1
+            name = f"metadata {key.strip()}" if number == 2 else f"metadata {key.strip()} {number}"
+        lost["names of metadata"] += name != key
+        taken.add(name.casefold())
+        found[key] = name
+    return found
+
+
+def _cells(metadata: Metadata, names: Mapping[str, str]) -> dict[str, str]:
+    """Metadata as cells: strings as they are, anything else as JSON."""
+    return {
+        names[key]: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in metadata.items()
+    }
+
+
+def _write_parquet(path: Path, columns: list[str], rows: Iterator[Mapping[str, Any]]) -> None:
+    pyarrow = extra("pyarrow", "parquet", "Parquet")
+    extra("pyarrow.parquet", "parquet", "Parquet")
+    kinds = {"relevance": pyarrow.int64()}
+    schema = pyarrow.schema([(column, kinds.get(column, pyarrow.string())) for column in columns])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        block: list[dict[str, Any]] = []
+        for row in rows:
+            block.append({column: row.get(column) for column in columns})
+            if len(block) == _ROWS:
+                writer.write_table(pyarrow.Table.from_pylist(block, schema))
+                block = []
+        writer.write_table(pyarrow.Table.from_pylist(block, schema))

@@ -1,0 +1,1 @@
+"""What is in a dataset directory and what is wrong with it."""

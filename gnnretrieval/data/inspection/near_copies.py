@@ -1,0 +1,186 @@
+"""Near copies: questions of a split that resemble a training question of the same relevant passage.
+
+A system that learns from questions can answer such a question by remembering the training question's passage. Gains
+are therefore worth reporting with and without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.inspection.near_texts import words_of
+from gnnretrieval.errors import InputError
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks, gather_rows
+
+ALIKE_WORDS = 0.5  # Jaccard from which a question is largely the words of another
+NEAR_WORDS = 0.85  # Jaccard from which it is the same but for a word or two
+UNLIKE_WORDS = 0.1  # Jaccard below which it shares a stop word at most
+ALIKE_VECTORS, NEAR_VECTORS = 0.8, 0.9  # cosines
+_BLOCK = 1024
+
+Judged = Mapping[str, Mapping[str, int]]  # relevance by passage by query
+_Largest = Callable[[Sequence[str], Sequence[str]], Sequence[float]]  # of each of the first, among the second
+
+
+class QueryVectors(NamedTuple):
+    """Vectors of a dataset's queries by one encoder.
+
+    Attributes:
+        encoder: Its name.
+        rows: Row of ``vectors`` by query id.
+        vectors: ``(n, d)``, of any length; may be memory-mapped.
+    """
+
+    encoder: str
+    rows: Mapping[str, int]
+    vectors: NDArray[np.floating]
+
+
+class _Shared(NamedTuple):
+    """The questions of a passage that is relevant in both splits."""
+
+    asked: list[str]
+    trained: list[str]
+
+
+def copy_similarity(dataset: Dataset, split: str, of: str = "train") -> dict[str, float]:
+    """Word similarity of each question of ``split`` with the most similar training question of the same passage.
+
+    Two questions are as similar as their sets of casefolded words overlap (Jaccard,
+    :func:`~gnnretrieval.data.inspection.near_texts.words_of`). The queries' file is read once. Memory is bounded by the
+    texts of both splits' questions of passages that are relevant in both; work grows with the pairs of questions of a
+    passage.
+
+    Args:
+        dataset: The dataset.
+        split: Split whose questions are looked at.
+        of: Split of the training questions.
+
+    Returns:
+        Similarity between 0 and 1 by query id, in the order of ``dataset.split(split)``: 0 where no question of ``of``
+        has a relevant passage of the query's, 1 for a query to which a passage is relevant in both splits.
+
+    Raises:
+        InputError: there is no such split.
+    """
+    return _by_words(dataset, dataset.split(split), dataset.split(of))
+
+
+def copy_cosine(dataset: Dataset, split: str, vectors: QueryVectors, of: str = "train") -> dict[str, float]:
+    """As :func:`copy_similarity`, by the cosine of vectors; negative cosines and those of zero vectors count as 0.
+
+    Raises:
+        InputError: there is no such split, or a question has no vector.
+    """
+    return _by_vectors(dataset, dataset.split(split), dataset.split(of), vectors)
+
+
+def copy_figures(
+    dataset: Dataset, judged: Mapping[str, Judged], vectors: QueryVectors | None = None, of: str = "train"
+) -> list[dict[str, Any]]:
+    """How many questions of each other split are near copies of a question of ``of``, as JSON values.
+
+    Returns:
+        For each split of ``judged`` but ``of``, nothing where there is no ``of``: ``split``, ``of``, ``queries``,
+        ``with_shared_passage`` (share of them with a relevant passage of a question of ``of``), ``by_words`` (shares
+        by :func:`copy_similarity`: ``at_least`` and ``below``, by threshold) and ``by_vectors`` (by
+        :func:`copy_cosine`: ``encoder`` and ``at_least``; None without vectors).
+    """
+    others = [name for name in judged if name != of and of in judged]
+    return [{"split": name, "of": of, **_figures(dataset, judged[name], judged[of], vectors)} for name in others]
+
+
+def _figures(dataset: Dataset, judged: Judged, trained: Judged, vectors: QueryVectors | None) -> dict[str, Any]:
+    words = _by_words(dataset, judged, trained)
+    by_vectors = None
+    if vectors is not None:
+        cosines = _by_vectors(dataset, judged, trained, vectors)
+        by_vectors = {"encoder": vectors.encoder, "at_least": _at_least(cosines, (ALIKE_VECTORS, NEAR_VECTORS))}
+    sharing = {id_ for passage in _shared(judged, trained) for id_ in passage.asked}
+    return {
+        "queries": len(words),
+        "with_shared_passage": len(sharing) / len(words),
+        "by_words": {
+            "at_least": _at_least(words, (ALIKE_WORDS, NEAR_WORDS)),
+            "below": {str(UNLIKE_WORDS): sum(value < UNLIKE_WORDS for value in words.values()) / len(words)},
+        },
+        "by_vectors": by_vectors,
+    }
+
+
+def _at_least(similarities: Mapping[str, float], thresholds: Sequence[float]) -> dict[str, float]:
+    """Share of the questions from each threshold on, by threshold as text."""
+    values = list(similarities.values())
+    return {str(least): sum(value >= least for value in values) / len(values) for least in thresholds}
+
+
+def _by_words(dataset: Dataset, judged: Judged, trained: Judged) -> dict[str, float]:
+    shared = _shared(judged, trained)
+    wanted = {id_ for passage in shared for ids in passage for id_ in ids}
+    texts = {query.id: query.text for query in dataset.queries() if query.id in wanted} if wanted else {}
+
+    def words(ids: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset(words_of(texts[id_])) for id_ in ids]
+
+    def largest(asked: Sequence[str], others: Sequence[str]) -> list[float]:
+        known = words(others)
+        return [max(_jaccard(own, other) for other in known) for own in words(asked)]
+
+    return _over_passages(judged, shared, largest)
+
+
+def _by_vectors(dataset: Dataset, judged: Judged, trained: Judged, vectors: QueryVectors) -> dict[str, float]:
+    def unit(ids: Sequence[str]) -> NDArray[np.float32]:  # (len(ids), d)
+        try:
+            rows = np.array([vectors.rows[id_] for id_ in ids], dtype=np.int64)
+        except KeyError as error:
+            raise InputError(f"no vector of query {error}: encode this dataset again.", dataset.path) from None
+        found = gather_rows(vectors.vectors, rows)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        lengths[lengths == 0] = 1
+        scaled: NDArray[np.float32] = found / lengths
+        return scaled
+
+    def largest(asked: Sequence[str], others: Sequence[str]) -> list[float]:
+        known = unit(others)
+        found = [(unit(asked[part]) @ known.T).max(axis=1) for part in blocks(len(asked), _BLOCK)]
+        cosines: list[float] = np.concatenate(found).tolist()
+        return cosines
+
+    return _over_passages(judged, _shared(judged, trained), largest)
+
+
+def _shared(judged: Judged, trained: Judged) -> list[_Shared]:
+    known = _by_passage(trained)
+    return [_Shared(ids, known[passage]) for passage, ids in _by_passage(judged).items() if passage in known]
+
+
+def _by_passage(judged: Judged) -> dict[str, list[str]]:
+    """The questions that each passage is relevant to."""
+    found: dict[str, list[str]] = {}
+    for query, grades in judged.items():
+        for passage, grade in grades.items():
+            if grade > 0:
+                found.setdefault(passage, []).append(query)
+    return found
+
+
+def _over_passages(judged: Judged, shared: Sequence[_Shared], largest: _Largest) -> dict[str, float]:
+    """The largest similarity of each question over its passages, 0 where it shares none."""
+    found = dict.fromkeys(judged, 0.0)
+    with progress("questions compared with training questions", len(shared), "passages") as meter:
+        for passage in meter.each(shared):
+            for id_, value in zip(passage.asked, largest(passage.asked, passage.trained), strict=True):
+                found[id_] = max(found[id_], value)
+    return found
+
+
+def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    both = len(one & other)
+    return both / (len(one) + len(other) - both)

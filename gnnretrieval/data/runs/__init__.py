@@ -1,0 +1,1 @@
+"""Rankings and runs: the one order, TREC files read and written."""

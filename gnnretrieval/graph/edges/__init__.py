@@ -1,0 +1,1 @@
+"""A graph's edges: who finds whom, and what the edges carry."""

@@ -1,0 +1,80 @@
+"""Cheap edge features: the similarity, the rank, BM25, a cross-encoder's probability, and the label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.graph.edges.vector_files import PROBABILITIES
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array
+
+_QUERIES = 4096  # queries a block
+
+
+def write_cheap_features(
+    directory: Path,
+    settings: GraphSettings,
+    texts: TextStore,
+    neighbors: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+    bm25: BM25 | None,
+    kept: tuple[NDArray[np.float16], int] | None = None,
+) -> None:
+    """Write ``edge_features.npy`` ``(n, k, c)`` in the order of ``settings.edge_features``.
+
+    Args:
+        directory: The store; holds ``probabilities.npy`` where they are wanted.
+        settings: Which features.
+        texts: The queries' texts, for BM25, and judgements.
+        neighbors: ``(n, k)``.
+        scores: ``(n, k)``.
+        bm25: The index over the passages, where its scores are wanted.
+        kept: BM25's shares ``(n', k)`` of the first queries as they are already known, and how many these are.
+    """
+    (n, k), names = neighbors.shape, settings.edge_features
+    probabilities = load_array(directory / f"{PROBABILITIES}.npy") if "probability" in names else None
+    reciprocal = 1 / np.arange(1, k + 1)
+    relevant = _relevant_of(texts) if "label" in names else {}
+    with (
+        ArrayWriter(directory / "edge_features.npy", (n, k, len(names)), np.float16) as writer,
+        progress("edge features", n, "queries") as meter,
+    ):
+        for part in blocks(n, _QUERIES):
+            features = np.empty((part.stop - part.start, k, len(names)), dtype=np.float16)
+            for column, name in enumerate(names):
+                if name == "score":
+                    features[:, :, column] = scores[part]
+                elif name == "reciprocal_rank":
+                    features[:, :, column] = reciprocal
+                elif name == "probability":
+                    assert probabilities is not None
+                    features[:, :, column] = probabilities[part]
+                elif name == "label":
+                    of_part = [relevant.get(row, ()) for row in range(part.start, part.stop)]
+                    for number, (found, its) in enumerate(zip(neighbors[part], of_part, strict=True)):
+                        features[number, :, column] = np.isin(found, its) if its else 0
+                else:
+                    assert bm25 is not None
+                    known = 0 if kept is None else min(max(kept[1] - part.start, 0), len(features))
+                    if kept is not None:
+                        features[:known, :, column] = kept[0][part.start : part.start + known]
+                    rows = range(part.start + known, part.stop)
+                    for row, text in zip(rows, texts.texts_of_queries(list(rows)), strict=True):
+                        features[row - part.start, :, column] = bm25.shares_of_best(text, neighbors[row])
+            writer.write(features)
+            meter.advance(len(features))
+
+
+def _relevant_of(texts: TextStore) -> dict[int, list[int]]:
+    """Rows of the relevant passages of each query, by row."""
+    found: dict[int, list[int]] = {}
+    for query, passage, relevance in texts.qrels():
+        if relevance > 0:
+            found.setdefault(query, []).append(passage)
+    return found

@@ -1,0 +1,97 @@
+"""Which passages a query is joined to: by the dual-encoder, by BM25, or as a TREC run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.exact_search import exact_top_k, pair_scores
+from gnnretrieval.encoders.faiss_search import faiss_top_k
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks
+
+_QUERIES = 1024  # queries a block
+
+Found = Sequence[Sequence[int]]
+
+
+def by_dual_encoder(
+    queries: NDArray[np.floating],
+    passages: NDArray[np.floating],
+    settings: GraphSettings,
+    similarity: Similarity,
+    device: str,
+    resume: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Rows and scores ``(n, k)`` of the passages most similar to each query."""
+    if settings.search == "faiss":
+        return faiss_top_k(queries, passages, settings.k, similarity, settings.probes, device=device, say=say)
+    with progress("top-k", len(passages), "passages") as meter:
+        return exact_top_k(
+            queries, passages, settings.k, similarity, device=device, advance=meter.advance, resume=resume
+        )
+
+
+def by_bm25(bm25: BM25, texts: TextStore, rows: range, k: int) -> list[list[int]]:
+    """Rows of the best passages of some queries by BM25; at most ``k``, fewer where fewer share a word with one."""
+    found: list[list[int]] = []
+    with progress("BM25", len(rows), "queries") as meter:
+        for part in blocks(len(rows), _QUERIES):
+            queries = texts.texts_of_queries(rows[part])
+            found += [best.tolist() for best, _ in bm25.top_k_of(queries, k, advance=meter.advance)]
+    return found
+
+
+def by_run(run: Run, query_ids: Sequence[str], passage_rows: Mapping[str, int], k: int) -> list[list[int]]:
+    """Rows of the first ``k`` passages of each query in a run; passages that are not in the graph are left out."""
+    found = []
+    for id_ in query_ids:
+        rows = (passage_rows.get(passage.passage_id) for passage in run.get(id_, []))
+        found.append([row for row in rows if row is not None][:k])
+    return found
+
+
+def filled_up(
+    found: Found,
+    queries: NDArray[np.floating],
+    passages: NDArray[np.floating],
+    k: int,
+    similarity: Similarity,
+    device: str,
+) -> tuple[NDArray[np.int64], int]:
+    """Lists of passages brought to ``k`` each ``(n, k)`` by the dual-encoder's best others; and how many it gave."""
+    rows = np.full((len(found), k), -1, dtype=np.int64)
+    for number, some in enumerate(found):
+        rows[number, : len(some)] = some
+    short = np.flatnonzero((rows < 0).any(1))
+    missing = int((rows < 0).sum())
+    if len(short):
+        with progress("filling up", len(passages), "passages") as meter:
+            best, _ = exact_top_k(queries[short], passages, k, similarity, device=device, advance=meter.advance)
+        for number, others in zip(short.tolist(), best.tolist(), strict=True):
+            own = set(found[number])
+            free = k - len(own)
+            rows[number, k - free :] = [row for row in others if row not in own][:free]
+    return rows, missing
+
+
+def scores_of(
+    rows: NDArray[np.integer],
+    queries: NDArray[np.floating],
+    passages: NDArray[np.floating],
+    similarity: Similarity,
+) -> NDArray[np.float32]:
+    """The dual-encoder's similarity of each query and its passages ``(n, k)``."""
+    scores = np.empty(rows.shape, dtype=np.float32)
+    for part in blocks(len(rows), _QUERIES):
+        scores[part] = pair_scores(queries[part][:, None], passages[rows[part]], similarity)
+    return scores

@@ -1,0 +1,198 @@
+"""Edge vectors by a cross-encoder (§3.2), or of one's own.
+
+Pairs go through the cross-encoder passage by passage, so that each passage is tokenised once, in blocks that are
+written as they are done: an interrupted run goes on after its last block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.edges.vector_files import PROJECTION, EdgeVectorFiles
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, release, save_array
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.provenance import write_json
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.cross_encoder import CrossEncoder
+
+_PAIRS = 8192  # pairs a block
+_MANIFEST = "pairs.json"
+_SAMPLE = 4096  # pairs that a projection is fitted to
+
+
+class Pairs(NamedTuple):
+    """The pairs of a graph's edges, as texts.
+
+    Attributes:
+        texts: Passages and queries by row.
+        neighbors: ``(n, k)``.
+    """
+
+    texts: TextStore
+    neighbors: NDArray[np.uint32]
+
+    def of(self, edges: Rows) -> tuple[list[str], list[str], NDArray[np.int64]]:
+        """Texts of the queries and of the passages of some edges, each once, and the pairs ``(E, 2)`` as their rows."""
+        asked, found = edges // self.neighbors.shape[1], self.neighbors.ravel()[edges]
+        queries, first = np.unique(asked, return_inverse=True)
+        passages, second = np.unique(found, return_inverse=True)
+        return (
+            self.texts.texts_of_queries(queries.tolist()),
+            self.texts.texts_of_passages(passages.tolist()),
+            np.stack([first, second], axis=1),
+        )
+
+
+def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -> None:
+    """Say before anything is made what the edge vectors' encoder, or their own width, would refuse.
+
+    Args:
+        settings: The cross-encoder, and the form of its vectors.
+        given: Edge vectors of one's own.
+
+    Raises:
+        InputError: pairs may be longer than the cross-encoder has positions for.
+        GnnRetrievalError: a projection to more dimensions than the vectors have.
+    """
+    width = None if given is None else given.shape[-1]
+    if settings.reads_pairs:
+        from gnnretrieval.encoders.checkpoint import find_checkpoint
+        from gnnretrieval.encoders.loading import check_max_tokens  # torch loads for seconds
+
+        checkpoint = find_checkpoint(str(settings.cross_encoder))
+        its = checkpoint.config
+        check_max_tokens(settings.pair_tokens, its.get("max_position_embeddings"), checkpoint, "pair_tokens")
+        width = its.get("hidden_size") if width is None else width
+    if width is not None and (settings.edge_dimensions or 0) > width:
+        raise GnnRetrievalError(
+            f"edge_dimensions is {settings.edge_dimensions}, and edge vectors have {width}: give fewer, or none."
+        )
+
+
+def encode_pairs(
+    directory: Path,
+    settings: GraphSettings,
+    pairs: Pairs,
+    edges: Rows,
+    device: str,
+    carry: Callable[[EdgeVectorFiles], None] | None = None,
+    projection: NDArray[np.float32] | None = None,
+) -> int:
+    """Run the cross-encoder over the pairs of ``edges`` and write what it says; goes on where it was interrupted.
+
+    Args:
+        directory: The store.
+        settings: The cross-encoder, and the form of its vectors.
+        pairs: The edges' texts.
+        edges: Which, sorted by passage.
+        device: Where to compute.
+        carry: Called once with the new files: fills in the edges that need no computing.
+        projection: A projection that was fitted before.
+
+    Returns:
+        The width of the stored vectors; 0 where only probabilities are.
+    """
+    from gnnretrieval.encoders.cross_encoder import CrossEncoder  # transformers load for seconds
+
+    encoder = CrossEncoder(settings.cross_encoder_settings, device)
+    manifest = scratch(directory) / _MANIFEST
+    done = json.loads(manifest.read_text())["done"] if manifest.is_file() else None
+    shape = (pairs.neighbors.shape[0], pairs.neighbors.shape[1])
+    if done is None and projection is not None:
+        save_array(directory / f"{PROJECTION}.npy", projection)
+    files = EdgeVectorFiles(directory, settings, shape, encoder.dimension, done is None)
+    if done is None:
+        if carry is not None:
+            carry(files)
+        if settings.edge_vectors != "none" and files.width < encoder.dimension and files.projection is None:
+            sample = np.unique(np.linspace(0, max(len(edges) - 1, 0), _SAMPLE).astype(np.int64))
+            files.fit_projection(encoder.encode_pairs(*pairs.of(edges[sample])).vectors)
+        files.flush()
+        done = 0
+        write_json(manifest, {"done": done})
+    with progress("cross-encoder", len(edges), "pairs", done) as meter:
+        for part in blocks(len(edges) - done, _PAIRS):
+            some = edges[done + part.start : done + part.stop]
+            found = encoder.encode_pairs(*pairs.of(some))
+            files.put(some, found.vectors, found.probabilities)
+            files.flush()
+            write_json(manifest, {"done": done + part.stop})
+            meter.advance(len(some))
+    if settings.self_loops == "cross-encoder":
+        n, m = shape[0], pairs.texts.counts()[0]
+        _write_loops(directory, "query", encoder, pairs.texts.texts_of_queries, n, files)
+        _write_loops(directory, "passage", encoder, pairs.texts.texts_of_passages, m, files)
+    return files.width if settings.edge_vectors != "none" else 0
+
+
+def pairs_begun(directory: Path) -> bool:
+    """Whether an interrupted run left edge vectors to go on from."""
+    return (scratch(directory) / _MANIFEST).is_file()
+
+
+def begin_loops(directory: Path, node: str, known: NDArray[np.float16], count: int) -> None:
+    """Start the file of ``count`` self-loops of ``query`` or ``passage`` nodes with the first ones' known vectors."""
+    writer = ArrayWriter(directory / f"{node}_loops.npy", (count, known.shape[1]), np.float16)
+    for part in blocks(len(known), _PAIRS):
+        writer.write(known[part])
+        release(known)
+    writer.close()
+    write_json(scratch(directory) / f"{node}_loops.json", {"done": len(known)})
+
+
+def _write_loops(
+    directory: Path,
+    node: str,
+    encoder: CrossEncoder,
+    texts_of: Callable[[Sequence[int]], list[str]],
+    count: int,
+    files: EdgeVectorFiles,
+) -> None:
+    """Write the vectors of each text with itself ``(count, width)``."""
+    manifest = scratch(directory) / f"{node}_loops.json"
+    done = json.loads(manifest.read_text())["done"] if manifest.is_file() else 0
+    with (
+        ArrayWriter(directory / f"{node}_loops.npy", (count, files.width), np.float16, done) as writer,
+        progress(f"cross-encoder, {node} self-loops", count, "pairs", done) as meter,
+    ):
+        for part in blocks(count - done, _PAIRS):
+            rows = range(done + part.start, done + part.stop)
+            texts = texts_of(list(rows))
+            itself = np.repeat(np.arange(len(texts))[:, None], 2, axis=1)
+            vectors = encoder.encode_pairs(texts, texts, itself).vectors
+            if files.projection is not None:
+                vectors = vectors @ files.projection[:-1] + files.projection[-1]
+            writer.write(vectors)
+            writer.flush()
+            write_json(manifest, {"done": rows.stop})
+            meter.advance(len(texts))
+
+
+def write_given_vectors(
+    directory: Path, settings: GraphSettings, vectors: NDArray[np.floating], shape: tuple[int, int]
+) -> int:
+    """Store edge vectors of one's own ``(n, k, d)``; returns the width that is stored."""
+    flat = vectors.reshape(shape[0] * shape[1], -1)
+    files = EdgeVectorFiles(directory, settings, shape, flat.shape[1], True)
+    if files.width < flat.shape[1]:
+        sample = np.unique(np.linspace(0, max(len(flat) - 1, 0), _SAMPLE).astype(np.int64))
+        files.fit_projection(np.asarray(flat[sample], dtype=np.float32))
+    with progress("edge vectors", len(flat), "edges") as meter:
+        for part in blocks(len(flat), _PAIRS):
+            files.put(np.arange(part.start, part.stop), np.asarray(flat[part], dtype=np.float32), None)
+            release(vectors)
+            meter.advance(part.stop - part.start)
+    files.flush()
+    return files.width

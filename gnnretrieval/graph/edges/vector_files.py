@@ -1,0 +1,107 @@
+"""Writing edge vectors in the form that is asked for: float16, int8 with a scale an edge, or projected (PCA)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import DTypeLike, NDArray
+
+from gnnretrieval.graph.edges.arrays import quantize
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.storage.arrays import load_array, release, save_array
+
+VECTORS, SCALES, PROBABILITIES, PROJECTION = "edge_vectors", "edge_scales", "probabilities", "edge_projection"
+
+
+class EdgeVectorFiles:
+    """The files that edge vectors go to, in the form that the settings ask for; written in any order.
+
+    Args:
+        directory: The store.
+        settings: The form.
+        shape: ``(n, k)``.
+        width: Of the vectors as they are given.
+        fresh: Start new files; else those of an interrupted run are written on.
+    """
+
+    def __init__(
+        self, directory: Path, settings: GraphSettings, shape: tuple[int, int], width: int, fresh: bool
+    ) -> None:
+        self._directory, self._reduced = directory, settings.edge_form == "int8"
+        self.width = min(width, settings.edge_dimensions or width)
+        self._stored = settings.edge_vectors != "none"
+        kind = np.int8 if self._reduced else np.float16
+        self._vectors = self._scales = self._probabilities = None
+        if self._stored:
+            self._vectors = self._open(VECTORS, (*shape, self.width), kind, fresh).reshape(-1, self.width)
+        if self._stored and self._reduced:
+            self._scales = self._open(SCALES, shape, np.float32, fresh).reshape(-1)
+        if settings.reads_pairs:
+            self._probabilities = self._open(PROBABILITIES, shape, np.float16, fresh).reshape(-1)
+        self.projection: NDArray[np.float32] | None = None
+        if self._stored and self.width < width and (directory / f"{PROJECTION}.npy").is_file():
+            self.projection = np.array(load_array(directory / f"{PROJECTION}.npy"))
+
+    def _open(self, name: str, shape: tuple[int, ...], kind: DTypeLike, fresh: bool) -> NDArray[Any]:
+        path = self._directory / f"{name}.npy"
+        if fresh:
+            array = open_memmap(path, mode="w+", dtype=kind, shape=shape)
+            if hasattr(os, "posix_fallocate"):
+                with path.open("r+b") as file:  # a full disk is met here, not as a signal at some later page
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            return array
+        return open_memmap(path, mode="r+")
+
+    def fit_projection(self, sample: NDArray[np.float32]) -> None:
+        """Fit the projection (PCA) to vectors ``(s, d)`` and keep it as ``edge_projection.npy`` ``(d + 1, width)``.
+
+        A vector ``x`` is projected to ``x @ projection[:-1] + projection[-1]``.
+        """
+        mean = sample.mean(0)
+        _, _, axes = np.linalg.svd((sample - mean).astype(np.float64), full_matrices=False)
+        axes = axes[: self.width] * np.sign(axes[: self.width][:, :1])  # one of the two directions, always the same
+        components = np.zeros((sample.shape[1], self.width))
+        components[:, : len(axes)] = axes.T
+        self.projection = np.vstack([components, -mean @ components]).astype(np.float32)
+        save_array(self._directory / f"{PROJECTION}.npy", self.projection)
+
+    def put(
+        self, edges: Rows, vectors: NDArray[np.floating] | None, probabilities: NDArray[np.floating] | None
+    ) -> None:
+        """Write the vectors ``(E, d)`` and probabilities ``(E,)`` of some edges."""
+        if self._vectors is not None and vectors is not None:
+            if self.projection is not None:
+                vectors = vectors @ self.projection[:-1] + self.projection[-1]
+            if self._scales is not None:
+                self._vectors[edges], self._scales[edges] = quantize(vectors)
+            else:
+                self._vectors[edges] = vectors
+        if self._probabilities is not None and probabilities is not None:
+            self._probabilities[edges] = probabilities
+
+    def move(
+        self,
+        edges: Rows,
+        stored: tuple[NDArray[Any] | None, NDArray[np.float32] | None],
+        probabilities: NDArray[np.float16],
+    ) -> None:
+        """Write what is stored of other edges, in the form it has (:meth:`EdgeArrays.stored`)."""
+        vectors, scales = stored
+        if self._vectors is not None and vectors is not None:
+            self._vectors[edges] = vectors
+        if self._scales is not None and scales is not None:
+            self._scales[edges] = scales
+        if self._probabilities is not None:
+            self._probabilities[edges] = probabilities
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system, and its pages back."""
+        for array in (self._vectors, self._scales, self._probabilities):
+            if isinstance(array, np.memmap):
+                array.flush()
+                release(array)

@@ -1,0 +1,1 @@
+"""Adding queries and passages to a graph."""

@@ -1,0 +1,217 @@
+"""What is added to a graph store: new queries (a click log) and new passages, read, checked and encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.beir import read_passages, read_qrels, read_queries
+from gnnretrieval.data.records import Passage, Query
+from gnnretrieval.data.runs.trec import Run, read_run
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.settings import VECTORS
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.encoders.vector_file import open_vectors
+from gnnretrieval.encoders.vectors import as_kept
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.provenance import sha256_of_file
+
+_Record = TypeVar("_Record")
+_TEXTS = 1024  # texts encoded at a time
+
+
+class Additions(NamedTuple):
+    """New queries and passages with their vectors.
+
+    Attributes:
+        queries: New queries; whether one has a relevant passage decides if it is trained on, not if it has edges.
+        passages: New passages.
+        qrels: Relevance by passage id by query id, of new or old queries and passages.
+        query_vectors: ``(len(queries), d)`` float16.
+        passage_vectors: ``(len(passages), d)`` float16.
+        run: Which passages the new queries are joined to, for a graph whose edges are a run's.
+        split: What the new queries are called.
+        identity: What tells this addition from another (content hashes): the same one is not added twice.
+    """
+
+    queries: Sequence[Query]
+    passages: Sequence[Passage]
+    qrels: Mapping[str, Mapping[str, int]]
+    query_vectors: NDArray[np.float16]
+    passage_vectors: NDArray[np.float16]
+    run: Run | None
+    split: str
+    identity: Mapping[str, Any]
+
+
+class _Known(Container[str]):
+    """Ids that are new, or that the store has: looked up one by one, not held in memory."""
+
+    def __init__(self, new: Container[str], look_up: Callable[[Sequence[str]], Mapping[str, int]]) -> None:
+        self._new, self._look_up = new, look_up
+
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, str) and (id_ in self._new or id_ in self._look_up([id_]))
+
+
+def read_additions(
+    store: Graph,
+    *,
+    queries: str | Path | None = None,
+    passages: str | Path | None = None,
+    qrels: str | Path | None = None,
+    query_vectors: str | Path | None = None,
+    passage_vectors: str | Path | None = None,
+    run: str | Path | None = None,
+    split: str | None = None,
+    device: str = "cpu",
+    encoder: TextEncoder | None = None,
+    endpoint: str | None = None,
+) -> Additions | None:
+    """Read what is to be added to ``store``, and encode it by the store's own encoder where no vectors are given.
+
+    Returns None where these very files were the last that were added.
+
+    Args:
+        store: The graph.
+        queries: ``queries.jsonl``, as in a dataset directory.
+        passages: ``corpus.jsonl``, likewise.
+        qrels: ``.tsv`` of judgements; queries without any are joined to their passages all the same.
+        query_vectors: Vectors of the queries, ``.npy`` in the order of the file, or Parquet with ids; without: encoded.
+        passage_vectors: The same for passages.
+        run: TREC run, for a graph whose edges are a run's.
+        split: What the new queries are called; not given: as the graph's first ones.
+        device: Where to encode.
+        encoder: The store's encoder, where Python has it; None: it is opened.
+        endpoint: As :func:`gnnretrieval.encoders.opening.encoder_of`.
+
+    Raises:
+        InputError: a file is wrong, or an id is in the graph already.
+        ArtifactError: the encoder's checkpoint is another one now, or its vectors come from outside.
+        GnnRetrievalError: there is nothing to add, or a run is missing or not wanted.
+    """
+    if queries is None and passages is None:
+        raise GnnRetrievalError("there is nothing to add: give --queries FILE, --passages FILE, or both.")
+    if (store.config["edges"] == "run" and queries is not None) != (run is not None):
+        raise GnnRetrievalError(
+            f"{store.path}: its edges are {'a run' if run is None else store.config['edges']}'s: "
+            + ("give --run FILE with the passages of the new queries." if run is None else "leave out --run.")
+        )
+    files = {
+        "queries": queries,
+        "passages": passages,
+        "qrels": qrels,
+        "query vectors": query_vectors,
+        "passage vectors": passage_vectors,
+        "run": run,
+    }
+    identity: dict[str, Any] = {name: sha256_of_file(Path(file)) for name, file in files.items() if file is not None}
+    identity["split"] = split or store.config["split"]
+    if store.meta.get("updates") and store.meta["updates"][-1]["change"] == identity:
+        return None
+    new_queries = [query for query, _ in _records(read_queries, queries)]
+    new_passages = [passage for passage, _ in _records(read_passages, passages)]
+    with store.texts() as texts:
+        _refuse_known("query", [query.id for query in new_queries], texts.rows_of_queries, queries)
+        _refuse_known("passage", [passage.id for passage in new_passages], texts.rows_of_passages, passages)
+        judgements = _judgements(texts, qrels, new_queries, new_passages)
+    vectors = _Encoding(store, device, encoder, endpoint)
+    return Additions(
+        new_queries,
+        new_passages,
+        judgements,
+        vectors.of("query", new_queries, [query.text for query in new_queries], query_vectors),
+        vectors.of("passage", new_passages, [passage.full_text for passage in new_passages], passage_vectors),
+        read_run(run) if run is not None else None,
+        identity["split"],
+        identity,
+    )
+
+
+def _records(read: Callable[[Path], Iterable[_Record]], path: str | Path | None) -> Iterable[_Record]:
+    return read(Path(path)) if path is not None else ()
+
+
+def _judgements(
+    texts: TextStore, qrels: str | Path | None, queries: Sequence[Query], passages: Sequence[Passage]
+) -> dict[str, dict[str, int]]:
+    if qrels is None:
+        return {}
+    known_queries = _Known({query.id for query in queries}, texts.rows_of_queries)
+    known_passages = _Known({passage.id for passage in passages}, texts.rows_of_passages)
+    return read_qrels(qrels, known_queries, known_passages)
+
+
+def _refuse_known(
+    what: str, ids: Sequence[str], look_up: Callable[[Sequence[str]], Mapping[str, int]], path: str | Path | None
+) -> None:
+    known = look_up(ids)
+    if known:
+        first = next(id_ for id_ in ids if id_ in known)
+        raise InputError(
+            f"{len(known):,} of {len(ids):,} {'queries' if what == 'query' else 'passages'} are in the graph already, "
+            f"such as {first!r}: leave them out.",
+            path,
+        )
+
+
+class _Encoding:
+    """Vectors of new texts: given ones, or by the encoder that the store's features are of."""
+
+    def __init__(self, store: Graph, device: str, given: TextEncoder | None, endpoint: str | None) -> None:
+        self._store, self._device, self._given, self._endpoint = store, device, given, endpoint
+        self._encoder: Any = None
+
+    def of(
+        self, side: Any, records: Sequence[Any], texts: Sequence[str], given: str | Path | None
+    ) -> NDArray[np.float16]:
+        vectors = np.empty((len(records), self._store.dimension), dtype=np.float16)
+        if given is not None:
+            self._read(given, [record.id for record in records], vectors)
+        elif len(records):
+            encoder = self._opened(side)
+            with progress(f"encoding {'queries' if side == 'query' else 'passages'}", len(texts), "texts") as meter:
+                for start in range(0, len(texts), _TEXTS):
+                    part = texts[start : start + _TEXTS]
+                    vectors[start : start + len(part)] = encoder.encode(part, side)
+                    meter.advance(len(part))
+        return vectors
+
+    def _read(self, path: str | Path, ids: Sequence[str], vectors: NDArray[np.float16]) -> None:
+        file = open_vectors(path, ids=ids)
+        if file.dimension != vectors.shape[1]:
+            raise InputError(
+                f"vectors of {file.dimension} dimensions, and the graph's have {vectors.shape[1]}.", Path(path)
+            )
+        row_of, filled = {id_: row for row, id_ in enumerate(ids)}, np.zeros(len(ids), dtype=bool)
+        assert file.ids is not None
+        imported = self._store.encoder_settings.checkpoint.startswith(VECTORS)
+        for part, block in file.blocks():
+            if imported:  # as the first ones were
+                block = as_kept(file, np.arange(part.start, part.stop), block, self._store.similarity)
+            for id_, vector in zip(file.ids[part.start : part.stop], block, strict=True):
+                if (row := row_of.get(id_)) is not None:
+                    vectors[row], filled[row] = vector, True
+        if not filled.all():
+            missing = ids[int((~filled).argmax())]
+            raise InputError(f"{int((~filled).sum()):,} vectors are missing, such as that of {missing!r}.", Path(path))
+
+    def _opened(self, side: str) -> Any:
+        if self._encoder is None:
+            settings = self._store.encoder_settings
+            if self._given is None and settings.checkpoint.startswith(VECTORS):
+                name = settings.checkpoint.removeprefix(VECTORS)
+                raise ArtifactError(
+                    f"{self._store.path}: its vectors were made outside of gnnretrieval ({name}): give those of the "
+                    f"new texts too (--{side}-vectors FILE)."
+                )
+            meta, path = self._store.meta, self._store.path
+            self._encoder = encoder_of(meta, path, self._device, given=self._given, endpoint=self._endpoint)
+        return self._encoder

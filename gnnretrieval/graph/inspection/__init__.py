@@ -1,0 +1,1 @@
+"""Whether a graph can help, and what to change."""

@@ -1,0 +1,149 @@
+"""Whether the questions of one passage paraphrase each other: by how much a graph can help a data set.
+
+A GNN-encoder moves a passage towards the questions that found it. That brings it nearer to the next question about it
+only where questions about one passage are alike. So the figure to look at before building a graph is the mean cosine
+of a passage's labelled questions, corrected for how alike any two questions of the set are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.graph.inspection.connectivity import histogram, percentiles
+from gnnretrieval.graph.interchange import shown_queries
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.storage.arrays import blocks, gather_rows, release
+
+QUESTIONS = 1_000_000  # questions read at most; of more, a seeded choice of passages with all their questions
+RANDOM_PAIRS = 20_000
+COMPARED = 200  # questions of one passage among which its two most different are looked for
+_BLOCK = 4096  # questions read at a time
+MEANING = (
+    "Paraphrase is the mean cosine of a passage's own questions, where 0 is that of two random questions and 1 that of "
+    "equal ones. The nearer to 1, the more a passage that moves towards its training questions comes to answer the "
+    "next one; near 0, its questions ask about different things and a graph has little to add."
+)
+
+
+def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | None:
+    r"""How alike the labelled questions of one passage are.
+
+    With unit vectors :math:`u_1 … u_c` of a passage's ``c >= 2`` questions, their mean pairwise cosine, its agreement,
+    is :math:`(\lVert \sum_i u_i \rVert^2 - c) / (c (c - 1))`: linear in the questions. With :math:`a` its mean over
+    passages and :math:`r` the mean cosine of random pairs of questions, the *paraphrase* figure is
+    :math:`(a - r) / (1 - r)`, corrected for chance as Cohen's :math:`\kappa` is.
+
+    Args:
+        store: The graph.
+        most: How many of the passages that disagree most to name.
+        seed: Of the random pairs, and of the choice where questions are too many.
+
+    Returns:
+        ``passages`` and ``questions`` counted, ``passages_in_all`` (with at least two questions), ``share_of_queries``
+        (of the graph's queries, those with such a sibling), ``mean``, percentiles, ``histogram``; ``random``: the same
+        of random pairs; ``paraphrase``; ``share_above_random`` (of the passages, those whose questions are more alike
+        than 99 % of random pairs); ``disagreeing``: ``id``, ``title``, ``questions``, ``agreement`` and two of its
+        questions, ``apart``, with their ``cosine``; ``meaning``, in words. None where no passage has two questions.
+    """
+    labels = store.labels[np.argsort(store.labels[:, 1], kind="stable")]
+    passages, starts, counts = np.unique(labels[:, 1], return_index=True, return_counts=True)
+    several = np.flatnonzero(counts >= 2)
+    if not len(several):
+        return None
+    in_all, siblings = len(several), len(np.unique(labels[np.repeat(counts >= 2, counts), 0]))
+    if counts[several].sum() > QUESTIONS:
+        chosen = np.random.default_rng([seed, 1]).permutation(several)
+        several = np.sort(chosen[: max(1, int(np.searchsorted(np.cumsum(counts[chosen]), QUESTIONS, side="right")))])
+    agreement = _agreement(store, labels, starts[several], counts[several])
+    random = _random_pairs(store, seed)
+    mean, chance = float(agreement.mean()), float(random.mean())
+    low = float(min(agreement.min(), random.min()))
+    least = np.lexsort((passages[several], agreement))[:most]
+    with store.texts() as texts:
+        disagreeing = [
+            _named(store, texts, int(passages[group]), labels[starts[group] : starts[group] + counts[group], 0], value)
+            for group, value in zip(several[least], agreement[least].tolist(), strict=True)
+        ]
+    release(store.query_features)
+    return {
+        "passages": len(several),
+        "questions": int(counts[several].sum()),
+        "passages_in_all": in_all,
+        "share_of_queries": siblings / len(shown_queries(store)),
+        "mean": mean,
+        **percentiles(agreement),
+        "histogram": histogram(agreement, low, 1.0),
+        "random": {"mean": chance, **percentiles(random), "histogram": histogram(random, low, 1.0)},
+        "paraphrase": (mean - chance) / max(1 - chance, 1e-6),
+        "share_above_random": float((agreement > np.percentile(random, 99)).mean()),
+        "disagreeing": disagreeing,
+        "meaning": MEANING,
+    }
+
+
+def unit_queries(store: Graph, rows: Rows) -> NDArray[np.float32]:
+    """Features of some queries at length 1 ``(len(rows), d)``; a zero vector stays zero."""
+    vectors = gather_rows(store.query_features, rows)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
+    return unit
+
+
+def _agreement(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
+    """Mean pairwise cosine of each group of ``labels`` ``(groups,)``; blocks of whole groups."""
+    found = np.empty(len(starts))
+    ends = np.cumsum(counts)
+    first = 0
+    while first < len(starts):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _BLOCK, side="right")))
+        found[first:last] = _mean_cosines(store, labels, starts[first:last], counts[first:last])
+        first = last
+        release(store.query_features)
+    return found
+
+
+def _mean_cosines(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
+    offsets = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    places = np.arange(counts.sum()) + np.repeat(starts - offsets, counts)
+    unit = unit_queries(store, labels[places, 0])
+    total = np.add.reduceat(unit, offsets, axis=0, dtype=np.float64)
+    own = np.add.reduceat((unit.astype(np.float64) ** 2).sum(1), offsets)  # c, but for zero vectors
+    mean: NDArray[np.float64] = ((total**2).sum(1) - own) / (counts * (counts - 1))
+    return np.clip(mean, -1, 1)
+
+
+def _random_pairs(store: Graph, seed: int) -> NDArray[np.float32]:
+    """Cosine of ``RANDOM_PAIRS`` random pairs of different queries."""
+    shown = shown_queries(store)
+    n = len(shown)  # at least 2: some passage has two questions
+    rng = np.random.default_rng([seed, 2])
+    places = rng.integers(n, size=RANDOM_PAIRS)
+    one, other = shown[places], shown[(places + rng.integers(1, n, size=RANDOM_PAIRS)) % n]
+    cosines = np.empty(RANDOM_PAIRS, dtype=np.float32)
+    for part in blocks(RANDOM_PAIRS, _BLOCK):
+        cosines[part] = (unit_queries(store, one[part]) * unit_queries(store, other[part])).sum(1)
+        release(store.query_features)
+    return np.clip(cosines, -1, 1)
+
+
+def _named(store: Graph, texts: TextStore, passage: int, queries: Rows, agreement: float) -> dict[str, Any]:
+    """A passage with the two of its questions that are least alike."""
+    unit = unit_queries(store, queries[:COMPARED])
+    cosines = unit @ unit.T
+    first, second = np.unravel_index(int(np.argmin(cosines + 3 * np.eye(len(unit)))), cosines.shape)
+    named = texts.passage(passage)
+    apart = [texts.query(int(queries[place])) for place in sorted((int(first), int(second)))]
+    return {
+        "id": named.id,
+        "title": named.title,
+        "questions": len(queries),
+        "agreement": agreement,
+        "cosine": float(cosines[first, second]),
+        "apart": [{"id": query.id, "text": query.text} for query in apart],
+    }

@@ -1,0 +1,121 @@
+"""Who found whom: degrees of passages, recall by rank, and scores by rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.graph.interchange import shown_queries
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.storage.arrays import blocks, gather_rows, release
+
+PERCENTILES = (1, 25, 50, 75, 99)
+SCORED = 200_000  # queries whose scores are counted; more change no percentile
+BINS = 40
+_BLOCK = 65536
+
+
+def sample_queries(store: Graph, most: int, seed: int) -> Rows:
+    """Rows of at most ``most`` queries of a store or view, seeded, in row order."""
+    shown = shown_queries(store)
+    if len(shown) <= most:
+        return shown
+    return np.sort(np.random.default_rng([seed, len(shown)]).choice(shown, most, replace=False))
+
+
+def percentiles(values: NDArray[Any]) -> dict[str, float]:
+    """``p1``, ``p25``, ``p50``, ``p75`` and ``p99`` of at least one value."""
+    return {f"p{p}": float(value) for p, value in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)}
+
+
+def histogram(values: NDArray[Any], low: float, high: float, bins: int = BINS) -> dict[str, list[float]]:
+    """``edges`` ``(bins + 1,)`` and ``counts`` ``(bins,)`` of equal bins from ``low`` to ``high``."""
+    counts, edges = np.histogram(values, bins=bins, range=(low, high if high > low else low + 1e-6))
+    return {"edges": [float(edge) for edge in edges], "counts": [int(count) for count in counts]}
+
+
+def degree_figures(degrees: Rows) -> dict[str, Any]:
+    """Queries that found a passage, over all passages.
+
+    Args:
+        degrees: ``(m,)`` queries that found each passage.
+
+    Returns:
+        ``mean``, percentiles, ``max``, ``share_never_found``, ``edges_of_top_percent`` (share of the edges that the
+        most-found 1 % of the passages hold: 0.01 where all are found equally often, near 1 in a graph of hubs), and
+        ``histogram``: passages by number of queries, in bins 0, 1, 2, 3-4, 5-8, … (``from``, ``to``, ``passages``).
+    """
+    m, total = len(degrees), int(degrees.sum())
+    first_percent = max(1, round(m / 100))
+    top = np.partition(degrees, m - first_percent)[m - first_percent :]
+    bounds = [0, 1]
+    while bounds[-1] < degrees.max():
+        bounds.append(2 * bounds[-1])
+    counts = np.bincount(np.searchsorted(bounds, degrees), minlength=len(bounds))
+    return {
+        "mean": float(degrees.mean()),
+        **percentiles(degrees),
+        "max": int(degrees.max()),
+        "share_never_found": float((degrees == 0).mean()),
+        "edges_of_top_percent": float(top.sum() / total) if total else 0.0,
+        "histogram": [
+            {"from": bounds[number - 1] + 1 if number else 0, "to": bound, "passages": int(counts[number])}
+            for number, bound in enumerate(bounds)
+        ],
+    }
+
+
+def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
+    """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; equal ones by row."""
+    place = len(degrees) - max(1, min(most, len(degrees)))
+    leading = np.flatnonzero(degrees >= max(1, np.partition(degrees, place)[place]))
+    top = leading[np.lexsort((leading, -degrees[leading]))][:most]
+    with store.texts() as texts:
+        passages = [texts.passage(int(row)) for row in top]
+    return [
+        {"id": passage.id, "title": passage.title, "text": passage.text, "queries": int(degrees[passage.row])}
+        for passage in passages
+    ]
+
+
+def recall_by_rank(store: Graph) -> tuple[int, list[float]]:
+    """Labelled queries, and the share of them with a relevant passage among the first 1, 2, … k that were found.
+
+    Label edges that were put in do not count. The last share is the graph's recall ceiling: for the other queries, no
+    edge but a label's leads to what they ask for. Queries without a relevant passage (a click log's) are not counted.
+    """
+    labels, m = store.labels, store.num_passages
+    labelled = len(np.unique(labels[:, 0]))
+    found = np.zeros(store.k, dtype=np.int64)
+    for rows in blocks(store.num_queries, _BLOCK):
+        first, last = np.searchsorted(labels[:, 0], (rows.start, rows.stop))
+        relevant = labels[first:last, 0] * m + labels[first:last, 1]
+        pairs = np.arange(rows.start, rows.stop)[:, None] * m + store.found(rows)[0]
+        found += np.maximum.accumulate(np.isin(pairs, relevant), axis=1).sum(0)
+        release(store.neighbors)
+    return labelled, [float(count) / labelled for count in found] if labelled else []
+
+
+def score_figures(store: Graph, seed: int) -> dict[str, Any]:
+    """Scores of the edges: percentiles over all ranks, and a histogram of some ranks over the same bins.
+
+    Returns:
+        Percentiles, ``queries`` (how many were counted), and ``by_rank``: ``edges`` of the bins and ``ranks``, counts
+        by rank, for ranks 1, 2, 5, 10, … and k.
+    """
+    rows = sample_queries(store, SCORED, seed)
+    scores = gather_rows(store.scores, rows)
+    ranks = sorted({1, store.k, *(rank for rank in (2, 5, 10, 20, 50, 100) if rank < store.k)})
+    low, high = float(scores.min()), float(scores.max())
+    by_rank = {str(rank): histogram(scores[:, rank - 1], low, high) for rank in ranks}
+    return {
+        **percentiles(scores),
+        "queries": len(rows),
+        "by_rank": {
+            "edges": by_rank["1"]["edges"],
+            "ranks": {rank: counted["counts"] for rank, counted in by_rank.items()},
+        },
+    }

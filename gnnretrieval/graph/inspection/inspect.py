@@ -1,0 +1,96 @@
+"""What a graph is like, and whether it can help: every figure of ``graph inspect``, as JSON values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnretrieval.graph.inspection.advice import warnings_of
+from gnnretrieval.graph.inspection.agreement import agreement_figures
+from gnnretrieval.graph.inspection.connectivity import degree_figures, most_found, recall_by_rank, score_figures
+from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.graph.inspection.near_duplicates import duplicate_figures
+from gnnretrieval.graph.inspection.overlap import overlap_figures
+from gnnretrieval.graph.interchange import shown_queries
+from gnnretrieval.graph.store import Graph
+
+
+def inspect_graph(
+    store: Graph,
+    data: str | Path | None = None,
+    *,
+    most: int = 5,
+    shape: TrainingShape | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Figures of a store. Work and memory are linear in it and bounded: what is sampled says so.
+
+    Args:
+        store: The graph.
+        data: The dataset directory, to compare its other splits with; None: where it lay when the graph was built.
+        most: How many examples of each kind to name.
+        shape: How it will be trained over, for the memory that takes.
+        seed: Of everything that is sampled.
+
+    Returns:
+        ``passages``, ``queries``, ``k``, ``edges``, ``dimension``, ``edge_features``, ``encoder``;
+        ``queries_per_passage`` (:func:`~gnnretrieval.graph.inspection.connectivity.degree_figures`); ``most_found``;
+        ``labelled_queries``; ``labelled_passage_among_neighbours`` (share by rank, the last is the recall ceiling);
+        ``scores`` (:func:`~gnnretrieval.graph.inspection.connectivity.score_figures`); ``agreement``
+        (:func:`~gnnretrieval.graph.inspection.agreement.agreement_figures`); ``near_duplicates``
+        (:func:`~gnnretrieval.graph.inspection.near_duplicates.duplicate_figures`); ``overlap``
+        (:func:`~gnnretrieval.graph.inspection.overlap.overlap_figures`); ``bytes_on_disk`` and ``files`` (bytes by
+        name, largest first; a directory has a slash); ``memory``
+        (:class:`~gnnretrieval.graph.inspection.memory_needs.MemoryNeeds`); ``warnings``: sentences that say what to
+        change.
+
+    Raises:
+        GnnRetrievalError: ``data`` is no dataset directory, or another one.
+    """
+    overlap = overlap_figures(store, data)  # first: it is what can be refused
+    degrees = store.degrees()
+    labelled, recall = recall_by_rank(store)
+    files = _files(store.path)
+    queries, found = len(shown_queries(store)), int(degrees.sum())
+    figures: dict[str, Any] = {
+        "passages": store.num_passages,
+        "queries": queries,
+        "k": store.k,
+        "edges": found,
+        "dimension": store.dimension,
+        "edge_features": store.edge_names,
+        "encoder": store.encoder_settings.checkpoint,
+        "queries_per_passage": degree_figures(degrees),
+        "most_found": most_found(store, degrees, most),
+        "labelled_queries": labelled,
+        "labelled_passage_among_neighbours": {str(rank): share for rank, share in enumerate(recall, 1)},
+        "scores": score_figures(store, seed),
+        "agreement": agreement_figures(store, most, seed),
+        "near_duplicates": duplicate_figures(store, most, seed),
+        "overlap": overlap,
+        "bytes_on_disk": sum(files.values()),
+        "files": files,
+        "memory": memory_needs(
+            store.num_passages,
+            queries,
+            store.k,
+            store.dimension,
+            store.edge_dim,
+            queries_per_candidate=float((degrees.astype(np.float64) ** 2).sum() / max(found, 1)),
+            shape=shape,
+        )._asdict(),
+    }
+    return {**figures, "warnings": list(warnings_of(figures))}
+
+
+def _files(path: Path) -> dict[str, int]:
+    """Bytes of each file of a directory, and of each directory in it, largest first."""
+    sizes: dict[str, int] = {}
+    for file in path.rglob("*"):
+        if file.is_file():
+            name, *inner = file.relative_to(path).parts
+            name += "/" if inner else ""
+            sizes[name] = sizes.get(name, 0) + file.stat().st_size
+    return dict(sorted(sizes.items(), key=lambda file: (-file[1], file[0])))

@@ -1,0 +1,104 @@
+"""What the other splits of the dataset have in common with the queries of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gnnretrieval.data.beir import read_qrels, read_queries
+from gnnretrieval.data.dataset import QUERIES, Dataset
+from gnnretrieval.data.inspection.same_text import SeenTexts
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.graph.store import Graph
+
+
+class _Split(NamedTuple):
+    name: str
+    texts: dict[str, str]  # of its queries, by id
+    relevant: list[str]  # ids of the passages relevant to one of them, each once
+
+
+def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, Any]:
+    """What the splits that the graph was not built from share with it.
+
+    Queries and judgements alone are read: the passages are those of the store.
+
+    Args:
+        store: The graph.
+        data: The dataset directory; None: where it lay when the graph was built, if it still does.
+
+    Returns:
+        ``dataset`` (its path, None where it is not there), ``why`` (why not) and ``splits``, by name: ``queries``
+        (with a relevant passage), ``same_id`` and ``same_text`` (those whose id, or normalised text, a query of the
+        graph has), ``relevant_passages``, ``share_with_training_questions`` (of them, those labelled with a query of
+        the graph) and ``share_never_found`` (those that no query of the graph found).
+
+    Raises:
+        GnnRetrievalError: ``data`` is no dataset directory, or one of other passages.
+    """
+    try:
+        place = Path(data) if data is not None else store.made_from("dataset")
+        if data is None and not place.exists():
+            raise ArtifactError(f"{place} is not there: name the dataset with --data")
+        found = list(_splits(store, place))
+    except GnnRetrievalError as error:
+        if data is not None:
+            raise
+        return {"dataset": None, "why": str(error).rstrip("."), "splits": {}}
+    seen, asked = SeenTexts(), set[str]()
+    with store.texts() as texts:
+        keys = set()
+        for query in texts.queries():
+            if store.visible is None or store.visible[query.row]:
+                keys.add(seen.add(query.text))
+                asked.add(query.id)
+        rows = {split.name: texts.rows_of_passages(split.relevant) for split in found}
+    if data is not None and found and not any(rows.values()):
+        raise InputError(f"none of the passages judged in it is in {store.path}: it is another dataset.", place)
+    taught = np.zeros(store.num_passages, dtype=bool)
+    taught[store.labels[:, 1]] = True
+    reached = store.degrees() > 0
+    splits = {}
+    for split in found:
+        relevant = np.array(sorted(rows[split.name].values()), dtype=np.int64)
+        splits[split.name] = {
+            "queries": len(split.texts),
+            "same_id": sum(id_ in asked for id_ in split.texts),
+            "same_text": sum(seen.add(text) in keys for text in split.texts.values()),
+            "relevant_passages": len(relevant),
+            "share_with_training_questions": float(taught[relevant].mean()) if len(relevant) else 0.0,
+            "share_never_found": float((~reached[relevant]).mean()) if len(relevant) else 0.0,
+        }
+    return {"dataset": str(place), "why": None, "splits": splits}
+
+
+def _splits(store: Graph, place: Path) -> Iterator[_Split]:
+    """The splits of a dataset but the graph's own."""
+    recorded = store.meta.get("dataset") or {}
+    qrels, where = recorded.get("qrels", "qrels"), recorded.get("where") or {}
+    if where:  # which records a filter keeps is known from the whole dataset alone
+        dataset = Dataset.open(place, qrels, where)
+        for name in dataset.splits:
+            if name != store.config["split"]:
+                yield _split(name, dataset.split(name), {query.id: query.text for query in dataset.queries_of(name)})
+        return
+    files = sorted((place / qrels).glob("*.tsv"))
+    if not files:
+        raise InputError(f"no judgements <split>.tsv in {qrels}/: it is not the graph's dataset.", place)
+    judged = {file.stem: read_qrels(file) for file in files if file.stem != store.config["split"]}
+    wanted: set[str] = set().union(*judged.values())
+    texts = {query.id: query.text for query, _ in read_queries(place / QUERIES, unique=False) if query.id in wanted}
+    for name, found in judged.items():
+        yield _split(name, found, texts)
+
+
+def _split(name: str, judged: dict[str, dict[str, int]], texts: dict[str, str]) -> _Split:
+    hits = {query: [passage for passage, grade in found.items() if grade > 0] for query, found in judged.items()}
+    return _Split(
+        name,
+        {query: texts[query] for query, passages in hits.items() if passages and query in texts},
+        list(dict.fromkeys(passage for passages in hits.values() for passage in passages)),
+    )

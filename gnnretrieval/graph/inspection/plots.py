@@ -1,0 +1,108 @@
+"""The plots of a graph's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from gnnretrieval.graph.inspection.agreement import MEANING
+from gnnretrieval.graph.inspection.text import in_bytes
+from gnnretrieval.pages.axes import Axis, percent
+from gnnretrieval.pages.html import Figure, source
+from gnnretrieval.pages.plots import Line, bar_plot, line_plot, lying_bars
+
+
+def plots_of(figures: Mapping[str, Any], place: str | None = None) -> Iterator[Figure]:
+    """The plots of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
+
+    Args:
+        figures: The figures.
+        place: The graph as it is found from the page, which then names each plot's files.
+    """
+
+    def of(figure: Figure, *files: str) -> Figure:
+        return figure if place is None else figure._replace(source=source(*(f"{place}/{file}" for file in files)))
+
+    yield of(_degrees(figures["queries_per_passage"]), "passage_indptr.npy")
+    if figures["labelled_passage_among_neighbours"]:
+        yield of(_recall(figures["labelled_passage_among_neighbours"]), "neighbors.npy", "texts.sqlite")
+    if figures["agreement"] is not None:
+        yield of(_agreement(figures["agreement"]), "query_features.npy", "texts.sqlite")
+    yield of(_scores(figures["scores"]["by_rank"]), "scores.npy")
+    yield of(_disk(figures["files"]), "meta.json")
+
+
+def _degrees(degrees: Mapping[str, Any]) -> Figure:
+    bins = degrees["histogram"]
+    names = [str(bin_["from"]) if bin_["from"] == bin_["to"] else f"{bin_['from']}-{bin_['to']}" for bin_ in bins]
+    counts = [bin_["passages"] for bin_ in bins]
+    return Figure(
+        "Queries that found a passage",
+        "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right are "
+        f"hubs: here the most-found 1 % hold {degrees['edges_of_top_percent']:.1%} of the edges.",
+        bar_plot("Passages by the number of queries that found them", names, counts, "queries", "passages", log=True),
+    )
+
+
+def _recall(recall: Mapping[str, float]) -> Figure:
+    look = "points" if len(recall) <= 40 else "line"
+    line = Line("share of queries", [int(rank) for rank in recall], list(recall.values()), look=look)
+    last = list(recall)[-1]
+    return Figure(
+        "Queries whose relevant passage is among their first neighbours",
+        "Where the curve ends is the graph's ceiling: for the other queries no edge leads to what they ask for.",
+        line_plot(
+            f"Share of queries whose relevant passage is among their first neighbours, by rank: {recall[last]:.1%} at "
+            f"rank {last}",
+            [line],
+            Axis("rank", low=0),
+            Axis("share of queries", percent, low=0, high=1),
+        ),
+    )
+
+
+def _agreement(agreement: Mapping[str, Any]) -> Figure:
+    def steps(counted: Mapping[str, Any], name: str, series: int) -> Line:
+        total = max(1, sum(counted["counts"]))
+        shares = [count / total for count in counted["counts"]]
+        return Line(name, _middles(counted["edges"]), shares, series, look="area")
+
+    return Figure(
+        "Do the questions of one passage paraphrase each other?",
+        MEANING,
+        line_plot(
+            f"Cosines of two questions: of one passage, mean {agreement['mean']:.2f}, and of random pairs, mean "
+            f"{agreement['random']['mean']:.2f}",
+            [
+                steps(agreement["random"]["histogram"], "random pairs", 1),
+                steps(agreement["histogram"], "of one passage", 0),
+            ],
+            Axis("cosine of two questions"),
+            Axis("share", percent, low=0),
+        ),
+    )
+
+
+def _scores(by_rank: Mapping[str, Any]) -> Figure:
+    middles = _middles(by_rank["edges"])
+    lines = [
+        Line(f"rank {rank}", middles, [count / max(1, sum(counts)) for count in counts], series, look="steps")
+        for series, (rank, counts) in enumerate(by_rank["ranks"].items())
+    ]
+    return Figure(
+        "Scores of the edges by rank",
+        "The dual-encoder's similarity. Where the curves of the first and the last rank lie apart, a smaller k drops "
+        "weak edges; where they overlap, rank says little.",
+        line_plot("Scores of the edges, by rank", lines, Axis("score"), Axis("share of queries", percent, low=0)),
+    )
+
+
+def _disk(files: Mapping[str, int]) -> Figure:
+    total = in_bytes(sum(files.values()))
+    rows = [(name, [(size, in_bytes(size))]) for name, size in files.items()]
+    return Figure("Bytes on disk", f"{total} in all.", lying_bars(f"Bytes on disk by file, {total} in all", rows))
+
+
+def _middles(edges: list[float]) -> list[float]:
+    return [(low + high) / 2 for low, high in pairwise(edges)]

@@ -1,0 +1,1 @@
+"""Pages that open offline: HTML, plots, and reports that print and show themselves."""

@@ -1,0 +1,227 @@
+"""HTML pages that open offline: one skeleton, one stylesheet, and every text escaped.
+
+A page is made of :class:`Html`; any other text is escaped where it enters one, so that no text of a dataset can become
+markup. Pages run no script and load nothing (their content security policy forbids both), follow the reader's light or
+dark scheme, and can be read on a narrow screen, printed, and read aloud. :mod:`gnnretrieval.pages.plots` draws their
+plots.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+from urllib.parse import quote
+
+from gnnretrieval.errors import GnnRetrievalError
+
+_SKELETON = Path(__file__).with_name("page.html")
+_STYLE = Path(__file__).with_name("page.css")
+_LONG = 60  # characters of a cell that is text to read, and needs some width
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+
+class Card(Html):
+    """A part of a page with a heading.
+
+    Attributes:
+        heading: The heading.
+    """
+
+    heading: str
+
+    def __new__(cls, heading: str, content: Html) -> Card:
+        """The part with its heading."""
+        card = super().__new__(cls, content)
+        card.heading = heading
+        return card
+
+
+class Figure(NamedTuple):
+    """A plot on a page.
+
+    Attributes:
+        title: What it shows.
+        meaning: How to read it, in words.
+        plot: Of :mod:`gnnretrieval.pages.plots`.
+        source: The file that its values are from, of :func:`source`; None: the page is of one source, and names it.
+    """
+
+    title: str
+    meaning: str
+    plot: Html
+    source: Html | None = None
+
+
+def escape(value: object) -> Html:
+    """``value`` as text of a page or of an attribute; :class:`Html` as it is."""
+    return value if isinstance(value, Html) else Html(html.escape(str(value)))
+
+
+def join(parts: Iterable[object], between: object = "") -> Html:
+    """The parts one after the other, escaped."""
+    return Html(escape(between).join(escape(part) for part in parts))
+
+
+def element(tag: str, *content: object, **attributes: str) -> Html:
+    """An element around its content, escaped; ``class_`` stands for ``class``, ``aria_label`` for ``aria-label``."""
+    named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+    given = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
+    return Html(f"<{tag}{given}>{join(content)}</{tag}>")
+
+
+def section(title: str, *content: Html) -> Card:
+    """A card with a heading, where a link of :func:`contents` leads."""
+    return Card(title, element("section", element("h2", title), *content, id=_anchor(title)))
+
+
+def contents(cards: Iterable[Card]) -> Html:
+    """Links to the cards of the page."""
+    links = (element("li", element("a", card.heading, href=f"#{_anchor(card.heading)}")) for card in cards)
+    return element("nav", element("ul", *links), aria_label="Contents")
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower()).strip("-")
+
+
+def paragraph(*content: object) -> Html:
+    """A paragraph of a card."""
+    return element("p", *content)
+
+
+def table(
+    head: Sequence[object], rows: Iterable[Sequence[object]], numbers: Iterable[int] = (), name: str = ""
+) -> Html:
+    """A table with a heading over each column; the first cell of a row heads it. A line instead where there is no row.
+
+    Args:
+        head: Over the columns.
+        rows: Cells, as many each.
+        numbers: Places of the columns whose cells are aligned as numbers.
+        name: What a reader who hears the page is told that it is.
+    """
+    aligned = set(numbers)
+
+    def cells(row: Sequence[object], is_head: bool) -> Html:
+        made = []
+        for place, cell in enumerate(row):
+            tag, scope = ("th", ' scope="col"') if is_head else ("th", ' scope="row"') if not place else ("td", "")
+            look = "number" if place in aligned else "text" if len(str(cell)) > _LONG else ""
+            given = f' class="{look}"{scope}' if look else scope
+            made.append(Html(f"<{tag}{given}>{escape(cell)}</{tag}>"))
+        return element("tr", *made)
+
+    body = [cells(row, False) for row in rows]
+    if not body:
+        return paragraph("None.")
+    label = f' aria-label="{escape(name)}"' if name else ""
+    inner = join([element("thead", cells(head, True)), element("tbody", *body)])
+    # What scrolls sideways must be reachable by the keyboard.
+    return Html(f'<div class="wide" tabindex="0" role="group"{label}><table>{inner}</table></div>')
+
+
+def figures(shown: Iterable[Figure]) -> Html:
+    """Plots side by side, where the page is wide enough."""
+    return element("div", *map(_figure, shown), class_="figures")
+
+
+def _figure(shown: Figure) -> Html:
+    said = [element("h3", shown.title), paragraph(shown.meaning), *([shown.source] if shown.source else [])]
+    return element("figure", element("figcaption", *said), shown.plot)
+
+
+def tiles(values: Iterable[tuple[str, str]]) -> Html:
+    """The main figures, large, each with what it is."""
+    return element(
+        "dl", *(element("div", element("dt", what), element("dd", value)) for value, what in values), class_="tiles"
+    )
+
+
+def facts(values: Mapping[str, object]) -> Html:
+    """Names with their values, a line each."""
+    return element(
+        "dl", *(join([element("dt", name), element("dd", value)]) for name, value in values.items()), class_="facts"
+    )
+
+
+def warnings(sentences: Sequence[str]) -> Html:
+    """Sentences that stand out; a line instead where there is none."""
+    if not sentences:
+        return element("p", "No warnings.", class_="soft")
+    return element("ul", *(element("li", sentence) for sentence in sentences), class_="warnings")
+
+
+def folded(summary: object, *content: Html, is_open: bool = False) -> Html:
+    """What the reader opens when it is wanted."""
+    return Html(f"<details{' open' if is_open else ''}>{join([element('summary', summary), *content])}</details>")
+
+
+def source(*files: str, linked: bool = True) -> Html:
+    """The line that names the files that something is from, as they are found from the page; :class:`Html` as it is."""
+    return element("p", "From ", join((_file(file, linked) for file in files), ", "), class_="source")
+
+
+def _file(file: str, linked: bool) -> Html:
+    if isinstance(file, Html):
+        return file
+    name = element("code", file)
+    return element("a", name, href=quote(file)) if linked else name
+
+
+def short(text: str, width: int = 240) -> str:
+    """One line of at most ``width`` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def page(title: str, summary: object, *content: Html, inputs: str = "") -> str:
+    """A whole page.
+
+    Args:
+        title: Its heading, and its title in the browser.
+        summary: A line below.
+        content: Of the functions here.
+        inputs: Hash of what it was made from, so that one who would make it again can see that it need not be.
+    """
+    return Template(_SKELETON.read_text(encoding="utf-8")).substitute(
+        title=escape(title),
+        summary=escape(summary),
+        content=join(content, Html("\n")),
+        inputs=escape(inputs),
+        style=_STYLE.read_text(encoding="utf-8"),
+    )
+
+
+def write_page(text: str, path: str | Path) -> None:
+    """Write a page to a file in one step: a reader finds the old page or the new one, never half of one.
+
+    Raises:
+        GnnRetrievalError: it cannot be written there.
+    """
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise GnnRetrievalError(f"{path}: the page cannot be written here ({error.strerror}).") from None
+
+
+def require_page_place(path: Path) -> None:
+    """Refuse a place where no page can be written, before any work.
+
+    Raises:
+        GnnRetrievalError: it is a directory, or its directory is missing.
+    """
+    if path.is_dir():
+        raise GnnRetrievalError(f"{path}: this is a directory. Name a file for the page.")
+    if not path.absolute().parent.is_dir():
+        raise GnnRetrievalError(f"{path}: there is no directory {path.absolute().parent}. Make it, or name another.")

@@ -1,0 +1,292 @@
+"""Making an artifact: written beside its place, renamed when whole, resumed when interrupted, reused when unchanged."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.storage.artifacts import Artifact, beside, open_artifact, partial_path, version_of, with_article
+from gnnretrieval.storage.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
+
+_CLAIM, _REFUSED = "claim.json", "refused"  # of a half-made artifact: what it is made from; whether an error ended it
+
+
+def is_made(path: Path, kind: str, fingerprint: str) -> bool:
+    """Whether ``path`` holds a finished artifact of this kind made from these very inputs and settings."""
+    if not (path / "meta.json").is_file():
+        return False
+    return bool(open_artifact(path, kind, any_version=True).meta.get("fingerprint") == fingerprint)
+
+
+def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Say in words how the artifact at ``path`` differs from what these inputs and settings would make."""
+    return _difference(json.loads((path / "meta.json").read_text(encoding="utf-8")), inputs, config)
+
+
+def _difference(meta: Mapping[str, Any], inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    changed = [f"its {name} changed" for name, value in inputs.items() if meta["inputs"].get(name) != value]
+    old = meta["config"]
+    changed += [
+        f"{key} was {old.get(key)!r} and is now {config.get(key)!r}"
+        for key in sorted({*old, *config})
+        if old.get(key) != config.get(key)
+    ]
+    if not changed and meta.get("updates"):
+        return "it was updated since it was made"
+    return "; ".join(changed) or "its format changed"
+
+
+def fingerprint(kind: str, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Hash of everything that decides an artifact's content."""
+    return sha256_of_json({"kind": kind, "version": version_of(kind), "inputs": dict(inputs), "config": dict(config)})
+
+
+@contextmanager
+def locked(path: Path, kind: str) -> Iterator[None]:
+    """Hold the lock of ``path`` so that two processes do not write one artifact.
+
+    Raises:
+        ArtifactError: another process holds it.
+    """
+    lock = beside(path, "lock")
+    while True:
+        with lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ArtifactError(
+                    f"{path}: another process is making this {kind}. Wait for it, or stop it."
+                ) from None
+            if not _is_at(file.fileno(), lock):
+                continue  # whoever held it took the file away in between
+            try:
+                yield
+                return
+            finally:
+                lock.unlink(missing_ok=True)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Put a whole ``partial`` in place of ``path``. Killed in between, the next run finds the whole partial."""
+    old = beside(path, "old")
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+    partial.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def make_artifact(
+    path: str | Path,
+    kind: str,
+    *,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    write: Callable[[Path], Mapping[str, Any] | None],
+    seed: int | None = None,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Make the artifact at ``path``, or reuse the one there, or go on with a half-made one.
+
+    Args:
+        path: Where it goes.
+        kind: ``"features"``, ``"graph"``, …
+        inputs: Content hash by name of what it is made from.
+        config: Every setting that decides its content (JSON values).
+        write: Called with the partial directory; writes the files, and returns entries to add to ``meta.json``
+            (figures; they do not enter the fingerprint). When the directory already holds files they are of an
+            interrupted run with this same fingerprint: go on from them. What it keeps only to go on from belongs into
+            :func:`scratch`.
+        seed: Recorded where randomness took part.
+        overwrite: Replace an artifact of this kind that was made from other inputs; without it that is an error.
+        say: Receives one line when the artifact is reused, resumed or replaced.
+
+    Raises:
+        ArtifactError: ``path`` holds something else, or files of the user's, or is being written by another process, or
+            an interrupted run left it half made from other inputs, and ``overwrite`` is not given.
+    """
+    path = Path(path)
+    if path.is_symlink():
+        path = path.resolve()
+    if not path.absolute().name:
+        raise ArtifactError(f"{path}: this is no place for {with_article(kind)}. Name a new directory.")
+    print_of_inputs = fingerprint(kind, inputs, config)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite, say)
+        if made is not None:
+            shutil.rmtree(beside(path, "old"), ignore_errors=True)
+            return made
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ArtifactError(f"{path}: a part of this path is a file. Name another place.") from None
+    with locked(path, kind):
+        partial = partial_path(path)
+        claim, written = scratch(partial) / "fingerprint", scratch(partial) / "figures"
+        refused = scratch(partial) / _REFUSED
+        begun, goes_on = time.monotonic(), False
+        if partial.exists():
+            if claim.is_file() and claim.read_text() == print_of_inputs:
+                say(f"{path}: half made before, going on")
+                goes_on = True
+            elif not (partial / "meta.json").is_file() or not is_made(partial, kind, print_of_inputs):
+                _give_up(path, partial, kind, inputs, config, overwrite, say)
+        if not (partial / "meta.json").is_file():
+            scratch(partial).mkdir(parents=True, exist_ok=True)
+            claim.write_text(print_of_inputs)
+            write_json(scratch(partial) / _CLAIM, {"inputs": dict(inputs), "config": dict(config)})
+            refused.unlink(missing_ok=True)
+            if not written.is_file():  # else killed while its files were hashed
+                try:
+                    figures = dict(write(partial) or {})
+                except GnnRetrievalError:
+                    if {file for file in partial.rglob("*") if file.is_file()} == {claim, scratch(partial) / _CLAIM}:
+                        shutil.rmtree(partial)  # refused before anything was written
+                    elif refused.parent.is_dir():
+                        refused.touch()
+                    raise
+                # What an interrupted run took before is not known.
+                seconds = None if goes_on else round(time.monotonic() - begun, 1)
+                write_json(written, {**figures, "seconds": seconds})
+            figures = json.loads(written.read_text("utf-8"))
+            finish(partial, kind, inputs, config, print_of_inputs, seed, figures)
+        _tidy(partial)
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        put_in_place(partial, path)
+    return open_artifact(path, kind)
+
+
+def scratch(directory: Path) -> Path:
+    """Where a half-made artifact keeps what it needs only to go on; gone when the artifact is whole."""
+    return directory / "scratch"
+
+
+def _give_up(
+    path: Path,
+    partial: Path,
+    kind: str,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    overwrite: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Take away what is half made from other inputs: what was interrupted only where that is wanted."""
+    change = "it was another one"
+    with suppress(OSError, ValueError, KeyError):
+        change = _difference(json.loads((scratch(partial) / _CLAIM).read_text(encoding="utf-8")), inputs, config)
+    if not overwrite and (scratch(partial) / "fingerprint").is_file() and not (scratch(partial) / _REFUSED).is_file():
+        raise ArtifactError(
+            f"{path}: an interrupted run left {with_article(kind)} half made, and {change}. "
+            "Run the command that began it to go on, or pass --overwrite to begin anew."
+        )
+    say(f"{path}: begun anew, since it was half made and {change}")
+    shutil.rmtree(partial)
+
+
+def _already_there(
+    path: Path,
+    kind: str,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    print_of_inputs: str,
+    overwrite: bool,
+    say: Callable[[str], None],
+) -> Artifact | None:
+    """The artifact at ``path`` if it is the one wanted, None if it may be replaced; else an error."""
+    wanted = with_article(kind)
+    if not path.is_dir():
+        raise ArtifactError(f"{path}: this is a file, and {wanted} would be made here. Name a new directory.")
+    if not (path / "meta.json").is_file():
+        raise ArtifactError(f"{path}: it holds other files and is left as it is. Name a new directory.")
+    found = open_artifact(path, kind, any_version=True)  # refuses to touch another kind
+    if found.meta.get("fingerprint") == print_of_inputs:
+        say(f"{path}: already made from these inputs, reused")
+        return found
+    change = what_changed(path, inputs, config)
+    if not overwrite:
+        raise ArtifactError(f"{path}: {wanted} is there already, and {change}. Pass --overwrite or another path.")
+    ours = {"meta.json", *found.meta["files"]}
+    others = [
+        file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).as_posix() not in ours
+    ]
+    if others:
+        raise ArtifactError(
+            f"{path}: it would be made again, and {others[0].name} in it is not its own. Move that first."
+        )
+    say(f"{path}: made again, since {change}")
+    return None
+
+
+def finish(
+    directory: Path,
+    kind: str,
+    inputs: Mapping[str, str],
+    config: Mapping[str, Any],
+    print_of_inputs: str,
+    seed: int | None,
+    figures: Mapping[str, Any],
+    known: Mapping[str, str] | None = None,
+) -> None:
+    """Write the ``meta.json`` that makes ``directory`` a whole artifact, and take away what was only needed to go on.
+
+    Args:
+        directory: Its files.
+        kind: What it is.
+        inputs: As :func:`make_artifact`.
+        config: As :func:`make_artifact`.
+        print_of_inputs: Its fingerprint.
+        seed: As :func:`make_artifact`.
+        figures: Further entries.
+        known: sha256 of files that need not be read again, by name.
+    """
+    names = sorted(
+        file.relative_to(directory).as_posix()
+        for file in directory.rglob("*")
+        if file.is_file()
+        and file != directory / "meta.json"
+        and not file.is_relative_to(scratch(directory))
+        and not file.name.startswith(".")
+    )
+    files = {name: (known or {}).get(name) or sha256_of_file(directory / name) for name in names}
+    write_json(
+        directory / "meta.json",
+        {
+            **figures,
+            "kind": kind,
+            "format_version": version_of(kind),
+            "fingerprint": print_of_inputs,
+            "hash": sha256_of_json(files),
+            "inputs": dict(inputs),
+            "config": dict(config),
+            "seed": seed,
+            "made": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": library_versions(),
+            "git_revision": git_revision(),
+            "files": files,
+        },
+    )
+    _tidy(directory)
+
+
+def _tidy(directory: Path) -> None:
+    shutil.rmtree(scratch(directory), ignore_errors=True)
+    for left in directory.glob(".*"):  # a library's unfinished file from a run that was killed
+        left.unlink()

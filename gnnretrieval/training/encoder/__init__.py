@@ -1,0 +1,1 @@
+"""Training dual-encoders, sentence encoders and cross-encoders."""

@@ -1,0 +1,156 @@
+"""Measuring an encoder on dev while it trains: dev queries against a fixed part of the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.batching import batches_by_tokens
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.training.encoder.pair_data import Texts
+from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.gnn.held_out import HELD_OUT, dev_split
+
+_BLOCK = 256  # queries ranked together
+
+
+class DevQueries(NamedTuple):
+    """Queries to choose by.
+
+    Attributes:
+        name: The split's name, or ``"held-out training queries"``.
+        relevant: Relevant passages by query.
+        hidden: Training queries that must not be learned from.
+    """
+
+    name: str
+    relevant: dict[str, list[str]]
+    hidden: frozenset[str]
+
+
+def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
+    """The dev split's queries; without one, those of a tenth of the passages that training queries are about.
+
+    Raises:
+        GnnRetrievalError: no query is left to choose by, or to learn from.
+    """
+    name = dev_split(dataset)
+    judged = dataset.split(name or split)
+    relevant = {
+        query: [passage for passage, relevance in passages.items() if relevance > 0]
+        for query, passages in judged.items()
+    }
+    relevant = {query: passages for query, passages in relevant.items() if passages}
+    training = set(dataset.split(split))
+    if name is None:
+        passages = sorted({passages[0] for passages in relevant.values()})
+        rng = np.random.default_rng([seed, 0, 1])
+        chosen = set(rng.permutation(passages)[: max(1, round(HELD_OUT * len(passages)))].tolist())
+        relevant = {query: found for query, found in relevant.items() if found[0] in chosen}
+    if not relevant or training <= relevant.keys():
+        raise GnnRetrievalError(
+            f"{dataset.path}: there are too few queries to learn from some and choose by others: add a dev split."
+        )
+    return DevQueries(name or "held-out training queries", relevant, frozenset(training & relevant.keys()))
+
+
+class RetrievalDev:
+    """RR@10 and recall of dev queries among a fixed part of the passages.
+
+    Args:
+        dataset: Where texts are from.
+        dev: The queries.
+        towers: ``query`` and ``passage``.
+        similarity: How they are compared.
+        most_queries: Queries measured, at random.
+        most_passages: Passages: the relevant ones, and others at random.
+        token_budget: Tokens, with padding, that are encoded together.
+        seed: Of both samples.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        dev: DevQueries,
+        towers: Mapping[str, TextTower],
+        similarity: Similarity,
+        most_queries: int,
+        most_passages: int,
+        token_budget: int,
+        seed: int,
+    ) -> None:
+        rng = np.random.default_rng([seed, 0, 2])
+        queries = sorted(rng.permutation(sorted(dev.relevant))[:most_queries].tolist())
+        relevant = {passage for query in queries for passage in dev.relevant[query]}
+        others = [id_ for id_ in dataset.passage_ids if id_ not in relevant]
+        some = rng.permutation(len(others))[: max(0, most_passages - len(relevant))]
+        pool = sorted(relevant) + [others[row] for row in sorted(some.tolist())]
+        texts = Texts.of(dataset, queries, pool)
+        self.name, self.towers, self.similarity = dev.name, towers, similarity
+        self.token_budget = token_budget
+        self.queries = [
+            Item("query", tuple(ids)) for ids in towers["query"].tokens([texts.queries[q] for q in queries])
+        ]
+        self.passages = self.passage_items([texts.passages[id_] for id_ in pool])
+        column = {id_: number for number, id_ in enumerate(pool)}
+        self.relevant = [[column[passage] for passage in dev.relevant[query]] for query in queries]
+
+    def passage_items(self, texts: Sequence[str]) -> list[Item]:
+        """The passages as the encoder reads them."""
+        return [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(texts)]
+
+    def measure(self) -> dict[str, float]:
+        """Means over the queries; equal scores of a passage that is not relevant count against it."""
+        queries = encoded(self.towers["query"], self.queries, self.token_budget)
+        passages = encoded(self.towers["passage"], self.passages, self.token_budget)
+        ranks = np.concatenate(
+            [
+                self.ranks(
+                    self.scores(queries[start : start + _BLOCK], passages), self.relevant[start : start + _BLOCK]
+                )
+                for start in range(0, len(queries), _BLOCK)
+            ]
+        )
+        return measures_of(ranks)
+
+    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+        """``(b, passages)``."""
+        return self.similarity.scale * queries @ passages.T
+
+    @staticmethod
+    def ranks(scores: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+        """Rank of each query's best relevant passage, from 1."""
+        found = np.empty(len(relevant), dtype=np.int64)
+        for row, columns in enumerate(relevant):
+            best = scores[row, list(columns)].max()
+            above = ~(scores[row] < best)  # NaN is above: a diverged encoder measures 0
+            above[list(columns)] = False
+            found[row] = int(above.sum()) + 1
+        return found
+
+
+def measures_of(ranks: NDArray[np.int64]) -> dict[str, float]:
+    """RR@10 and the share of queries with a relevant passage among the first 1, 5, 20."""
+    reciprocal = np.where(ranks <= 10, 1 / ranks, 0.0)
+    hits = {f"Success@{cutoff}": float((ranks <= cutoff).mean()) for cutoff in (1, 5, 20)}
+    return {"RR@10": float(reciprocal.mean()), **hits}
+
+
+def encoded(tower: TextTower, items: Sequence[Item], token_budget: int) -> Tensor:
+    """Rows ``(Σ item.rows, d)`` of many items, without gradient."""
+    counts = np.array([item.rows for item in items], dtype=np.int64)
+    starts = np.cumsum(counts) - counts
+    lengths = np.array([len(item.ids) for item in items], dtype=np.int64)
+    rows = torch.empty(int(counts.sum()), tower.width)
+    with torch.inference_mode():
+        for chosen in batches_by_tokens(lengths, token_budget):
+            places = np.concatenate([np.arange(starts[n], starts[n] + counts[n]) for n in chosen])
+            rows[torch.from_numpy(places)] = tower.rows([items[number] for number in chosen]).cpu()
+    return rows

@@ -1,0 +1,135 @@
+"""Training a dual-encoder: a vector a text, in-batch and hard negatives (DPR, RocketQA, PAIR, ANCE)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss, margin_mse_loss, pair_loss
+from gnnretrieval.mining.examples import Candidate, Example
+from gnnretrieval.training.cached_step import Batch
+from gnnretrieval.training.encoder.dev import RetrievalDev
+from gnnretrieval.training.encoder.pair_data import Drawn, Relevance, Texts, draw
+from gnnretrieval.training.encoder.refresh import Refresher
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.towers import Item, TextTower, Tower
+from gnnretrieval.training.ranks import Ranks
+
+QUERY, PASSAGE = "query", "passage"
+
+
+class DualEncoderTask:
+    """Batches of queries with their passages.
+
+    Args:
+        examples: What to learn from.
+        texts: Their texts.
+        towers: ``query`` and ``passage``, the same one where they share weights.
+        similarity: How vectors are compared.
+        settings: Loss, batch, negatives.
+        dev: What it is measured on.
+        refresher: Mines hard negatives anew (ANCE); None: never.
+
+    Raises:
+        GnnRetrievalError: there are no examples, or a loss from the cross-encoder's scores misses one.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        texts: Texts,
+        towers: Mapping[str, TextTower],
+        similarity: Similarity,
+        settings: DualEncoderTrainSettings,
+        dev: RetrievalDev,
+        refresher: Refresher | None = None,
+    ) -> None:
+        if not examples:
+            raise GnnRetrievalError("there is no query with a positive passage to learn from.")
+        self.examples, self.texts, self.towers = list(examples), texts, towers
+        self.similarity, self.settings, self.dev, self.refresher = similarity, settings, dev, refresher
+        self.relevance = Relevance(self.examples, texts)
+        self.steps_per_epoch = -(-len(self.examples) // settings.batch_size)
+        if settings.loss in ("kl", "margin-mse"):
+            _require_probabilities(self.examples, settings.loss)
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """The queries, then their passages, each once."""
+        settings = self.settings
+        drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
+        passages = list(dict.fromkeys(c.passage for one in drawn for c in (one.positive, *one.negatives)))
+        items = self._items(QUERY, [self.texts.queries[one.query] for one in drawn])
+        items += self._items(PASSAGE, [self.texts.passages[id_] for id_ in passages])
+        return Batch(items, _Loss(self, drawn, passages))
+
+    def _items(self, tower: str, texts: list[str]) -> list[Item]:
+        return [Item(tower, tuple(ids)) for ids in self.towers[tower].tokens(texts)]
+
+    def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
+        """Hard negatives by the encoder as it is now, where it is time (ANCE)."""
+        if self.refresher is not None:
+            self.examples = self.refresher.refreshed(self.examples, self.relevance, step, directory, ranks)
+
+    def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
+        """RR@10 and recall on dev."""
+        return self.dev.measure()
+
+
+class _Loss:
+    """The loss of a batch, of its rows: the queries', then the passages'."""
+
+    def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str]) -> None:
+        self.settings, self.scale = task.settings, task.similarity.scale
+        self.drawn, self.passages = drawn, passages
+        self.column = {id_: column for column, id_ in enumerate(passages)}
+        self.relevant = torch.from_numpy(task.relevance.mask([one.query for one in drawn], passages))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        queries, passages = rows[: len(self.drawn)], rows[len(self.drawn) :]
+        scores = self.scale * queries @ passages.T  # (B, C)
+        if self.settings.loss in ("kl", "margin-mse"):
+            return self._distil(scores)
+        positives = torch.tensor([self.column[one.positive.passage] for one in self.drawn], device=rows.device)
+        relevant = self.relevant.to(rows.device)
+        if self.settings.loss == "contrastive":
+            return contrastive_loss(scores, positives, relevant)
+        between = self.scale * passages[positives] @ passages.T  # (B, C), s(p⁺, p)
+        return pair_loss(scores, between, positives, relevant, self.settings.alpha)
+
+    def _distil(self, scores: Tensor) -> Tensor:
+        lists = [[one.positive, *one.negatives] for one in self.drawn]
+        longest = max(map(len, lists))
+        columns = torch.zeros(len(lists), longest, dtype=torch.long, device=scores.device)
+        teacher = torch.zeros(len(lists), longest, device=scores.device)
+        mask = torch.zeros(len(lists), longest, dtype=torch.bool, device=scores.device)
+        for row, candidates in enumerate(lists):
+            for place, candidate in enumerate(candidates):
+                columns[row, place] = self.column[candidate.passage]
+                teacher[row, place] = logit(candidate)
+                mask[row, place] = True
+        student = scores.gather(1, columns)  # (B, L)
+        loss = listwise_distillation_loss if self.settings.loss == "kl" else margin_mse_loss
+        return loss(student, teacher, mask)
+
+
+def logit(candidate: Candidate) -> float:
+    """The cross-encoder's score of a candidate, from its probability."""
+    assert candidate.probability is not None
+    probability = min(max(candidate.probability, 1e-7), 1 - 1e-7)
+    return math.log(probability / (1 - probability))
+
+
+def _require_probabilities(examples: Sequence[Example], loss: str) -> None:
+    for example in examples:
+        for candidate in (*example.positives, *example.negatives):
+            if candidate.probability is None:
+                raise GnnRetrievalError(
+                    f"loss = {loss} learns from the cross-encoder's probabilities, and query {example.query!r} has "
+                    f"none for passage {candidate.passage!r}: give examples that mine denoise has scored."
+                )

@@ -1,0 +1,140 @@
+"""The two trainable encoders of a dual-encoder: from any checkpoint, and back to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity, similarity_of
+from gnnretrieval.encoders.trained import PASSAGE, QUERY, trained_settings
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.training.encoder.towers import TextTower
+
+
+class Start(NamedTuple):
+    """What training starts from.
+
+    Attributes:
+        settings: How texts are read and compared.
+        passage: Weights of ``E_P``.
+        query: Weights of ``E_Q``; the same where they are shared.
+        similarity: How vectors are compared.
+        learned_from: Queries that its weights learned from before.
+    """
+
+    settings: EncoderSettings
+    passage: Checkpoint
+    query: Checkpoint
+    similarity: Similarity
+    learned_from: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, encoder: EncoderSettings) -> Start:
+        """The start that ``encoder`` names: a checkpoint, or an encoder that was trained here."""
+        resolved = trained_settings(encoder)
+        passage = find_checkpoint(resolved.checkpoint)
+        query = find_checkpoint(resolved.query_checkpoint) if resolved.query_checkpoint else passage
+        similarity = similarity_of(resolved, says_dot=_says_dot(passage))
+        return cls(resolved, passage, query, similarity, read_learned_from(encoder.checkpoint))
+
+    def require_shared(self) -> None:
+        """Refuse an encoder whose queries have weights of their own."""
+        if self.query.hash != self.passage.hash:
+            raise GnnRetrievalError(
+                f"{self.settings.checkpoint}: queries and passages have weights of their own there: "
+                "train with shared = false."
+            )
+
+
+def make_towers(
+    start: Start, *, shared: bool, device: torch.device, seed: int, pooling: str = "auto", dropout: float | None = None
+) -> dict[str, TextTower]:
+    """The towers ``query`` and ``passage``.
+
+    Args:
+        start: What they start from.
+        shared: One set of weights for both.
+        device: Where they compute.
+        seed: Of weights that the checkpoint lacks.
+        pooling: Of tokens to a vector: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
+        dropout: In training; None: the checkpoint's own.
+
+    Raises:
+        GnnRetrievalError: the two have vectors of different widths.
+    """
+    torch.manual_seed(seed)
+    common: dict[str, Any] = {"pooling": pooling, "dropout": dropout}
+    its = start.settings
+    passage = TextTower(
+        start.passage,
+        start.similarity,
+        device,
+        max_tokens=its.max_tokens,
+        sentences=its.sentences,
+        prompt=its.passage_prompt,
+        **common,
+    )
+    most = its.query_max_tokens or its.max_tokens
+    if shared:
+        return {QUERY: passage.for_queries(its.query_prompt, most or passage.max_tokens), PASSAGE: passage}
+    query = TextTower(
+        start.query, start.similarity, device, max_tokens=most, side="query", prompt=its.query_prompt, **common
+    )
+    if query.width != passage.width:
+        raise GnnRetrievalError(
+            f"{start.query.name} has vectors of {query.width} dimensions, and {start.passage.name}'s have "
+            f"{passage.width}: give two encoders of one width."
+        )
+    return {QUERY: query, PASSAGE: passage}
+
+
+def save_towers(
+    towers: Mapping[str, TextTower], start: Start, directory: Path, queries: Iterable[str]
+) -> EncoderSettings:
+    """Write the weights as checkpoints, ``passage/`` and, where queries have their own, ``query/``.
+
+    Args:
+        towers: What was trained.
+        start: What it started from.
+        directory: Where they go.
+        queries: Ids of those it learned from, which are written too.
+
+    Returns:
+        Settings that read them as they were trained.
+    """
+    write_learned_from(directory, start.learned_from.union(queries))
+    shared = towers[QUERY].module is towers[PASSAGE].module
+    prompts = {"query": towers[QUERY].prompt, "document": towers[PASSAGE].prompt}
+    for tower in towers.values():
+        tower.module.prompts = {side: prompt for side, prompt in prompts.items() if prompt}
+    towers[PASSAGE].save(directory / PASSAGE)
+    if not shared:
+        towers[QUERY].save(directory / QUERY)
+    return start.settings.model_copy(
+        update={
+            "checkpoint": PASSAGE,
+            "query_checkpoint": None,
+            "similarity": "cosine" if start.similarity.normalize else "dot",
+            "scale": start.similarity.scale,
+            "max_tokens": towers[PASSAGE].max_tokens,
+            "query_max_tokens": towers[QUERY].max_tokens,
+            "query_prompt": towers[QUERY].prompt,
+            "passage_prompt": towers[PASSAGE].prompt,
+        }
+    )
+
+
+def _says_dot(checkpoint: Checkpoint) -> bool:
+    """Whether a sentence-transformers checkpoint says that its vectors are compared by dot product."""
+    file = checkpoint.directory / "config_sentence_transformers.json"
+    try:
+        return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("similarity_fn_name") == "dot"
+    except (ValueError, AttributeError):
+        raise InputError("this is no checkpoint's configuration: a JSON object was expected.", file) from None

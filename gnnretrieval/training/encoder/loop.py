@@ -1,0 +1,195 @@
+"""The one training loop of encoders: dual, sentence and cross-encoders are tasks over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gnnretrieval.encoders.loading import weights_dtype
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.training.cached_step import Batch, add_gradient
+from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from gnnretrieval.training.encoder.settings import LoopSettings
+from gnnretrieval.training.encoder.towers import Tower
+from gnnretrieval.training.gnn.settings import JointSettings, TrainSettings
+from gnnretrieval.training.optimizers import linear_schedule, make_optimizer
+from gnnretrieval.training.ranks import ALONE, Ranks
+from gnnretrieval.training.weights import MasterWeights
+
+LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
+_LOG_EVERY = 10  # steps between lines of the log
+_CHECKPOINT_EVERY = 1000  # steps between checkpoints, beside the ones at the ends of epochs
+
+
+class Task(Protocol):
+    """What is learned: batches of an epoch, and how well it is learned."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of an epoch."""
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """A batch, which follows from the seed, the epoch and its number alone."""
+
+    def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
+        """Called before a step, and once for the step that a resumed run starts at."""
+
+    def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
+        """Measures on dev; the first one chooses."""
+
+
+class EncoderLoop:
+    """One run; :meth:`run` goes on from ``directory``'s checkpoint where there is one.
+
+    Args:
+        towers: What is trained, by name; a tower under two names is shared.
+        task: What it learns.
+        settings: How.
+        directory: Where log and checkpoint go.
+        device: Where to compute.
+        ranks: The processes that train together; each has its own copy of the towers.
+    """
+
+    def __init__(
+        self,
+        towers: Mapping[str, Tower],
+        task: Task,
+        settings: LoopSettings,
+        directory: Path,
+        device: torch.device,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.towers, self.task, self.settings, self.ranks = towers, task, settings, ranks
+        self.directory = Path(ranks.agree(str(directory)))  # the first process's
+        self.device = device
+        self.weights = MasterWeights(list(towers.values()), weights_dtype(settings.precision, device))
+        self.optimizer = make_optimizer(
+            settings.optimizer,
+            list(self.weights.parameters.named_parameters()),
+            settings.learning_rate,
+            settings.weight_decay,
+        )
+        self.progress = Progress(0, 0, [])
+        self.best: dict[str, Tensor] = {}
+        self.total = settings.epochs * task.steps_per_epoch
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end, and leave the weights that did best on dev in the towers, in float32.
+
+        Returns:
+            The record of the measurement that was best.
+        """
+        checkpoint = scratch(self.directory) / CHECKPOINT
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        modules: dict[str, nn.Module] = {"weights": self.weights.parameters}
+        if self.ranks.agree(checkpoint.exists()):
+            self.best, self.progress = load_checkpoint(checkpoint, modules, self.optimizer, self.device)
+            self.weights.publish()
+        self._shorten_log()
+        per_epoch = self.task.steps_per_epoch
+        with progress("training", self.total, "steps", self.progress.step) as meter:
+            if self.progress.step == 0 and not self.progress.history:
+                self._measure(0)
+            while self.progress.step < self.total and not self._out_of_patience():
+                step = self.progress.step
+                loss = self._step(step)
+                meter.advance(note=f"loss {loss:.3f}")
+                if (step + 1) % per_epoch == 0:
+                    epoch = (step + 1) // per_epoch
+                    if epoch % self.settings.dev_every == 0 or step + 1 == self.total:
+                        self._measure(epoch)
+                if (step + 1) % per_epoch == 0 or (step + 1) % _CHECKPOINT_EVERY == 0:
+                    if self.ranks.first:
+                        save_checkpoint(checkpoint, modules, self.optimizer, self.best, self.progress)
+                    self.ranks.agree(None)  # no one goes on before it is written
+        self.weights.restore(self.best)
+        self.weights.to_float32()
+        return self.best_record
+
+    @property
+    def best_record(self) -> dict[str, Any]:
+        """The first of the best measurements on dev."""
+        return max(self.progress.history, key=_first_measure)
+
+    def _step(self, step: int) -> float:
+        """One update; returns the loss."""
+        settings, per_epoch = self.settings, self.task.steps_per_epoch
+        self.task.before_step(step, self.towers, self.directory, self.ranks)
+        for tower in self.towers.values():
+            tower.module.train()
+        rate = settings.learning_rate * linear_schedule(step, self.total, settings.warmup)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        loss = add_gradient(
+            self.towers,
+            self.task.batch(step // per_epoch, step % per_epoch),
+            cached=settings.gradient_cache,
+            token_budget=settings.token_budget,
+            ranks=self.ranks,
+            seed=(settings.seed, step),
+        )
+        self.ranks.sum_gradients(self.weights.parameters)
+        norm = nn.utils.clip_grad_norm_(self.weights.parameters, settings.gradient_clip)
+        self.optimizer.step()
+        self.weights.publish()
+        self.progress = self.progress._replace(step=step + 1, epoch=(step + 1) // per_epoch)
+        if (step + 1) % _LOG_EVERY == 0 or step + 1 == self.total:
+            epoch = round((step + 1) / per_epoch, 4)
+            record = {"step": step + 1, "epoch": epoch, "loss": loss, "learning_rate": rate}
+            self._log({**record, "gradient_norm": float(norm)})
+        return loss
+
+    def _measure(self, epoch: int) -> None:
+        for tower in self.towers.values():
+            tower.module.eval()
+        with torch.no_grad():
+            measures = self.ranks.agree(self.task.measure(self.towers) if self.ranks.first else None)
+        record = {"step": self.progress.step, "epoch": epoch, "dev": measures}
+        self.progress = self.progress._replace(history=[*self.progress.history, record])
+        if self.best_record is record:
+            self.best = self.weights.snapshot()
+        self._log(record)
+
+    def _log(self, record: dict[str, Any]) -> None:
+        if self.ranks.first:
+            with (self.directory / LOG).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def _shorten_log(self) -> None:
+        """Take out of the log what comes after the checkpoint, and will come again."""
+        log = self.directory / LOG
+        if self.ranks.first and log.exists():
+            records = [line for line in log.read_text(encoding="utf-8").splitlines() if _is_until(line, self.progress)]
+            partial = log.with_name(f".{LOG}.partial")
+            partial.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
+            partial.replace(log)
+
+    def _out_of_patience(self) -> bool:
+        history = self.progress.history
+        return len(history) - 1 - history.index(self.best_record) >= self.settings.patience
+
+
+def with_precision(settings: LoopSettings | JointSettings | TrainSettings, device: str) -> dict[str, Any]:
+    """The settings as JSON values, with the precision that ``auto`` is on this device."""
+    reduced = weights_dtype(settings.precision, torch.device(device)) == torch.bfloat16
+    return {**settings.model_dump(mode="json"), "precision": "bfloat16" if reduced else "float32"}
+
+
+def _first_measure(record: dict[str, Any]) -> float:
+    return float(next(iter(record["dev"].values())))
+
+
+def _is_until(line: str, progress: Progress) -> bool:
+    """Whether a line of the log is whole and of a step that the checkpoint has."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return False
+    return bool(record["step"] <= progress.step and (record["step"] > 0 or progress.history))

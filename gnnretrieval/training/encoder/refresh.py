@@ -1,0 +1,106 @@
+"""Hard negatives from the encoder in training, mined anew every so many steps (ANCE, Xiong et al. 2021)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.exact_search import exact_top_k
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.mining.examples import Candidate, Example, as_written, read_examples, write_examples
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, load_array
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.training.encoder.dev import encoded
+from gnnretrieval.training.encoder.pair_data import Relevance
+from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.ranks import Ranks
+
+_WINDOW = 1024  # passages encoded together
+SOURCE = "encoder in training"
+
+
+class Refresher:
+    """Searches the corpus with the encoder as it is, for passages that it takes for positives.
+
+    Args:
+        dataset: The corpus.
+        query_texts: Texts of the training queries by id.
+        towers: ``query`` and ``passage``.
+        similarity: How they are compared.
+        every: Steps between two searches.
+        top: Passages found for a query; of these, the ones that are not relevant are its negatives from then on.
+        token_budget: Tokens, with padding, that are encoded together.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        query_texts: Mapping[str, str],
+        towers: Mapping[str, TextTower],
+        similarity: Similarity,
+        every: int,
+        top: int,
+        token_budget: int,
+    ) -> None:
+        self.dataset, self.query_texts, self.towers, self.similarity = dataset, query_texts, towers, similarity
+        self.every, self.top, self.token_budget = every, min(top, len(dataset.passage_ids)), token_budget
+        self._at = -1
+
+    def refreshed(
+        self, examples: list[Example], relevance: Relevance, step: int, directory: Path, ranks: Ranks
+    ) -> list[Example]:
+        """The examples with the negatives that ``step`` is to have.
+
+        What a search found is kept, so that a run that goes on after it has the same.
+        """
+        due = step // self.every * self.every
+        if due == self._at:
+            return examples
+        found = scratch(directory) / f"negatives-{due}.jsonl"
+        if ranks.first and not found.exists():
+            if due != step:
+                raise GnnRetrievalError(
+                    f"{directory}: the negatives mined at step {due} are gone, and training cannot go on without them. "
+                    "Delete this directory to train anew."
+                )
+            partial = found.with_suffix(".partial")
+            write_examples(partial, self._mined(examples, relevance, scratch(directory) / "passages.npy"))
+            partial.replace(found)
+        ranks.agree(None)  # it is written
+        self._at = due
+        return list(read_examples(found))
+
+    def _mined(self, examples: Sequence[Example], relevance: Relevance, place: Path) -> list[Example]:
+        """The examples with new negatives; passages' vectors lie at ``place`` meanwhile."""
+        for tower in self.towers.values():
+            tower.module.eval()
+        asked = self.towers["query"].tokens([self.query_texts[example.query] for example in examples])
+        queries = encoded(self.towers["query"], [Item("query", tuple(ids)) for ids in asked], self.token_budget)
+        total, texts = len(self.dataset.passage_ids), (passage.full_text for passage in self.dataset.passages())
+        with (
+            ArrayWriter(place, (total, queries.shape[1]), np.float16) as writer,
+            progress("refreshing negatives", total, "passages") as meter,
+        ):
+            while window := list(itertools.islice(texts, _WINDOW)):
+                items = [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(window)]
+                writer.write(encoded(self.towers["passage"], items, self.token_budget).numpy())
+                meter.advance(len(window))
+        rows, scores = exact_top_k(queries.numpy(), load_array(place), self.top, self.similarity)
+        place.unlink()
+        ids = self.dataset.passage_ids
+        return [
+            example._replace(
+                negatives=tuple(
+                    Candidate(ids[row], SOURCE, rank, as_written(score))
+                    for rank, (row, score) in enumerate(zip(found.tolist(), by, strict=True), 1)
+                    if not relevance.is_relevant(example.query, ids[row])
+                )
+            )
+            for example, found, by in zip(examples, rows, scores, strict=True)
+        ]

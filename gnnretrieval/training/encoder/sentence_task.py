@@ -1,0 +1,224 @@
+"""Training DCSR's sentence encoder: the sentence with the answer against others of its passage and of the batch (§3.2).
+
+Positive is the sentence of the positive passage that holds an answer. Negatives are the batch's other sentences, one
+random sentence of a mined negative passage, and one of the positive passage without the answer: *in-passage*; where
+the passage has none, another sentence of the mined passage stands in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnretrieval.data.answers import Answers
+from gnnretrieval.encoders.sentence_tokens import SentenceTokenizer, SentenceTokens
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.losses import contrastive_loss
+from gnnretrieval.mining.examples import Example
+from gnnretrieval.training.cached_step import Batch
+from gnnretrieval.training.encoder.dev import RetrievalDev
+from gnnretrieval.training.encoder.dual_task import PASSAGE, QUERY, DualEncoderTask
+from gnnretrieval.training.encoder.pair_data import Relevance, Texts, draw
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.towers import Item, TextTower
+
+_WORD = re.compile(r"\w+")
+
+
+class AnswerSentences(NamedTuple):
+    """Where queries' answers are, and what cannot be learned from.
+
+    Attributes:
+        of: Sentences of a passage that hold an answer of a query, by (query, passage).
+        examples: The examples whose positives have such a sentence.
+        skipped: Positives without an answer in a sentence.
+        by_overlap: Positives whose sentence was chosen by its words instead.
+    """
+
+    of: Mapping[tuple[str, str], frozenset[int]]
+    examples: list[Example]
+    skipped: int
+    by_overlap: int
+
+
+def answer_sentences(
+    examples: Sequence[Example],
+    texts: Texts,
+    answers: Mapping[str, Sequence[str]],
+    tokens: Mapping[str, SentenceTokens],
+    without_answer: str,
+) -> AnswerSentences:
+    """The sentences that hold an answer, for every positive of every example.
+
+    Args:
+        examples: Queries with positives.
+        texts: Texts of both.
+        answers: Answer strings by query.
+        tokens: The kept sentences of every passage.
+        without_answer: ``skip`` or ``overlap``: see
+            :class:`gnnretrieval.training.encoder.settings.DualEncoderTrainSettings`.
+    """
+    of: dict[tuple[str, str], frozenset[int]] = {}
+    kept, skipped, by_overlap = [], 0, 0
+    for example in examples:
+        positives = []
+        for candidate in example.positives:
+            text, spans = texts.passages[candidate.passage], tokens[candidate.passage].spans
+            sentences = [text[start:end] for start, end in spans]
+            found = holding(sentences, answers.get(example.query, ()))
+            if not found and without_answer == "overlap" and sentences:
+                found = frozenset({most_overlap(texts.queries[example.query], sentences)})
+                by_overlap += 1
+            if found:
+                of[example.query, candidate.passage] = found
+                positives.append(candidate)
+            else:
+                skipped += 1
+        if positives:
+            kept.append(example._replace(positives=tuple(positives)))
+    return AnswerSentences(of, kept, skipped, by_overlap)
+
+
+def holding(sentences: Sequence[str], answers: Sequence[str]) -> frozenset[int]:
+    """Numbers of the sentences that hold one of the answers, by DPR's rule."""
+    wanted = Answers(answers)
+    return frozenset(number for number, sentence in enumerate(sentences) if wanted.in_text(sentence))
+
+
+def most_overlap(query: str, sentences: Sequence[str]) -> int:
+    """Number of the sentence that shares most of the query's words; of equals the first."""
+    words = set(_WORD.findall(query.casefold()))
+    shared = [len(words & set(_WORD.findall(sentence.casefold()))) for sentence in sentences]
+    return shared.index(max(shared))
+
+
+class SentenceTask(DualEncoderTask):
+    """Batches of queries with sentences of their passages; arguments as :class:`DualEncoderTask`.
+
+    Args:
+        answers: Answer strings by query.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        texts: Texts,
+        answers: Mapping[str, Sequence[str]],
+        towers: Mapping[str, TextTower],
+        similarity: Similarity,
+        settings: DualEncoderTrainSettings,
+        dev: RetrievalDev,
+    ) -> None:
+        if settings.loss != "contrastive" or settings.refresh_every is not None:
+            raise GnnRetrievalError(
+                "an encoder of sentences is trained with loss = contrastive and without refresh_every."
+            )
+        tokenizer = sentence_tokenizer(towers[PASSAGE])
+        ids = list(texts.passages)
+        made = tokenizer.tokens([texts.passages[id_] for id_ in ids])
+        self.tokens = dict(zip(ids, made, strict=True))
+        self.found = answer_sentences(examples, texts, answers, self.tokens, settings.without_answer)
+        if not self.found.examples:
+            raise GnnRetrievalError(
+                "no training query has an answer that a sentence of its positive passage holds. Answers are read from "
+                "metadata.answers in queries.jsonl; without any, give without_answer = overlap."
+            )
+        super().__init__(self.found.examples, texts, towers, similarity, settings, dev)
+        self.relevance = Relevance(examples, texts)  # positives without an answer are no negatives either
+        self.sentences_cut = sum(tokens.cut for tokens in made)
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """The queries, then of each passage the sentences that were drawn."""
+        settings = self.settings
+        drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
+        rng = np.random.default_rng([settings.seed, epoch, number, 1])
+        wanted: dict[str, dict[int, None]] = {}
+        positives: list[tuple[str, int]] = []
+        for one in drawn:
+            passage = one.positive.passage
+            gold = sorted(self.found.of[one.query, passage])
+            sentence = gold[int(rng.integers(len(gold)))]
+            positives.append((passage, sentence))
+            chosen = wanted.setdefault(passage, {})
+            chosen[sentence] = None
+            others = [n for n in range(len(self.tokens[passage].spans)) if n not in gold]
+            inside = rng.permutation(others)[: settings.in_passage].tolist() if others else []
+            chosen.update(dict.fromkeys(inside))
+            instead = settings.in_passage - len(inside)
+            for place, negative in enumerate(one.negatives):
+                count = 1 + (instead if place == 0 else 0)
+                some = rng.permutation(len(self.tokens[negative.passage].spans))[:count].tolist()
+                wanted.setdefault(negative.passage, {}).update(dict.fromkeys(some))
+        items = self._items(QUERY, [self.texts.queries[one.query] for one in drawn])
+        columns: dict[tuple[str, int], int] = {}
+        for passage, sentences in wanted.items():
+            if sentences:
+                items.append(sentence_item(self.tokens[passage], list(sentences)))
+                for sentence in sentences:
+                    columns[passage, sentence] = len(columns)
+        return Batch(items, _SentenceLoss(self, [one.query for one in drawn], positives, columns))
+
+
+class _SentenceLoss:
+    """The contrastive loss over sentences; another sentence with the answer, in a positive passage, is no negative."""
+
+    def __init__(
+        self,
+        task: SentenceTask,
+        queries: list[str],
+        positives: list[tuple[str, int]],
+        columns: dict[tuple[str, int], int],
+    ) -> None:
+        self.scale = task.similarity.scale
+        self.positives = torch.tensor([columns[place] for place in positives])
+        passages = list(dict.fromkeys(passage for passage, _ in columns))
+        of_passage = dict(zip(passages, task.relevance.mask(queries, passages).T, strict=True))
+        self.relevant = torch.zeros(len(queries), len(columns), dtype=torch.bool)
+        for (passage, sentence), column in columns.items():
+            for row in np.flatnonzero(of_passage[passage]).tolist():
+                # A passage whose text is a positive's, under another id, has no sentences of its own on record.
+                gold = task.found.of.get((queries[row], passage))
+                self.relevant[row, column] = gold is None or sentence in gold
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        count = len(self.positives)
+        scores = self.scale * rows[:count] @ rows[count:].T  # (B, sentences)
+        return contrastive_loss(scores, self.positives.to(rows.device), self.relevant.to(rows.device))
+
+
+class SentenceDev(RetrievalDev):
+    """Dev queries against passages, each as good as ``HasAns`` over its sentences (eq. 2)."""
+
+    def passage_items(self, texts: Sequence[str]) -> list[Item]:
+        """Every sentence of every passage."""
+        made = sentence_tokenizer(self.towers[PASSAGE]).tokens(texts)
+        self._counts = torch.tensor([len(tokens.spans) for tokens in made])
+        self._mean = float(self._counts.float().mean())
+        return [sentence_item(tokens, range(len(tokens.spans))) for tokens in made]
+
+    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+        """``HasAns`` ``(b, passages)`` from the sentences' rows."""
+        scores = (self.similarity.scale * queries @ passages.T).double()  # (b, sentences)
+        most = min(scores.shape[1], round(100 * self._mean))
+        best, places = scores.topk(most, dim=1)
+        log_none = torch.log1p(-torch.softmax(best, 1).clamp(max=1 - 1e-15))
+        passage_of = torch.repeat_interleave(torch.arange(len(self._counts)), self._counts)
+        total = torch.zeros(len(scores), len(self._counts), dtype=torch.float64)
+        return -total.scatter_add_(1, passage_of[places], log_none)
+
+
+def sentence_tokenizer(tower: TextTower) -> SentenceTokenizer:
+    """Of a tower's passages."""
+    return SentenceTokenizer(tower.tokenizer, tower.max_tokens, tower.prompt)
+
+
+def sentence_item(tokens: SentenceTokens, sentences: Sequence[int]) -> Item:
+    """A passage of which some sentences are rows."""
+    spans = tuple((int(tokens.starts[number]), int(tokens.ends[number])) for number in sentences)
+    return Item(PASSAGE, tuple(int(id_) for id_ in tokens.ids), (), spans)

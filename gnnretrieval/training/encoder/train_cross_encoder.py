@@ -1,0 +1,133 @@
+"""Train a cross-encoder into an artifact, its probability fitted to dev."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
+from gnnretrieval.mining.examples import Examples
+from gnnretrieval.storage.artifacts import Artifact, relative_to
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.training.encoder.calibration import (
+    IDENTITY,
+    apply_calibration,
+    area_under_curve,
+    expected_calibration_error,
+    fit_calibration,
+)
+from gnnretrieval.training.encoder.cross_task import PAIR, CrossEncoderTask, PairTower
+from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.training.encoder.pair_data import Texts
+from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings
+from gnnretrieval.training.ranks import ALONE, Ranks
+
+
+def train_cross_encoder(
+    dataset: Dataset,
+    examples: Examples,
+    dev: Examples,
+    checkpoint: str,
+    settings: CrossEncoderTrainSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Train a cross-encoder (RocketQA, step 2) into the artifact ``out``; interrupted, the same call goes on.
+
+    Args:
+        dataset: The texts.
+        examples: Positives, and negatives from the retriever's top-k, of training queries.
+        dev: The same of dev queries: epochs are chosen and the probability is calibrated by them.
+        checkpoint: Any encoder checkpoint, or a cross-encoder's.
+        settings: How to train.
+        out: Where it goes.
+        device: Where to compute.
+        ranks: The processes that train together.
+        overwrite: Replace a cross-encoder made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
+    """
+    start = find_checkpoint(checkpoint)
+
+    def write(directory: Path) -> dict[str, Any]:
+        ranks.begin()
+        torch.manual_seed(settings.seed)
+        tower = PairTower(start, torch.device(device), settings.max_tokens, settings.dropout)
+        if settings.calibrate:
+            apply_calibration(tower.module, IDENTITY)  # a head that it does not fit is refused before training
+        train_part, dev_part = list(examples.examples()), list(dev.examples())
+        both = [*train_part, *dev_part]
+        texts = Texts.of(
+            dataset,
+            (example.query for example in both),
+            (c.passage for e in both for c in (*e.positives, *e.negatives)),
+        )
+        asked = {example.query for example in dev_part}
+        task = CrossEncoderTask([e for e in train_part if e.query not in asked], dev_part, texts, tower, settings)
+        say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps an epoch")
+        best = EncoderLoop({PAIR: tower}, task, settings, directory, torch.device(device), ranks).run()
+        if not ranks.first:
+            return {}
+        calibration = _calibrate(task, tower) if settings.calibrate else None
+        say(
+            f"kept epoch {best['epoch']}: dev RR@10 among its candidates {100 * best['dev']['RR@10']:.1f}"
+            + (f", area under the ROC curve {calibration['auc']:.3f}" if calibration else "")
+        )
+        tower.save(directory / MODEL)
+        return {
+            "max_tokens": settings.max_tokens,
+            "started_from": {"checkpoint": start.name, "source": start.source},
+            "examples": {"queries": len(task.examples), "dev_queries": len(task.dev)},
+            "dev": {"best": best, "calibration": calibration},
+            "dataset": dataset.provenance(),
+            "made_from": {
+                "dataset": relative_to(out, dataset.path),
+                "examples": relative_to(out, examples.path),
+                "dev": relative_to(out, dev.path),
+            },
+        }
+
+    if not ranks.first:
+        write(Path(out))
+        return Artifact(Path(out), {})
+    return make_artifact(
+        out,
+        CROSS_ENCODER,
+        inputs={"dataset": dataset.hash, "checkpoint": start.hash, "examples": examples.hash, "dev": dev.hash},
+        config={"train": with_precision(settings, device), "ranks": ranks.count},
+        write=write,
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+def _calibrate(task: CrossEncoderTask, tower: PairTower) -> dict[str, Any]:
+    """Fit the probability to dev's pairs and put it into the weights; returns how it was before and is after."""
+    tower.module.eval()
+    logits, labels = task.dev_logits()
+    fitted = fit_calibration(logits, labels)
+    apply_calibration(tower.module, fitted)
+    before, after = (
+        expected_calibration_error(1 / (1 + np.exp(-scores)), labels)
+        for scores in (logits, fitted.slope * logits + fitted.intercept)
+    )
+    return {
+        "pairs": len(labels),
+        "auc": area_under_curve(logits, labels),
+        "slope": fitted.slope,
+        "intercept": fitted.intercept,
+        "expected_calibration_error": {"before": before, "after": after},
+    }

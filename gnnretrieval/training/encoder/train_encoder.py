@@ -1,0 +1,209 @@
+"""Train a dual-encoder or a sentence encoder into an artifact that stands wherever a checkpoint does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnretrieval.data.answers import read_answers
+from gnnretrieval.data.dataset import QUERIES, Dataset
+from gnnretrieval.encoders.loading import weights_dtype
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.mining.examples import Examples
+from gnnretrieval.storage.artifacts import Artifact, relative_to
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.training.encoder.dev import DevQueries, RetrievalDev, dev_queries
+from gnnretrieval.training.encoder.dual_task import DualEncoderTask
+from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
+from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.training.encoder.pair_data import Texts, count_cut, in_share, labelled_examples, merged
+from gnnretrieval.training.encoder.refresh import Refresher
+from gnnretrieval.training.encoder.sentence_task import SentenceDev, SentenceTask
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.towers import TextTower
+from gnnretrieval.training.ranks import ALONE, Ranks
+
+EVERY_QUERY = ("query_share", 1.0)  # encoders trained before there was a choice stay what they are
+
+
+def train_dual_encoder(
+    dataset: Dataset,
+    examples: Sequence[Examples],
+    encoder: EncoderSettings,
+    settings: DualEncoderTrainSettings,
+    out: str | Path,
+    *,
+    labels: bool = True,
+    split: str = "train",
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Artifact:
+    """Train an encoder into the artifact ``out``; interrupted, the same call goes on.
+
+    Args:
+        dataset: Texts, labels, and the dev split that epochs are chosen by.
+        examples: Mined examples, joined with one another and with the labels.
+        encoder: What it starts from, another trained encoder's artifact among them, and how it reads and compares.
+        settings: How to train.
+        out: Where it goes.
+        labels: Whether the split's labels are learned from too.
+        split: Whose labels.
+        device: Where to compute.
+        ranks: The processes that train together.
+        overwrite: Replace an encoder made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
+    """
+    start = Start.of(encoder)
+    if settings.shared:
+        start.require_shared()
+
+    def write(directory: Path) -> dict[str, Any]:
+        return _train(dataset, examples, start, settings, directory, labels, split, torch.device(device), ranks, say)
+
+    if not ranks.first:
+        write(Path(out))
+        return Artifact(Path(out), {})
+    inputs = {"dataset": dataset.hash, "passage encoder": start.passage.hash, "query encoder": start.query.hash}
+    inputs |= {f"examples {number}": part.hash for number, part in enumerate(examples, 1)}
+    config = {
+        "encoder": start.settings.model_dump(
+            mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
+        ),
+        "train": {key: value for key, value in with_precision(settings, device).items() if (key, value) != EVERY_QUERY},
+        "labels": labels,
+        "split": split,
+        "ranks": ranks.count,
+    }
+    made_from = {"dataset": relative_to(out, dataset.path)}
+    made_from |= {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
+    return make_artifact(
+        out,
+        ENCODER,
+        inputs=inputs,
+        config=config,
+        write=lambda directory: {**write(directory), "made_from": made_from},
+        seed=settings.seed,
+        overwrite=overwrite,
+        say=say,
+    )
+
+
+def _train(
+    dataset: Dataset,
+    mined: Sequence[Examples],
+    start: Start,
+    settings: DualEncoderTrainSettings,
+    directory: Path,
+    labels: bool,
+    split: str,
+    device: torch.device,
+    ranks: Ranks,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Train into ``directory``; returns what the artifact says of it."""
+    ranks.begin()
+    dev = dev_queries(dataset, split, settings.seed)
+    if dev.hidden:
+        say(f"{len(dev.hidden):,} training queries are kept out of training, to choose by")
+    parts = [labelled_examples(dataset, split, dev.hidden)] if labels else []
+    parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
+    examples = [example for example in merged(parts) if in_share(example.query, settings.query_share)]
+    if not examples:
+        raise GnnRetrievalError(
+            "there is no query with a positive passage to learn from: nothing was mined or labelled."
+        )
+    common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
+    towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
+    whole_corpus = settings.refresh_every is not None
+    texts = Texts.of(
+        dataset,
+        (example.query for example in examples),
+        dataset.passage_ids if whole_corpus else (c.passage for e in examples for c in (*e.positives, *e.negatives)),
+    )
+    cut = {
+        QUERY: count_cut(texts.queries.values(), towers[QUERY].lengths, towers[QUERY].max_tokens),
+        PASSAGE: count_cut(texts.passages.values(), towers[PASSAGE].lengths, towers[PASSAGE].max_tokens),
+    }
+    for what, counts in cut.items():
+        if counts["cut"]:
+            say(f"{counts['cut']:,} of {counts['texts']:,} {what} texts are cut to {counts['max_tokens']} tokens")
+    if settings.precision == "auto":
+        say(f"computing in {str(weights_dtype('auto', device)).removeprefix('torch.')}")
+    task = _task(dataset, dev, examples, texts, towers, start.similarity, settings)
+    short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
+    if short and not whole_corpus:
+        say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: all they have are used")
+    say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps an epoch")
+    best = EncoderLoop(towers, task, settings, directory, device, ranks).run()
+    say(f"kept epoch {best['epoch']}: dev RR@10 {100 * best['dev']['RR@10']:.1f}")
+    if not ranks.first:
+        return {}
+    if isinstance(task, SentenceTask) and task.sentences_cut:
+        say(f"{task.sentences_cut:,} sentences are beyond the limit of tokens")
+    its = save_towers(towers, start, directory, (example.query for example in task.examples))
+    found = task.found if isinstance(task, SentenceTask) else None
+    return {
+        "encoder": its.model_dump(mode="json"),
+        "dimension": towers[PASSAGE].width,
+        "started_from": {"passage": start.passage.name, "query": start.query.name, "source": start.passage.source},
+        "examples": {
+            "queries": len(task.examples),
+            "positives": sum(len(example.positives) for example in task.examples),
+            "negatives": sum(len(example.negatives) for example in task.examples),
+            "queries_short_of_negatives": short,
+        },
+        "answers": found and {"positives_skipped": found.skipped, "positives_by_overlap": found.by_overlap},
+        "sentences_cut": task.sentences_cut if isinstance(task, SentenceTask) else None,
+        "tokens": cut,
+        "dev": {"split": dev.name, "queries": len(task.dev.queries), "passages": len(task.dev.passages), "best": best},
+        "dataset": dataset.provenance(),
+    }
+
+
+def _task(
+    dataset: Dataset,
+    dev: DevQueries,
+    examples: Sequence[Any],
+    texts: Texts,
+    towers: Mapping[str, TextTower],
+    similarity: Similarity,
+    settings: DualEncoderTrainSettings,
+) -> DualEncoderTask:
+    by_sentences = towers[PASSAGE].sentences != "none"
+    measure = (SentenceDev if by_sentences else RetrievalDev)(
+        dataset,
+        dev,
+        towers,
+        similarity,
+        settings.dev_queries,
+        settings.dev_passages,
+        settings.token_budget,
+        settings.seed,
+    )
+    if by_sentences:
+        return SentenceTask(
+            examples, texts, read_answers(dataset.path / QUERIES), towers, similarity, settings, measure
+        )
+    refresher = None
+    if settings.refresh_every is not None:
+        refresher = Refresher(
+            dataset,
+            texts.queries,
+            towers,
+            similarity,
+            settings.refresh_every,
+            settings.refresh_top,
+            settings.token_budget,
+        )
+    return DualEncoderTask(examples, texts, towers, similarity, settings, measure, refresher)

@@ -1,0 +1,209 @@
+"""What training will take, from a few steps of it: steps, time and memory, before they are spent (law 11)."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.mining.examples import Examples
+from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.training.gnn.embedding import gated_contexts
+from gnnretrieval.training.gnn.head import BATCH, train_head
+from gnnretrieval.training.gnn.ladder import FOLDS, MOST_SETTINGS, TRAINED_MEANS, Judged, message_graph, steps_of_heads
+from gnnretrieval.training.gnn.loop import GNNTraining
+from gnnretrieval.training.gnn.messages import is_few, memory_of_messages, require_memory
+from gnnretrieval.training.gnn.model import GNNEncoderModel
+from gnnretrieval.training.gnn.settings import TrainSettings
+from gnnretrieval.training.gnn.train import Plan
+
+STEPS = 3  # timed; the first one warms up
+_PASSAGES = 2000  # embedded to time a measurement on dev
+
+
+def rehearse(
+    store: Graph,
+    dataset: Dataset,
+    features: Features,
+    settings: TrainSettings,
+    *,
+    examples: Sequence[Examples] = (),
+    start: GNNEncoderModel | None = None,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Run a few steps of the training that :func:`gnnretrieval.training.gnn.train.train_gnn` would, and keep nothing.
+
+    With layer = linear a few steps of a head are timed, and one measurement.
+
+    Returns:
+        ``queries`` (learnable), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
+        scores), ``timed_steps`` (at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a
+        sample), ``hours`` (all of it, without early stopping) and ``memory``: ``estimate`` (:func:`memory_needs`; None
+        in joint training, which adds the dual-encoder's) and ``peak``, of the process in these steps, in bytes.
+
+    Raises:
+        GnnRetrievalError: as :func:`gnnretrieval.training.gnn.train.train_gnn`.
+    """
+    plan = Plan.of(store, dataset, features, settings, examples, start)
+    if settings.layer == "linear":
+        return _rehearse_linear(plan)
+    with tempfile.TemporaryDirectory() as place:
+        training = plan.training(Path(place), device)
+        times: list[float] = []
+        scored = _time_steps(training, times)
+        dev = _dev_seconds(training)
+    steps = settings.epochs * training.steps_per_epoch
+    seconds = float(np.median(times[1:] or times))
+    return {
+        "queries": len(training.learnable),
+        "dev_queries": len(training.dev),
+        "steps_per_epoch": training.steps_per_epoch,
+        "steps": steps,
+        "candidates": scored,
+        "timed_steps": len(times),
+        "step_seconds": seconds,
+        "dev_seconds": dev,
+        "hours": (steps * seconds + settings.epochs * dev) / 3600,
+        "memory": {"estimate": _estimate(training), "peak": _peak(training.device)},
+    }
+
+
+def _rehearse_linear(plan: Plan) -> dict[str, Any]:
+    store, held_out = plan.store, plan.held_out
+    require_memory(store)
+    graph = message_graph(store, held_out.hidden)
+    taught = torch.from_numpy(plan.learned.taught)
+    begun = time.perf_counter()
+    mean = TRAINED_MEANS[-1]
+    head = train_head(graph, STEPS, mean=mean, seed=plan.settings.seed, taught=taught)
+    step = (time.perf_counter() - begun) / STEPS
+    judged = Judged.of(graph, {(STEPS, mean): head}, held_out.queries, held_out.relevant)
+    begun = time.perf_counter()
+    judged.measure(Messages(STEPS, mean, rounds=1, step_size=0.1, trained_mean=mean))
+    dev = time.perf_counter() - begun
+    folds = FOLDS * is_few(held_out)
+    steps = steps_of_heads(folds)
+    labelled = np.unique(store.labels[:, 0])
+    return {
+        "queries": int(plan.learned.taught[labelled].sum()),
+        "dev_queries": len(held_out.relevant),
+        "steps_per_epoch": -(-len(graph.labels) // BATCH),
+        "steps": steps,
+        "candidates": min(BATCH, store.num_passages),
+        "timed_steps": STEPS,
+        "step_seconds": step,
+        "dev_seconds": dev,
+        "hours": (steps * step + MOST_SETTINGS * (1 + folds) * dev) / 3600,
+        "memory": {"estimate": memory_of_messages(store), "peak": _peak(torch.device("cpu"))},
+    }
+
+
+def _time_steps(training: GNNTraining, times: list[float]) -> int:
+    """Seconds of a few steps of the first epochs, appended to ``times``; returns how many passages the last scored."""
+    last = [0.0]
+    scored = [training.store.num_passages]
+    forward = training.model.register_forward_hook(lambda module, given, out: scored.append(len(out)))
+
+    class Enough(Exception):
+        pass
+
+    def advance(epochs: float, loss: float) -> None:
+        now = time.perf_counter()
+        times.append(now - last[0])
+        last[0] = now
+        if len(times) == STEPS or len(times) % training.steps_per_epoch == 0:  # dev is timed apart
+            raise Enough
+
+    for epoch in range(STEPS):
+        last[0] = time.perf_counter()
+        with suppress(Enough):
+            training.epoch(epoch, advance)
+        if len(times) >= STEPS:
+            break
+    forward.remove()
+    return scored[-1]
+
+
+def _dev_seconds(training: GNNTraining) -> float:
+    """A measurement on dev, from a sample of the passages that it embeds."""
+    store, pool = training.store, training.pool
+    rows = np.arange(store.num_passages) if pool is None else pool
+    some = np.sort(np.random.default_rng(0).permutation(rows)[:_PASSAGES])
+    begun = time.perf_counter()
+    if training.encoders is not None:
+        store, _ = training.encoders.recomputed(training.dev, some, training.shown)
+    for _ in gated_contexts(training.average, store, training.device, training.shown, only=some):
+        pass
+    return (time.perf_counter() - begun) * len(rows) / len(some)
+
+
+def _estimate(training: GNNTraining) -> int | None:
+    if training.encoders is not None:
+        return None
+    store, settings = training.store, training.settings
+    degrees = store.degrees().astype(np.float64)
+    shape = TrainingShape(settings.batch_size, settings.hard_negatives, settings.mask_ratio)
+    needs = memory_needs(
+        store.num_passages,
+        store.num_queries,
+        store.k,
+        store.dimension,
+        store.edge_dim,
+        queries_per_candidate=float((degrees**2).mean() / max(degrees.mean(), 1e-12)),
+        shape=shape,
+    )
+    return needs.training_corpus if training.whole_corpus else needs.training_batch
+
+
+def _peak(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
+    """The same as text."""
+    memory = found["memory"]
+    if settings.layer == "linear":
+        return [
+            f"{found['queries']:,} training queries, {found['dev_queries']:,} to choose by",
+            f"{found['steps']:,} steps of heads, {found['step_seconds']:.3g} s each; at most {MOST_SETTINGS} settings, "
+            f"each measured on dev in {found['dev_seconds']:.3g} s: {_duration(3600 * found['hours'])} in all",
+            f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
+            "vectors",
+            "a dry run: nothing was made",
+        ]
+    estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} of them by the graph's formula"
+    stops = ""
+    if settings.patience is not None:
+        stops = f"; early stopping after {settings.patience} epochs without a better one can end it sooner"
+    return [
+        f"{found['queries']:,} training queries, {found['dev_queries']:,} to choose by",
+        f"{settings.epochs} epochs of {found['steps_per_epoch']:,} steps: {found['steps']:,} steps of "
+        f"{settings.batch_size} queries, each against {found['candidates']:,} passages",
+        f"{found['step_seconds']:.3g} s a step, about {found['dev_seconds']:.3g} s a measurement on dev: "
+        f"{_duration(3600 * found['hours'])} in all{stops}",
+        f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
+        "a dry run: nothing was made",
+    ]
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.2g} GiB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,148 @@
+"""Query-interactive embeddings of passages over the full training graph, streamed in blocks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.nn.gnn_encoder import GNNEncoder
+from gnnretrieval.storage.arrays import ROWS_RESIDENT, ArrayWriter, blocks, gather_rows, release
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+
+MEMORY = 2**30  # bytes that a pass over a store may hold beside the model
+_BLOCK = 8192  # passages a block, at most
+
+
+@torch.no_grad()
+def gated_contexts(
+    model: GNNEncoder,
+    store: Graph,
+    device: str | torch.device = "cpu",
+    visible: NDArray[np.bool_] | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+    *,
+    only: Rows | None = None,
+    memory: int = MEMORY,
+    scratch: Path | None = None,
+) -> Iterator[tuple[Rows, Tensor, Tensor]]:
+    """For each block of passages: its rows, ``h_p``, and the gated context that is added to it (eq. 6-9), float32.
+
+    Every interactive query ``h'_q`` that is needed is computed once, and kept in memory where these floats fit into
+    half of the budget, else in a file; passages then go by in blocks. Pages of the store's arrays are given back as
+    they are done with, so that resident memory stays within the budget whatever the store's size.
+
+    Args:
+        model: The GNN-encoder, on ``device``.
+        store: The graph.
+        device: Where to compute.
+        visible: ``(n,)`` False for queries masked out of the graph; None: all are in it.
+        advance: Called with the number of nodes done, of :func:`nodes_to_embed`.
+        only: Rows of the passages that are wanted, sorted; None: all.
+        memory: The budget, in bytes.
+        scratch: Directory for the file; None: the system's place for temporary files.
+    """
+    was_training = model.training
+    model.eval()
+    tensors = GraphTensors(store, device)
+    asked = None if only is None else np.unique(store.found_by(only, visible)[0] // store.stride)
+    with _interactive_queries(model, tensors, asked, advance, memory, scratch) as interactive:
+        for rows in _passage_blocks(store, only, memory):
+            edges, offsets = store.found_by(rows, visible)
+            queries = edges // store.stride
+            if asked is not None:
+                queries = np.searchsorted(asked, queries)
+            if isinstance(interactive, Tensor):
+                sources, neighbors = interactive, tensors.neighbors(queries, offsets)
+            else:
+                needed, index = np.unique(queries, return_inverse=True)
+                sources = torch.from_numpy(gather_rows(interactive, needed)).to(tensors.device)
+                neighbors = tensors.neighbors(index, offsets)
+                release(interactive)
+            here = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            passages = tensors.gather(store.passage_features, rows)
+            loops = tensors.loops(store.edge_arrays.passage_loops, rows)
+            context = model.gated_context(passages, sources, neighbors, tensors.edge_features(edges), loops)
+            release(store.passage_features, store.edges, store.indptr)
+            yield here, passages, context
+            advance(len(here))
+    model.train(was_training)
+
+
+@contextmanager
+def _interactive_queries(
+    model: GNNEncoder,
+    tensors: GraphTensors,
+    asked: Rows | None,
+    advance: Callable[[int], None],
+    memory: int,
+    scratch: Path | None,
+) -> Iterator[Tensor | NDArray[np.float32]]:
+    """``h'_q`` of the queries ``asked`` (None: all) ``(n, d)``: on the device, or memory-mapped where they are many."""
+    n, d = tensors.store.num_queries if asked is None else len(asked), tensors.store.dimension
+    if 4 * n * d <= memory // 2:
+        interactive = torch.empty((n, d), device=tensors.device)
+        for part, vectors in _interactive_blocks(model, tensors, asked, memory):
+            interactive[part] = vectors
+            advance(len(vectors))
+        yield interactive
+        return
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        path = Path(place) / "interactive_queries.npy"
+        with ArrayWriter(path, (n, d), np.float32) as writer:
+            for _, vectors in _interactive_blocks(model, tensors, asked, memory):
+                writer.write(vectors.cpu().numpy())
+                advance(len(vectors))
+        yield np.load(path, mmap_mode="r")
+
+
+def _interactive_blocks(
+    model: GNNEncoder, tensors: GraphTensors, asked: Rows | None, memory: int
+) -> Iterator[tuple[slice, Tensor]]:
+    store = tensors.store
+    a_query = 4 * store.k * (2 * store.dimension + 2 * store.edge_dim) + 24 * store.dimension
+    count = store.num_queries if asked is None else len(asked)
+    for part in blocks(count, max(1, min(_BLOCK, memory // 4 // a_query))):
+        rows = np.arange(part.start, part.stop) if asked is None else asked[part]
+        sources, index = np.unique(store.neighbors[rows].astype(np.int64), return_inverse=True)
+        edges = (rows[:, None] * store.stride + np.arange(store.k)).ravel()
+        yield (
+            part,
+            model.interactive_queries(
+                tensors.gather(store.query_features, part if asked is None else rows),
+                tensors.gather(store.source_features, sources),
+                tensors.regular(index.reshape(len(rows), store.k)),
+                tensors.edge_features(edges),
+                tensors.loops(store.edge_arrays.query_loops, rows),
+            ),
+        )
+        release(store.neighbors, store.query_features, store.source_features, store.edge_arrays.cheap)
+
+
+def _passage_blocks(store: Graph, only: Rows | None, memory: int) -> Iterator[slice | Rows]:
+    """Passages in blocks whose vectors, and whose edges' features, take about a quarter of the budget each."""
+    most = max(1, min(_BLOCK, memory // 4 // (40 * store.dimension)))
+    edges = max(ROWS_RESIDENT, memory // 4 // (4 * store.dimension + 8 * store.edge_dim + 48))
+    start, count = 0, store.num_passages if only is None else len(only)
+    while start < count:
+        stop = min(count, start + most)
+        first = np.arange(start, stop) if only is None else only[start:stop]
+        counts = store.indptr[first + 1] - store.indptr[first]
+        stop = start + max(1, int(np.searchsorted(np.cumsum(counts), edges, side="right")))
+        yield slice(start, stop) if only is None else only[start:stop]
+        start = stop
+
+
+def nodes_to_embed(store: Graph, only: Rows | None = None) -> int:
+    """How many nodes :func:`gated_contexts` computes."""
+    if only is None:
+        return store.num_queries + store.num_passages
+    return len(np.unique(store.found_by(only)[0] // store.stride)) + len(only)

@@ -1,0 +1,226 @@
+"""The query-interactive passage embeddings as an artifact: what is indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.features import Features, encoder_records
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.graph.store import TEXTS, Graph
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.nn.label_messages import message_vectors
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
+from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.updating import changed_since, record_changes, rewrite, update_artifact
+from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
+from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.messages import require_memory
+from gnnretrieval.training.gnn.model import GNNEncoderModel
+
+KIND = "embeddings"
+ARRAY = "passages.npy"
+
+
+class Embeddings(Artifact):
+    """``h'_p`` of every passage, as they are compared."""
+
+    @property
+    def passages(self) -> NDArray[np.float16]:
+        """``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
+        array: NDArray[np.float16] = load_array(self.path / "passages.npy")
+        return array
+
+    @property
+    def similarity(self) -> Similarity:
+        """How they are compared."""
+        return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
+
+
+def open_embeddings(path: str | Path) -> Embeddings:
+    """Open the embeddings at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
+    return Embeddings(artifact.path, artifact.meta)
+
+
+def embed_passages(
+    model: GNNEncoderModel,
+    store: Graph,
+    out: str | Path,
+    *,
+    features: Features | None = None,
+    device: str = "cpu",
+    memory: int = MEMORY,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Embeddings:
+    """Compute every passage's embedding over the full graph into the artifact ``out``.
+
+    Args:
+        model: The GNN-encoder.
+        store: The graph.
+        out: Where the embeddings go.
+        features: By the dual-encoder that was trained with the model, if one was (:meth:`GNNEncoderModel.view`).
+        device: Where to compute.
+        memory: Bytes that the pass may hold (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
+        overwrite: Replace embeddings made from other inputs.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: the model was trained for another graph's widths or another dual-encoder, or the features are.
+    """
+    model.require_fits(store)
+    view = model.view(store, features)
+    made_with = store.meta if features is None else features.meta
+
+    def write(directory: Path) -> dict[str, Any]:
+        shape = (store.num_passages, store.dimension)
+        with (
+            ArrayWriter(directory / ARRAY, shape, np.float16) as writer,
+            progress("embedding", nodes_to_embed(store), "nodes") as meter,
+        ):
+            budget = {"memory": memory, "scratch": scratch(directory)}
+            for _, vectors in _vectors(model, view, device, meter.advance, None, budget):
+                writer.write(vectors)
+        share_file(store.path / TEXTS, directory / TEXTS)
+        return {
+            "similarity": model.similarity.model_dump(),
+            **encoder_records(made_with),
+            "num_passages": store.num_passages,
+            "dimension": store.dimension,
+            "made_from": {
+                name: relative_to(out, source.path)
+                for name, source in (("gnn-encoder", model), ("graph", store), ("features", features))
+                if source is not None
+            },
+        }
+
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={"gnn-encoder": model.hash, "graph": store.hash}
+        | ({"features": features.hash} if features is not None else {}),
+        config={},
+        write=write,
+        overwrite=overwrite,
+        say=say,
+    )
+    return Embeddings(artifact.path, artifact.meta)
+
+
+def update_embeddings(
+    model: GNNEncoderModel,
+    store: Graph,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    memory: int = MEMORY,
+    say: Callable[[str], None] = lambda line: None,
+) -> Embeddings:
+    """Bring the embeddings at ``out`` up to a graph that was added to: only what the additions touch is computed.
+
+    A passage is computed again when it is new, or when a query that is joined to it is new or has other passages now.
+    With layer = linear all are, and those that differ are replaced: rejection goes on from passage to passage.
+
+    Args:
+        model: The GNN-encoder they were made with.
+        store: The graph, after ``graph add``.
+        out: The embeddings.
+        device: Where to compute.
+        memory: As :func:`embed_passages`.
+        say: Receives lines for the user.
+
+    Raises:
+        ArtifactError: they were made with another model, or from no earlier state of this graph.
+    """
+    model.require_fits(store)
+    if model.has_encoder:
+        raise ArtifactError(
+            f"{model.path}: its dual-encoder was trained with it, so additions change every feature's file. Encode the "
+            "dataset with it again and embed anew, without --changed."
+        )
+    current = open_embeddings(out)
+    if current.meta["inputs"]["gnn-encoder"] != model.hash:
+        raise ArtifactError(f"{out}: made with another model than {model.path}. Embed anew, without --changed.")
+    if current.meta["inputs"]["graph"] == store.hash:
+        say(f"{out}: already up to date with {store.path}")
+        return current
+    changed = changed_since(store, current.meta["inputs"]["graph"])
+    if changed is None:
+        raise ArtifactError(
+            f"{out}: made from another graph than any earlier state of {store.path}. Embed anew, without --changed."
+        )
+
+    def write(directory: Path) -> dict[str, Any]:
+        view, old = model.view(store), current.passages
+        touched = _all_that_differ(model, view, old) if model.is_linear else changed
+        place = scratch(directory) / ARRAY
+        with (
+            ArrayWriter(place, (len(touched), store.dimension), np.float16) as writer,
+            progress("embedding", nodes_to_embed(view, touched), "nodes") as meter,
+        ):
+            budget = {"memory": memory, "scratch": scratch(directory)}
+            for _, vectors in _vectors(model, view, device, meter.advance, touched, budget):
+                writer.write(vectors)
+        new = np.load(place, mmap_mode="r")
+        shape = (store.num_passages, store.dimension)
+        with ArrayWriter(rewrite(directory, ARRAY), shape, np.float16) as writer:
+            for part in blocks(store.num_passages, 65536):
+                block = np.empty((part.stop - part.start, store.dimension), dtype=np.float16)
+                block[: max(0, len(old) - part.start)] = old[part]
+                first, last = np.searchsorted(touched, (part.start, part.stop))
+                block[touched[first:last] - part.start] = new[first:last]
+                writer.write(block)
+                release(old, new)
+        share_file(store.path / TEXTS, directory / TEXTS)
+        record_changes(directory, current, touched)
+        say(f"{len(touched):,} of {store.num_passages:,} passages were embedded again")
+        return {"num_passages": store.num_passages}
+
+    graph = {"graph": store.hash}
+    artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write, say=say)
+    return Embeddings(artifact.path, artifact.meta)
+
+
+def _vectors(
+    model: GNNEncoderModel,
+    store: Graph,
+    device: str,
+    advance: Callable[[int], None],
+    only: Rows | None,
+    budget: dict[str, Any],
+) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
+    """Rows and vectors of passages, block by block, as they are compared."""
+    if model.is_linear:
+        vectors = _of_messages(model, store)
+        rows = np.arange(len(vectors)) if only is None else only
+        advance(nodes_to_embed(store, only))
+        yield from ((rows[part], vectors[rows[part]]) for part in blocks(len(rows), 65536))
+        return
+    module = model.load(device)
+    for rows, passages, context in gated_contexts(module, store, device, advance=advance, only=only, **budget):
+        yield rows, store.similarity.prepare(passages + module.context_scale * context).cpu().numpy()
+
+
+@torch.no_grad()
+def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
+    """Every passage's vector by a model with layer = linear ``(m, d)``."""
+    require_memory(store)
+    trained = model.load_messages()
+    vectors = message_vectors(message_graph(store), trained.head, trained.messages)
+    return vectors.numpy()
+
+
+def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16]) -> Rows:
+    """Rows of the passages whose vectors are no longer ``old``, or not in it."""
+    vectors = _of_messages(model, store).astype(np.float16)
+    same = (vectors[: len(old)] == old).all(1)
+    return np.concatenate([np.flatnonzero(~same), np.arange(len(old), len(vectors))])

@@ -1,0 +1,148 @@
+"""The questions to choose by: the dev split or, where there is none, training questions held out of the graph.
+
+Held-out questions are of two kinds, since nothing says which kind later questions will be: all questions of some
+passages, whose neighbours keep theirs; and all questions of some *topics*, a passage with those most like it, as of a
+new document that no training question is about. What is chosen is what does best on the kind that it does worse on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.exact_search import exact_top_k
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.mask import mask_queries
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.storage.arrays import gather_rows
+
+DEV_NAMES = ("dev", "validation", "val")
+HELD_OUT = 0.1  # share of the training queries where there is no dev split, of each kind
+TOPIC = 32  # passages of a topic, at most; on a small corpus a hundredth of it
+_SEEDS = 64  # topics looked for together
+
+
+class HeldOut(NamedTuple):
+    """Questions that training does not learn from.
+
+    Attributes:
+        name: The split's name, or ``"held-out training queries"``.
+        queries: ``(q, d)`` features.
+        texts: Their texts.
+        relevant: Rows of each one's relevant passages.
+        hidden: ``(n,)`` True for graph queries kept out of training and of its graph; None: none are.
+        parts: ``(q,)`` 0, or 1 for the questions of held-out topics.
+    """
+
+    name: str
+    queries: NDArray[np.floating]
+    texts: list[str]
+    relevant: list[list[int]]
+    hidden: NDArray[np.bool_] | None
+    parts: NDArray[np.int64]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether these are the queries of a split of the dataset."""
+        return self.name in DEV_NAMES
+
+
+def dev_split(dataset: Dataset) -> str | None:
+    """The split to choose by: the first of ``dev``, ``validation`` and ``val``; None where there is none."""
+    return next((name for name in DEV_NAMES if name in dataset.splits), None)
+
+
+def held_out_queries(
+    store: Graph,
+    dataset: Dataset,
+    features: Features,
+    seed: int,
+    unseen: NDArray[np.bool_] | None = None,
+) -> HeldOut:
+    """The dev split's questions; without one, a tenth of the graph's by passage and as many by topic.
+
+    Args:
+        store: The graph.
+        dataset: Its dev split, if it has one.
+        features: Features of its queries.
+        seed: Of what is held out.
+        unseen: ``(n,)`` False for queries of the graph that nothing is chosen by, held out or not; None: no such ones.
+
+    Raises:
+        GnnRetrievalError: the dev split has no relevant passage, or the graph is too small to hold questions out.
+    """
+    split = dev_split(dataset)
+    if split is None:
+        rng = np.random.default_rng([seed, 0, 1])  # none of the epochs' own
+        return _held_out_of_training(store, dataset, rng, unseen)
+    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    judged = {
+        query: [row_of[passage] for passage, relevance in passages.items() if relevance > 0]
+        for query, passages in dataset.split(split).items()
+    }
+    judged = {query: passages for query, passages in judged.items() if passages}
+    if not judged:
+        raise GnnRetrievalError(f"{dataset.path}: no query of split {split!r} has a relevant passage to choose by.")
+    with store.texts() as texts:
+        shared = np.array([query in judged for query in texts.query_ids()])
+    if shared.all():
+        raise GnnRetrievalError(f"{store.path}: built from the queries of split {split!r}, which are to choose by.")
+    vectors = features.queries[features.rows_of(judged)]
+    text_of = {query.id: query.text for query in dataset.queries_of(split)}
+    asked, relevant = [text_of[query] for query in judged], list(judged.values())
+    # A query of both splits must not be seen while choosing.
+    return HeldOut(
+        split, vectors, asked, relevant, shared if shared.any() else None, np.zeros(len(judged), dtype=np.int64)
+    )
+
+
+def _held_out_of_training(
+    store: Graph, dataset: Dataset, rng: np.random.Generator, unseen: NDArray[np.bool_] | None
+) -> HeldOut:
+    labelled = np.unique(store.labels[:, 0])
+    labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
+    by_passage = mask_queries(len(labelled), labels, HELD_OUT, "passage", rng)
+    by_topic = _of_topics(store, labels, len(labelled), rng)
+    if (by_passage | by_topic).all():
+        by_topic[:] = False
+    new = np.ones(len(labelled), dtype=bool) if unseen is None else unseen[labelled]
+    if by_passage.all() or not (by_passage & new).any():
+        raise GnnRetrievalError(
+            f"{dataset.path}: there is no dev split, and too few training queries to hold some out: add one."
+        )
+    hidden = np.zeros(store.num_queries, dtype=bool)
+    hidden[labelled[by_passage | by_topic]] = True
+    asked = hidden if unseen is None else hidden & unseen
+    rows = np.flatnonzero(asked)
+    relevant = _relevant(store, asked)  # by query row
+    with store.texts() as texts:
+        found = texts.texts_of_queries(rows.tolist())
+    parts = by_topic[asked[labelled]].astype(np.int64)
+    return HeldOut("held-out training queries", store.query_features[rows], found, [*relevant.values()], hidden, parts)
+
+
+def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """All queries of some passages and of those most like them ``(num_queries,)``: about :data:`HELD_OUT` of them."""
+    wanted, size = max(1, round(HELD_OUT * num_queries)), min(TOPIC, max(1, store.num_passages // 100))
+    seeds = rng.permutation(np.unique(labels[:, 1]))
+    chosen = np.zeros(num_queries, dtype=bool)
+    for start in range(0, len(seeds), _SEEDS):
+        vectors = gather_rows(store.passage_features, seeds[start : start + _SEEDS])
+        alike, _ = exact_top_k(vectors, store.passage_features, size, store.similarity)
+        for passages in alike:
+            if chosen.sum() >= wanted:
+                return chosen
+            chosen[labels[np.isin(labels[:, 1], passages), 0]] = True
+    return chosen
+
+
+def _relevant(store: Graph, queries: NDArray[np.bool_]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for query, passage in store.labels[queries[store.labels[:, 0]]].tolist():
+        found.setdefault(query, []).append(passage)
+    return found

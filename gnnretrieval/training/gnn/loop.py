@@ -1,0 +1,329 @@
+"""Masked graph training of a GNN-encoder (§3.4, Algorithm 1), over a frozen dual-encoder or jointly with it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gnnretrieval.encoders.loading import weights_dtype
+from gnnretrieval.graph.mask import mask_queries
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.graph.subgraph import Rows, Subgraph
+from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss
+from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.making import scratch
+from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from gnnretrieval.training.gnn.candidates import Step, step_of
+from gnnretrieval.training.gnn.dev import DevSet, DevWindow, choose_scale
+from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column
+from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training.gnn.joint import JointEncoders
+from gnnretrieval.training.gnn.log import dev_note, write_log
+from gnnretrieval.training.gnn.settings import TrainSettings
+from gnnretrieval.training.optimizers import linear_schedule
+from gnnretrieval.training.ranks import ALONE, Ranks
+
+LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
+ENCODER = "encoder."  # of the dual-encoder's weights among those kept
+
+
+class GNNTraining:
+    """One training run; :meth:`run` goes on from ``directory``'s checkpoint where there is one.
+
+    Args:
+        store: The graph.
+        dev: Questions to choose the epoch and the context scale by.
+        settings: How to train.
+        directory: Where the checkpoint and the log go.
+        device: Where to compute.
+        hidden: ``(n,)`` True for queries kept out of the graph and of training throughout; None: none.
+        learned: Positives and mined negatives; None: the labels of the store.
+        encoders: The dual-encoder that learns too, with ``mode = joint``.
+        start: Weights of a GNN-encoder to start from; None: the identity.
+        ranks: The processes that train together, with ``mode = joint``.
+    """
+
+    def __init__(
+        self,
+        store: Graph,
+        dev: DevSet,
+        settings: TrainSettings,
+        directory: Path,
+        device: str | torch.device = "cpu",
+        hidden: NDArray[np.bool_] | None = None,
+        *,
+        learned: LearnedFrom | None = None,
+        encoders: JointEncoders | None = None,
+        start: Mapping[str, Tensor] | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.store, self.dev, self.settings, self.encoders, self.ranks = store, dev, settings, encoders, ranks
+        self.directory = Path(ranks.agree(str(directory)))  # the first process's
+        self.device = torch.device(device)
+        self.similarity = store.similarity
+        self.scale = settings.scale if settings.scale is not None else self.similarity.scale
+        shown = store.among(None if hidden is None else ~hidden)
+        self.shown = np.ones(store.num_queries, dtype=bool) if shown is None else shown
+        self.learned = (learned or LearnedFrom.of(store)).among(self.shown)
+        self.labels = self.learned.labels
+        self.labelled = np.unique(self.labels[:, 0])  # a query without a label is in the graph, and never trained on
+        self.learnable = self.labelled[self.learned.taught[self.labelled]]
+        self.dropped = store.label_edges() if settings.mask_unit == "none" else None
+        self.goes_on = encoders is not None or start is not None
+        self.tensors = GraphTensors(store, device)
+        self.reduced = weights_dtype(settings.precision, self.device) == torch.bfloat16
+        self.whole_corpus = settings.candidates == "corpus"
+        self.allowed: Rows | None = None  # passages that may be negatives in this epoch; None: all
+        self.teacher = probability_column(store) if settings.distillation else None
+        torch.manual_seed(settings.seed)
+        self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
+        self.identity = [parameter.detach().clone().to(self.device) for parameter in self.model.parameters()]
+        mean, deviation = edge_moments(store, self.shown)
+        if start is not None:
+            self.model.load_state_dict(start)
+        self.model.edge_mean.copy_(torch.from_numpy(mean))
+        self.model.edge_deviation.copy_(torch.from_numpy(deviation))
+        self.model.context_scale.fill_(1.0)
+        self.model.to(self.device)
+        self.average = copy.deepcopy(self.model)
+        groups = [{"params": list(self.model.parameters()), "lr": settings.learning_rate}]
+        self.modules: dict[str, nn.Module] = {"model": self.model, "average": self.average}
+        self.rates = [settings.learning_rate]
+        if encoders is not None:
+            self.rates.append(settings.dual_encoder.encoder_learning_rate)
+            groups.append({"params": list(encoders.parameters), "lr": self.rates[1]})
+            self.modules["encoder"] = encoders.parameters
+        self.optimizer = torch.optim.Adam(groups)
+        masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
+        self.steps_per_epoch = -(-round(masked * len(self.learnable)) // settings.batch_size) or 1
+        self.progress = Progress(0, 0, [])
+        self.best = self._weights()
+        self.scales = tuple(sorted({0.0, *settings.context_scales}))
+        self.modules["window"] = self.window = DevWindow(settings.dev_window, self.scales, len(dev))
+        self.pool = encoders.pool(dev) if encoders is not None else None
+        self.base: NDArray[np.float64] | None = None  # RR@10 of each dev query by the dual-encoder as it came
+
+    def run(self) -> dict[str, Tensor]:
+        """Train to the end; returns the weights that did best on dev, their context scale among them.
+
+        With ``mode = joint`` the dual-encoder's are there too, their names beginning with ``encoder.``.
+        """
+        checkpoint = scratch(self.directory) / CHECKPOINT
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        if self.goes_on:
+            self._measure_start()
+        if self.ranks.agree(checkpoint.exists()):
+            self.best, self.progress = load_checkpoint(checkpoint, self.modules, self.optimizer, self.device)
+            if self.encoders is not None:
+                self.encoders.weights.publish()
+        per_epoch, dev = self.steps_per_epoch, ""
+        total = self.settings.epochs * per_epoch
+        with progress("training", total, "steps", self.progress.epoch * per_epoch) as meter:
+
+            def advance(epochs: float, loss: float) -> None:
+                meter.advance(round(epochs * per_epoch) - meter.done, f"loss {loss:.3f}{dev}")
+
+            while self.progress.epoch < self.settings.epochs and not self._out_of_patience():
+                record = self.epoch(self.progress.epoch, advance)
+                self._keep(record)
+                if self.ranks.first:
+                    save_checkpoint(checkpoint, self.modules, self.optimizer, self.best, self.progress)
+                    write_log(self.directory / LOG, self.progress.history)
+                self.ranks.agree(None)  # no one goes on before it is written
+                dev = f", {dev_note(self.progress.history)}"
+        if self.ranks.first:
+            write_log(self.directory / LOG, self.progress.history)
+        return self.best
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        """Add an epoch's record, and keep its weights where it is the best."""
+        done = record["epoch"]
+        self.progress = Progress(done, self.progress.step, [*self.progress.history, record])
+        if self.best_record is record:
+            self.best = self._weights()
+            self.best["context_scale"] = torch.tensor(record["context_scale"], device=self.device)
+
+    def epoch(self, epoch: int, advance: Callable[[float, float], None] = lambda epochs, loss: None) -> dict[str, Any]:
+        """Algorithm 1, lines 4-12."""
+        settings = self.settings
+        rng = np.random.default_rng([settings.seed, epoch])
+        torch.manual_seed(int(rng.integers(2**62)))
+        masked = np.zeros(self.store.num_queries, dtype=bool)  # Q_t
+        labels = np.stack([np.searchsorted(self.labelled, self.labels[:, 0]), self.labels[:, 1]], axis=1)
+        chosen = mask_queries(len(self.labelled), labels, settings.mask_ratio, settings.mask_unit, rng)
+        masked[self.labelled[chosen]] = True
+        visible = self.shown if settings.mask_unit == "none" else self.shown & ~masked  # Q_g
+        if settings.negatives == "masked":
+            self.allowed = np.unique(self.labels[masked[self.labels[:, 0]], 1])
+        everything: Rows | None = None
+        if self.whole_corpus:  # a teacher's scores are of any passage
+            everything = self.allowed if self.teacher is None else None
+            everything = np.arange(self.store.num_passages) if everything is None else everything
+        graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
+        steps: list[dict[str, float]] = []
+        queries = rng.permutation(np.flatnonzero(masked & self.learned.taught))
+        for start in range(0, len(queries), settings.batch_size):
+            batch = np.sort(queries[start : start + settings.batch_size])
+            loss, norm = self._step(batch, everything, graph, visible, rng)
+            done = epoch + min(1.0, (len(steps) + 1) / self.steps_per_epoch)
+            rate = self.optimizer.param_groups[0]["lr"]
+            steps.append({"step": self.progress.step, "epoch": round(done, 4), "loss": loss})
+            steps[-1] |= {"learning_rate": rate, "gradient_norm": norm}
+            advance(done, loss)
+        return {**self._measured(epoch + 1), "steps": steps}
+
+    def _subgraph(self, passages: Rows, visible: NDArray[np.bool_], rng: np.random.Generator) -> Subgraph:
+        sample = (self.settings.neighbors, rng) if self.settings.neighbors is not None else None
+        return self.store.subgraph(passages, visible, dropped=self.dropped, sample=sample)
+
+    def _step(
+        self,
+        queries: Rows,
+        everything: Rows | None,
+        graph: GraphBatch | None,
+        visible: NDArray[np.bool_],
+        rng: np.random.Generator,
+    ) -> tuple[float, float]:
+        """One update on a batch of masked queries (Algorithm 1, lines 7-11); returns its loss and gradient's norm."""
+        settings, store = self.settings, self.store
+        others = np.empty(0, dtype=np.int64)
+        if everything is None and settings.hard_negatives:
+            others = self.learned.draw_negatives(store.neighbors, queries, settings.hard_negatives, rng)
+            others = others if self.allowed is None else np.intersect1d(others, self.allowed)
+        if everything is None and self.teacher is not None:
+            others = np.union1d(others, store.neighbors[queries].astype(np.int64))
+        step = step_of(queries, self.labels, everything, others, self.allowed)
+        self._set_learning_rate()
+        self.model.train()
+        self.optimizer.zero_grad()
+        if self.encoders is None:
+            if graph is None:
+                graph = self.tensors.tensors(self._subgraph(step.candidates, visible, rng))
+            asked = self.similarity.prepare(self.tensors.gather(store.query_features, queries))  # (b, d)
+            of_step = self._loss(step, queries, asked, graph)
+            of_step.backward()  # type: ignore[no-untyped-call]
+            loss = float(of_step.detach())
+        else:
+            loss = self._joint_gradient(step, queries, self._subgraph(step.candidates, visible, rng))
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
+        if self.encoders is not None:
+            nn.utils.clip_grad_norm_(self.encoders.parameters, settings.gradient_clip)
+        self.optimizer.step()
+        self._pull_to_identity()
+        if self.encoders is not None:
+            self.encoders.weights.publish()
+        self.progress = self.progress._replace(step=self.progress.step + 1)
+        self._average_weights()
+        return loss, float(norm)
+
+    def _joint_gradient(self, step: Step, queries: Rows, subgraph: Subgraph) -> float:
+        """Gradient with node features recomputed (Algorithm 1, lines 8-10); returns the loss."""
+        encoders = self.encoders
+        assert encoders is not None
+
+        def loss(asked: Tensor, passages: Tensor, adjacent: Tensor) -> Tensor:
+            return self._loss(step, queries, asked, self.tensors.tensors(subgraph, (passages, adjacent)))
+
+        found = encoders.add_gradient(queries, step.candidates, subgraph.queries, loss, self.progress.step)
+        for parameter in self.model.parameters() if self.ranks.count > 1 else ():
+            if parameter.grad is not None:
+                parameter.grad /= self.ranks.count  # every process has the whole of it
+        self.ranks.sum_gradients([*encoders.parameters, *self.model.parameters()])
+        return found
+
+    def _loss(self, step: Step, queries: Rows, asked: Tensor, graph: GraphBatch) -> Tensor:
+        """Eq. 11 and 12, of query vectors ``asked`` ``(b, d)``; with distillation, the cross-encoder's share too."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.reduced):
+            interactive = self.model(graph)
+        embeddings = self.similarity.prepare(interactive)  # (C, d), float32
+        rows = torch.from_numpy(np.searchsorted(queries, step.queries)).to(self.device)
+        scores = self.scale * asked[rows] @ embeddings.T  # (B, C)
+        positives = torch.from_numpy(step.positives).to(self.device)
+        relevant = torch.from_numpy(step.relevant).to(self.device)
+        loss = contrastive_loss(scores, positives, relevant)
+        if self.teacher is None:
+            return loss
+        found = self.store.neighbors[queries].astype(np.int64)  # (b, k)
+        column = torch.from_numpy(np.searchsorted(step.candidates, found)).to(self.device)
+        probability = torch.from_numpy(self.store.edge_arrays.cheap[queries, : self.store.k, self.teacher])
+        teacher = torch.logit(probability.float(), eps=1e-4).to(self.device)
+        student = (self.scale * asked @ embeddings.T).gather(1, column)  # (b, k)
+        distilled = listwise_distillation_loss(student, teacher, torch.ones_like(teacher, dtype=torch.bool))
+        return (1 - self.settings.distillation) * loss + self.settings.distillation * distilled
+
+    def _measure_start(self) -> None:
+        """Before the first step: what the start and the dual-encoder as it came give on dev, which is to be beaten."""
+        self.progress = Progress(0, 0, [])
+        self._keep({**self._measured(0), "steps": []})
+
+    def _measured(self, epoch: int) -> dict[str, Any]:
+        """The record of an epoch: every scale on dev, and the best."""
+        record = None
+        if self.ranks.first:
+            store, dev = self.store, self.dev
+            if self.encoders is not None:
+                store, dev = self.encoders.recomputed(dev, self.pool, self.shown)
+            measured = dev.measure(self.average, store, self.scales, self.shown, self.pool)
+            if self.base is None or self.encoders is None:
+                self.base = measured[0.0]
+            choice = choose_scale(self.window.with_this(measured), self.base, self.dev.parts)
+            record = {
+                "epoch": epoch,
+                "step": self.progress.step,
+                "dev": float(measured[choice.scale].mean()),
+                "gain": choice.gain,
+                "p": choice.p,
+                "context_scale": choice.scale,
+                "dual_encoder": float(self.base.mean()),
+                "dev_by_scale": {str(key): float(found.mean()) for key, found in measured.items()},
+            }
+        agreed: dict[str, Any] = self.ranks.agree(record)
+        return agreed
+
+    def _set_learning_rate(self) -> None:
+        total = self.settings.epochs * self.steps_per_epoch
+        factor = linear_schedule(self.progress.step, total, self.settings.warmup)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+
+    @torch.no_grad()
+    def _pull_to_identity(self) -> None:
+        """Decay towards the start, as weight decay is one towards 0 (decoupled, Loshchilov and Hutter 2019)."""
+        if decay := self.settings.identity_decay:
+            share = min(1.0, decay * self.optimizer.param_groups[0]["lr"])
+            for parameter, identity in zip(self.model.parameters(), self.identity, strict=True):
+                parameter.lerp_(identity, share)
+
+    @torch.no_grad()
+    def _average_weights(self) -> None:
+        """Exponential average, with the usual shorter memory over the first steps."""
+        step = self.progress.step
+        decay = min(self.settings.weight_averaging, step / (step + 9))
+        for average, value in zip(self.average.parameters(), self.model.parameters(), strict=True):
+            average.lerp_(value, 1 - decay)
+
+    def _weights(self) -> dict[str, Tensor]:
+        weights = {name: value.detach().clone() for name, value in self.average.state_dict().items()}
+        if self.encoders is not None:
+            weights |= {f"{ENCODER}{name}": value for name, value in self.encoders.weights.snapshot().items()}
+        return weights
+
+    @property
+    def best_record(self) -> dict[str, Any]:
+        """The first of the epochs that, with those before them, gained most on dev."""
+        return max(self.progress.history, key=lambda record: record["gain"])
+
+    def _out_of_patience(self) -> bool:
+        history, patience = self.progress.history, self.settings.patience
+        if patience is None or not history:
+            return False
+        warm = self.settings.warmup * self.settings.epochs
+        return bool(history[-1]["epoch"] - max(self.best_record["epoch"], warm) >= patience)

@@ -1,0 +1,257 @@
+"""Training with layer = linear: heads, the ladder that chooses the messages on dev, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.progress import progress
+from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.held_out import HeldOut
+from gnnretrieval.training.gnn.ladder import (
+    FEW,
+    FOLDS,
+    PRIORS,
+    Climb,
+    Judged,
+    climb,
+    cross_validated,
+    heads_of,
+    message_graph,
+    rows_of,
+    steps_of_heads,
+)
+from gnnretrieval.training.gnn.settings import TrainSettings
+
+WEIGHTS, LOG = "model.safetensors", "log.jsonl"
+_ARRAYS = 4  # of all nodes' vectors as float32 that are alive together
+
+
+class TrainedMessages(NamedTuple):
+    """What a model with layer = linear is made of.
+
+    Attributes:
+        head: ``H`` ``(d, d)``; None: the identity.
+        messages: What is sent.
+    """
+
+    head: Tensor | None
+    messages: Messages
+
+    def save(self, path: Path) -> None:
+        """Write the head to ``path``, the identity as nothing."""
+        save_file({} if self.head is None else {"head": self.head.contiguous()}, path)
+
+    @classmethod
+    def load(cls, path: Path, messages: Messages) -> TrainedMessages:
+        """The head at ``path`` with these messages.
+
+        Raises:
+            InputError: the weights are damaged.
+        """
+        try:
+            return cls(load_file(path)["head"] if messages.steps else None, messages)
+        except (SafetensorError, KeyError) as error:
+            raise InputError(f"these weights cannot be loaded ({error}). Train again.", path) from None
+
+
+class MessagesTraining(NamedTuple):
+    """What came out of training with layer = linear.
+
+    Attributes:
+        climb: What was chosen, rung by rung.
+        evidence: p-value up to which its gain is believed.
+        trained: What is kept: the dual-encoder, where the gain is not believed.
+        dev: Mean RR@10 on the dev questions of what is kept.
+        dual_encoder: The dual-encoder's.
+        cross_validated: Training questions that stood beside the dev questions.
+    """
+
+    climb: Climb
+    evidence: float
+    trained: TrainedMessages
+    dev: float
+    dual_encoder: float
+    cross_validated: int
+
+    @property
+    def believed(self) -> bool:
+        """Whether the gain is."""
+        return _is_believed(self.climb, self.evidence)
+
+    @property
+    def kept(self) -> str:
+        """What is kept, in words."""
+        messages = self.trained.messages
+        alone = bool(messages.steps) and messages == Messages(messages.steps, trained_mean=messages.trained_mean)
+        return in_words(messages) + (
+            " alone, as messages along the graph's edges gained no more than chance" if alone else ""
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What a model says of its choice, under ``dev``."""
+        found = self.climb
+        return {
+            "dual_encoder": {"RR@10": self.dual_encoder},
+            "cross_validated": self.cross_validated,
+            "best": {"gain": found.gain, "p": found.p, "tried": found.tried},
+            "believed": self.believed,
+            "evidence": self.evidence,
+            "chosen": {"RR@10": self.dev},
+            "kept": self.kept,
+        }
+
+    def lines(self) -> list[str]:
+        """The choice in words, for the user."""
+        found, said = self.climb, []
+        if self.cross_validated:
+            said.append(
+                f"few dev questions: {self.cross_validated:,} training questions, each measured over a graph and heads "
+                "that lack it, stand beside them"
+            )
+        said += [
+            f"{rung.name}: RR@10 {100 * rung.gain:+.1f} ± {100 * rung.error:.1f} by {in_words(rung.messages)}: "
+            + ("kept" if rung.kept else "left out")
+            for rung in found.rungs
+        ]
+        best = f"p = {found.p:.2g}, the best of {found.tried} settings"
+        if found.messages == Messages():
+            said.append("nothing gained more than chance: the embeddings are the dual-encoder's own")
+        elif not self.believed:
+            said.append(
+                f"the gain, {100 * found.gain:+.1f} RR@10, may be chance ({best}; evidence = {self.evidence:g}): the "
+                "embeddings stay the dual-encoder's own"
+            )
+        else:
+            said.append(
+                f"kept: {self.kept}; dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.dual_encoder:.1f} "
+                f"({best})"
+            )
+        return said
+
+
+def _is_believed(found: Climb, evidence: float) -> bool:
+    return found.messages != Messages() and found.p <= evidence
+
+
+def in_words(messages: Messages) -> str:
+    """What is sent, in words."""
+    parts = []
+    if messages.steps:
+        beside = f" trained beside label mean {messages.trained_mean:g}" if messages.trained_mean else ""
+        parts.append(f"head of {messages.steps} steps{beside}")
+    if messages.mean:
+        parts.append(f"label mean {messages.mean:g}")
+    if messages.rounds:
+        parts.append(f"rejection {messages.rounds} × {messages.step_size:g}")
+    if messages.prior:
+        parts.append(f"prior {messages.prior:+g}")
+    return ", ".join(parts) or "the dual-encoder"
+
+
+def train_messages(
+    store: Graph, held_out: HeldOut, settings: TrainSettings, directory: Path, taught: Tensor
+) -> MessagesTraining:
+    """Train heads over ``store`` and choose the messages on the held-out questions; log the rungs in ``directory``.
+
+    A prior is chosen on a dev split only: training questions that were held out do not say how often later questions
+    will be about passages that have training questions.
+
+    Args:
+        store: The graph.
+        held_out: Questions to choose by.
+        settings: ``seed`` and ``evidence``.
+        directory: Where the log goes.
+        taught: ``(n,)`` True for queries that the head is trained on.
+
+    Raises:
+        GnnRetrievalError: the vectors of all nodes do not fit into memory.
+    """
+    require_memory(store)
+    whole = message_graph(store)
+    graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
+    few = is_few(held_out)
+    with progress("training heads", steps_of_heads(FOLDS * few), "steps") as meter:
+        heads = heads_of(graph, settings.seed, taught, meter.advance)
+        judged = [Judged.of(graph, heads, held_out.queries, held_out.relevant)]
+        if few:
+            judged += cross_validated(graph, judged[0], settings.seed, taught, meter.advance)
+    found = climb(
+        lambda messages: np.concatenate([part.measure(messages) for part in judged]),
+        priors=PRIORS if held_out.is_split else (0.0,),
+        parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
+    )
+    messages = found.messages if _is_believed(found, settings.evidence) else Messages()
+    head = heads[messages.steps, messages.trained_mean] if messages.steps else None
+    dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
+    if head is not None and held_out.hidden is not None:  # what was held out teaches too, once all is chosen
+        head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)
+    _write_log(directory / LOG, found)
+    beside = sum(len(part.relevant) for part in judged[1:])
+    return MessagesTraining(found, settings.evidence, TrainedMessages(head, messages), dev, before, beside)
+
+
+def is_few(held_out: HeldOut) -> bool:
+    """Whether cross-validated training questions stand beside these."""
+    return held_out.is_split and len(held_out.relevant) < FEW
+
+
+def require_memory(store: Graph) -> None:
+    """Refuse a graph whose nodes' vectors, held several times, do not fit into this machine's memory.
+
+    Raises:
+        GnnRetrievalError: they do not.
+    """
+    if not fits_memory(store):
+        raise GnnRetrievalError(
+            f"layer = linear holds all vectors in memory: {memory_of_messages(store) / 2**30:.0f} GiB for {store.path},"
+            f" and there are {_memory() / 2**30:.0f} GiB. Train with --layer gat, which goes through them in blocks."
+        )
+
+
+def fits_memory(store: Graph) -> bool:
+    """Whether this machine's memory holds the vectors of a graph's nodes as often as is needed."""
+    return memory_of_messages(store) <= _memory()
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_of_messages(store: Graph) -> int:
+    """Bytes that training and embedding with layer = linear hold, about."""
+    return bytes_of_messages(store.dimension, store.num_passages + store.num_queries)
+
+
+def bytes_of_messages(dimension: int, nodes: int) -> int:
+    """The same of a graph's shape."""
+    return _ARRAYS * 4 * dimension * nodes
+
+
+def _write_log(path: Path, found: Climb) -> None:
+    """A line a rung, of one form with the other trainings' measurements."""
+    lines: list[dict[str, Any]] = [
+        {
+            "step": number,
+            "epoch": number,
+            "rung": rung.name,
+            "messages": rung.messages._asdict(),
+            "gain": rung.gain,
+            "error": rung.error,
+            "kept": rung.kept,
+            "dev": {"RR@10": rung.dev, "dual-encoder": found.dual_encoder},
+        }
+        for number, rung in enumerate(found.rungs, 1)
+    ]
+    path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")

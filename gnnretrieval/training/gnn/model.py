@@ -1,0 +1,177 @@
+"""The trained GNN-encoder as an artifact."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from gnnretrieval.data.text_store import PassageRow, TextStore
+from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.features import TEXTS as FEATURE_TEXTS
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import GNN_ENCODER, JOINT, PASSAGE, QUERY
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.nn.gnn_encoder import GNNEncoder
+from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.nn.settings import GNNEncoderSettings
+from gnnretrieval.storage.artifacts import Artifact, open_artifact
+from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages
+
+if TYPE_CHECKING:
+    from gnnretrieval.training.gnn.embeddings import Embeddings
+
+KIND = GNN_ENCODER
+_NONE = PassageRow(-1, "", "", "")
+
+
+class GNNEncoderModel(Artifact):
+    """A trained GNN-encoder on disk."""
+
+    @classmethod
+    def open(cls, path: str | Path) -> GNNEncoderModel:
+        """As :func:`open_model`."""
+        return open_model(path)
+
+    def embed(
+        self, out: str | Path, graph: Graph | None = None, *, device: str = "cpu", overwrite: bool = False
+    ) -> Embeddings:
+        """As :func:`gnnretrieval.training.gnn.embeddings.embed_passages`, over ``graph`` or its own."""
+        from gnnretrieval.graph.store import open_graph
+        from gnnretrieval.training.gnn.embeddings import embed_passages
+
+        store = graph or open_graph(self.made_from("graph"))
+        return embed_passages(self, store, out, device=device, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        dev = self.meta.get("dev", {})
+        shown = f", dev RR@10 {100 * dev['chosen']['RR@10']:.1f}" if "chosen" in dev else ""
+        return f"GNNEncoderModel({str(self.path)!r}: layer {self.config.get('layer', 'gat')}{shown})"
+
+    @property
+    def similarity(self) -> Similarity:
+        """How its embeddings are compared.
+
+        With a head folded into them, or of lengths that a prior chose, by dot product whatever the dual-encoder.
+        """
+        similarity = Similarity.parse(self.meta["similarity"], self.path / "meta.json")
+        if self.is_linear and (self.meta["messages"]["steps"] or self.meta["messages"]["prior"]):
+            return Similarity(normalize=False, scale=similarity.scale)
+        return similarity
+
+    @property
+    def settings(self) -> GNNEncoderSettings:
+        """Its shape."""
+        return GNNEncoderSettings.parse(self.config.get("encoder", {}), self.path / "meta.json")
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a dual-encoder of its own was trained with it, whose features it embeds from."""
+        return JOINT in self.meta
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it was trained with layer = linear: it has messages (:meth:`load_messages`), and no GAT."""
+        return "messages" in self.meta
+
+    def load_messages(self) -> TrainedMessages:
+        """Head and messages of a model with layer = linear.
+
+        Raises:
+            InputError: the weights are damaged.
+        """
+        return TrainedMessages.load(self.path / WEIGHTS, Messages(**self.meta["messages"]))
+
+    def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
+        """The module of any layer but linear with its weights, in evaluation mode.
+
+        Raises:
+            InputError: the weights are damaged.
+        """
+        model = GNNEncoder(
+            self.meta["dimension"], self.meta["edge_dim"], self.settings, self.config.get("layer", "gat")
+        )
+        try:
+            model.load_state_dict(load_file(self.path / WEIGHTS))
+        except (SafetensorError, RuntimeError) as error:
+            raise InputError(f"these weights cannot be loaded ({error}). Train again.", self.path / WEIGHTS) from None
+        return model.to(device).eval()
+
+    def view(self, store: Graph, features: Features | None = None) -> Graph:
+        """The store as this model embeds over it: by the edges that it was trained with.
+
+        Args:
+            store: The graph.
+            features: Of the same dataset, by the dual-encoder that was trained with this model, if one was; eq. 7-10
+                have these.
+
+        Raises:
+            ArtifactError: these features are missing, not wanted, or of another encoder or other texts.
+        """
+        view = store.view(k=self.config.get("k"), passage_edges=self.config.get("passage_edges", "all"))
+        if self.has_encoder != (features is not None):
+            raise ArtifactError(
+                f"{self.path}: its dual-encoder was trained with it. Encode the dataset with that one (encoder encode "
+                f"DATASET --checkpoint {self.path} --out features) and give its features."
+                if self.has_encoder
+                else f"{self.path}: trained over a frozen dual-encoder, whose features the graph has: give no others."
+            )
+        if features is None:
+            return view
+        if features.meta["checkpoint_hash"] != self.checkpoint_hash:
+            raise ArtifactError(f"{features.path}: features of another encoder than {self.path}'s own.")
+        with store.texts() as texts, TextStore(features.path / FEATURE_TEXTS) as others:
+            if not all(a.id == b.id for a, b in zip_longest(texts.passages(), others.passages(), fillvalue=_NONE)):
+                raise ArtifactError(f"{features.path}: features of other passages than {store.path}'s. Encode these.")
+            queries = texts.query_ids()
+        return view.with_features(features.passages, features.queries[features.rows_of(queries)])
+
+    @property
+    def checkpoint_hash(self) -> dict[str, str]:
+        """Hashes of the dual-encoder whose query vectors its embeddings are compared with."""
+        if not self.has_encoder:
+            hashes: dict[str, str] = self.meta["checkpoint_hash"]
+            return hashes
+        passage = find_checkpoint(str(self.path / PASSAGE)).hash
+        query = self.path / QUERY
+        return {"query": find_checkpoint(str(query)).hash if query.is_dir() else passage, "passage": passage}
+
+    def is_over(self, store: Graph) -> bool:
+        """Whether ``store`` has features by the dual-encoder that this was trained over."""
+        return bool(store.meta["checkpoint_hash"] == self.meta["checkpoint_hash"])
+
+    def require_fits(self, store: Graph, any_encoder: bool = False) -> None:
+        """Refuse a store of other widths, or of another dual-encoder's features unless ``any_encoder`` will do.
+
+        Raises:
+            ArtifactError: it does not fit.
+        """
+        if (store.dimension, store.edge_dim) != (self.meta["dimension"], self.meta["edge_dim"]):
+            raise ArtifactError(
+                f"{self.path}: trained for features of {self.meta['dimension']} and edges of {self.meta['edge_dim']} "
+                f"dimensions, and {store.path} has {store.dimension} and {store.edge_dim}. Train over this store."
+            )
+        if store.edge_names != self.meta["edge_features"]:
+            raise ArtifactError(
+                f"{self.path}: trained with the edge features {', '.join(self.meta['edge_features']) or 'none'}, and "
+                f"{store.path} has {', '.join(store.edge_names) or 'none'}. Train over this store."
+            )
+        if not any_encoder and not self.is_over(store):
+            raise ArtifactError(
+                f"{self.path}: trained over another dual-encoder's features than {store.path} holds. "
+                "Train over this store, or give the one it was trained over."
+            )
+
+
+def open_model(path: str | Path) -> GNNEncoderModel:
+    """Open the GNN-encoder at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    artifact = open_artifact(
+        path, KIND, ("dimension", "edge_dim", "edge_features", "similarity", "checkpoint_hash", "made_from")
+    )
+    return GNNEncoderModel(artifact.path, artifact.meta)
