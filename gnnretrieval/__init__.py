@@ -6,7 +6,6 @@ In one call: :class:`GraphRetriever`. Step by step: :class:`Dataset`, :class:`Fe
 
 from typing import TYPE_CHECKING
 
-from gnnretrieval.platform.amx import avoid_hidden_amx
 from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -72,8 +71,6 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
-
-avoid_hidden_amx()  # before anything imports torch
 
 __getattr__ = lazy_exports(__name__, _EXPORTS)
 

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar with rate and time left on a terminal, plain lines elsewhere (law 9)."""
+"""Progress on standard error: a bar with rate and time left on terminals and in notebooks, else plain lines (law 9)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ class Meter:
 @contextmanager
 def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Meter]:
     """A :class:`Meter` for ``total`` units, of which ``done`` were done by an earlier run."""
-    if sys.stderr.isatty():
+    console = Console(stderr=True)
+    if sys.stderr.isatty() or console.is_jupyter:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -108,7 +109,7 @@ def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Meter
             _Rate(unit),
             TimeRemainingColumn(),
         )
-        with _Bar(*columns, console=Console(stderr=True)) as bar:
+        with _Bar(*columns, console=console) as bar:
             yield Meter(label, total, unit, done, bar)
     else:
         meter = Meter(label, total, unit, done, None)

@@ -6,13 +6,24 @@ import pytest
 
 from gnnretrieval.platform import amx
 
-CODE = "import gnnretrieval, torch; x = torch.ones(64, 64).bfloat16(); print((x @ x)[0, 0].item())"
+CODE = """
+import torch
+from gnnretrieval.encoders.loading import weights_dtype
+
+x = torch.ones(64, 64, dtype=weights_dtype("bfloat16", torch.device("cpu")))
+print((x @ x)[0, 0].item())
+"""
 
 
 def test_a_bfloat16_product_ends_no_process():
     environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout.strip()) == (0, "64.0")
+
+
+def test_importing_the_package_asks_the_processor_nothing():
+    code = "import sys, gnnretrieval; assert 'gnnretrieval.platform.amx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_onednn_is_kept_from_amx_only_where_its_tiles_are_hidden(monkeypatch):

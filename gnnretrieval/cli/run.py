@@ -14,8 +14,6 @@ from gnnretrieval.progress import say
 if TYPE_CHECKING:
     from gnnretrieval.recipes import RecipeRun
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_RECIPE = "graphs/docstrings.toml"
 _SHOWN, _KEPT = 3, 6  # examples printed, and left for the explorer
 
 
@@ -26,18 +24,27 @@ _SHOWN, _KEPT = 3, 6  # examples printed, and left for the explorer
     type=PATH,
     help="Dataset directory, where the recipe names none or another; or the folder of the files that it imports.",
 )
-@click.option("--out", type=PATH, help="Where everything goes (default: beside the recipe, under its name).")
+@click.option(
+    "--out",
+    type=PATH,
+    help="Where everything goes (default: beside the recipe, under its name; graphs/NAME for one of ours).",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be made and how large it is; make nothing.")
 @device_option
 @json_option
 def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device: str, as_json: bool) -> None:
-    """Every stage of a RECIPE, from data to comparison; what is already made is reused.
+    """Every stage of a RECIPE, a TOML file or the name of one of ours; what is already made is reused.
 
     \b
-    Example: gnnretrieval run graphs/fairytaleqa.toml --data my-data/fairytaleqa
-    Example: gnnretrieval run graphs/msmarco.toml --dry-run
-    Example: gnnretrieval run graphs/msmarco.toml --data downloads
+    Example: gnnretrieval run my-data.toml
+    Example: gnnretrieval run msmarco --dry-run
+    Example: gnnretrieval run msmarco --data downloads
     """
+    from gnnretrieval.recipes.recipe import find_recipe, is_packaged
+
+    recipe = find_recipe(recipe)
+    if is_packaged(recipe):
+        out = out or Path("graphs") / recipe.stem
     if dry_run:
         from gnnretrieval.recipes.dry_run import dry_run as find
         from gnnretrieval.recipes.dry_run import dry_run_lines
@@ -61,10 +68,10 @@ def quickstart(out: Path | None, device: str, as_json: bool) -> None:
     \b
     Example: gnnretrieval quickstart
     """
-    checkout = _PACKAGE.parent / _RECIPE
-    recipe = _as_seen_from_here(checkout) if checkout.is_file() else _PACKAGE / _RECIPE
-    target = out or (None if checkout.is_file() else Path("graphs/docstrings"))
-    result = _run(recipe, None, target, device)
+    from gnnretrieval.recipes.recipe import find_recipe, is_packaged
+
+    recipe = _as_seen_from_here(find_recipe(Path("docstrings")))
+    result = _run(recipe, None, out or (Path("graphs/docstrings") if is_packaged(recipe) else None), device)
     _show(result, as_json)
     if not as_json:
         _show_next(result)

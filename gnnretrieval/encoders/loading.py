@@ -11,10 +11,13 @@ import torch
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.platform.amx import avoid_hidden_amx
 
 
 def weights_dtype(precision: str, device: torch.device) -> torch.dtype:
     """What weights are held in: ``precision``, or, where that is ``auto``, bfloat16 where ``device`` computes in it."""
+    if precision == "bfloat16":
+        avoid_hidden_amx()
     reduced = precision == "bfloat16" or (precision == "auto" and computes_in_bfloat16(device))
     return torch.bfloat16 if reduced else torch.float32
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gnnretrieval.platform.amx import amx_is_hidden
+from gnnretrieval.platform.amx import amx_is_hidden, avoid_hidden_amx
 
 
 def computes_in_bfloat16(device: str | torch.device) -> bool:
@@ -13,6 +13,7 @@ def computes_in_bfloat16(device: str | torch.device) -> bool:
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if kind == "cpu":
+        avoid_hidden_amx()
         # Without its AMX, such a processor is faster in float32.
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and not amx_is_hidden()
     return False

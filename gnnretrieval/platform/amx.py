@@ -19,7 +19,7 @@ _CODE = bytes([0xB8, _TILE_INFORMATION, 0, 0, 0, 0x31, 0xC9, 0x53, 0x0F, 0xA2, 0
 
 
 def avoid_hidden_amx() -> None:
-    """Tell oneDNN to leave AMX alone where it would crash; before its first use in this process.
+    """Tell oneDNN to leave AMX alone where it would crash; before its first bfloat16 product in this process.
 
     A variable that the user has set is left as it is.
     """

@@ -21,6 +21,8 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 
 DOCSTRINGS: Mapping[str, Summaries] = {"docstrings": "passage", "docstrings-cut": "question"}  # by source
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+
 
 class Download(Settings):
     """A file that the user downloads.
@@ -218,6 +220,23 @@ def _tables_of(path: Path, extended: Any, line: int) -> dict[str, Any]:
     return values
 
 
+def find_recipe(name: Path) -> Path:
+    """The recipe file called ``name``: a path, or the name of one that comes with the package, such as ``msmarco``."""
+    ours = _packaged() / f"{name.name.removesuffix('.toml')}.toml"
+    return ours if not name.exists() and ours.is_file() and name.parent.name in ("", "graphs") else name
+
+
+def is_packaged(path: Path) -> bool:
+    """Whether a recipe lies inside of the installed package, where nothing is to be written."""
+    return path.resolve().is_relative_to(_PACKAGE)
+
+
+def _packaged() -> Path:
+    """Where the package's own recipes lie: ``graphs/`` of a checkout, or inside of the installed package."""
+    checkout = _PACKAGE.parent / "graphs"
+    return checkout if (_PACKAGE.parent / "pyproject.toml").is_file() else _PACKAGE / "graphs"
+
+
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Text and values of a TOML file.
 
@@ -225,7 +244,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         InputError: there is none, or it is no TOML; the line is named.
     """
     if not path.is_file():
-        raise InputError("no such recipe; a TOML file was expected, such as graphs/docstrings.toml.", path)
+        names = ", ".join(sorted(file.stem for file in _packaged().glob("*.toml")))
+        raise InputError(f"no such recipe; a TOML file was expected, or the name of one of ours: {names}.", path)
     try:
         text = path.read_text(encoding="utf-8")
         values: dict[str, Any] = tomllib.loads(text)

@@ -4,6 +4,7 @@ import pytest
 
 from gnnretrieval.errors import InputError
 from gnnretrieval.recipes import Recipe, read_recipe, run
+from gnnretrieval.recipes.recipe import find_recipe
 from gnnretrieval.storage.artifacts import Artifact
 
 GRAPHS = sorted((Path(__file__).resolve().parents[2] / "graphs").glob("*.toml"))
@@ -22,6 +23,20 @@ def write(tmp_path):
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
 def test_every_recipe_of_the_repository_is_one_named_after_its_file(path):
     assert read_recipe(path).name == path.stem
+
+
+@pytest.mark.parametrize("name", ["docstrings", "docstrings.toml", "graphs/docstrings.toml"])
+def test_a_recipe_of_ours_is_found_by_its_name_wherever_one_is(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe(find_recipe(Path(name))).name == "docstrings"
+
+
+def test_a_file_of_that_name_comes_first_and_another_name_lists_ours(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("docstrings.toml").touch()
+    assert find_recipe(Path("docstrings.toml")) == Path("docstrings.toml")
+    with pytest.raises(InputError, match="or the name of one of ours: docstrings, docstrings-cut, "):
+        read_recipe(find_recipe(Path("docstring")))
 
 
 def test_there_are_recipes():

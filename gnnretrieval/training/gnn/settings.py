@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
-from pydantic.fields import FieldInfo
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.graph.subgraph import PassageEdges
@@ -16,12 +15,7 @@ from gnnretrieval.settings import Settings
 Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
 Layer = Literal["linear", GraphLayer]
-BY_MODE: dict[str, dict[str, float | str]] = {  # what is not given; joint: the paper's (§4.3)
-    "frozen": {"epochs": 80, "learning_rate": 2e-3, "negatives": "masked"},
-    "joint": {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"},
-}
-
-
+OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # the paper's (§4.3), where nothing is given
 OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # the rest is of layer = gat
 
 
@@ -65,13 +59,13 @@ class TrainSettings(Settings):
         passage_edges: By which edges a passage hears queries (eq. 8): ``all``; ``hard-negatives``: those of queries
             whose hard negative it is, none that is labelled with it: passages with queries of their own, and those
             without, are moved alike.
-        epochs: Epochs; each splits the training queries anew; not given: 80, and 5 with mode = joint. 0: only the
+        epochs: Epochs; each splits the training queries anew; 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
         mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``; ``none``: nothing, every
             query is trained on with its label edges dropped (the paper's ablation).
         batch_size: Masked queries a step.
-        learning_rate: Peak of the schedule: linear warm-up, then linear to zero; not given: 0.002, and 5e-5 with
+        learning_rate: Peak of the schedule: linear warm-up, then linear to zero; 5e-5 with
             mode = joint.
         warmup: Share of the steps that warm up.
         weight_averaging: Decay of the exponential average of the weights, which is what is measured and kept; 0: none.
@@ -81,7 +75,7 @@ class TrainSettings(Settings):
             paper; ``corpus``: every passage, where the dual-encoder is frozen.
         negatives: Which of them are negatives: ``masked``: only passages that a masked query is labelled with, so that
             each is as likely to be a positive, and a passage's having visible questions of its own, or none, tells
-            nothing; ``all``: any, as the paper; not given: ``masked``, and ``all`` with mode = joint.
+            nothing; ``all``: any, as the paper and with mode = joint.
         hard_negatives: Of each query, with ``candidates = batch``: mined ones, or neighbours that are not relevant.
         neighbors: Edges of a passage that training hears, drawn at random where it has more; not given: all. Embedding
             always hears all.
@@ -141,7 +135,7 @@ class TrainSettings(Settings):
             return values
         mode = str(values.get("mode", "frozen"))
         is_gat = mode == "joint" or not set(values) <= set(OF_EVERY_LAYER)
-        return {"layer": "gat" if is_gat else "linear", **BY_MODE.get(mode, {}), **values}
+        return {"layer": "gat" if is_gat else "linear", **(OF_JOINT if mode == "joint" else {}), **values}
 
     @field_validator("context_scales")
     @classmethod
@@ -158,7 +152,7 @@ class TrainSettings(Settings):
             others = [
                 name
                 for name, field in type(self).model_fields.items()
-                if name not in OF_EVERY_LAYER and getattr(self, name) != _default(name, field)
+                if name not in OF_EVERY_LAYER and getattr(self, name) != field.default
             ]
             if others:
                 raise ValueError(f"{', '.join(others)}: of layer = gat, and this is layer = linear")
@@ -178,7 +172,3 @@ class TrainSettings(Settings):
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""
         return self.mode == "joint"
-
-
-def _default(name: str, field: FieldInfo) -> Any:
-    return BY_MODE["frozen"].get(name, field.default)
