@@ -36,7 +36,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.search import bm25_run, index_run
-from gnnretrieval.nn.settings import GRAPH_LAYERS
+from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines

@@ -6,12 +6,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
 from gnnretrieval.errors import InputError, nearest
 
 DEFAULT_MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
 SECRET = "secret"  # type of a pydantic error whose value no message may repeat
+
+
+class OneOf:
+    """A text among the names of a registry: ``Annotated[str, OneOf("a", "b")]``.
+
+    Attributes:
+        names: The names, in the order that help and errors have them.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The text's own schema, and the check behind it."""
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, name: str) -> str:
+        if name not in self.names:
+            raise ValueError(f"wanted one of {', '.join(self.names)}.{nearest(name, self.names)}".rstrip('.'))
+        return name
 
 
 class Settings(BaseModel):

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import click
 from pydantic_core import PydanticUndefined
 
-from gnnretrieval.settings import Settings
+from gnnretrieval.settings import OneOf, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -53,7 +53,9 @@ def _fields(model: type[Settings]) -> dict[str, tuple[str, Any, Any, str]]:
             for inner, (_, kind, default, meaning) in _fields(annotation).items():
                 found[inner] = (name, kind, default, meaning)
         else:
-            found[name] = ("", annotation, field.default, meanings[name])
+            names = next((one.names for one in field.metadata if isinstance(one, OneOf)), None)
+            kind = annotation if names is None else Literal[names]
+            found[name] = ("", kind, field.default, meanings[name])
     return found
 
 

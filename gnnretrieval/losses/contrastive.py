@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnnretrieval.losses.dual_encoder_loss import DualEncoderLoss
+
 
 def contrastive_loss(scores: Tensor, positives: Tensor, relevant: Tensor) -> Tensor:
     r"""Negative log-likelihood of each query's positive among all candidates (eq. 2; eq. 12 over graph embeddings).
@@ -36,3 +38,8 @@ def contrastive_loss(scores: Tensor, positives: Tensor, relevant: Tensor) -> Ten
     others = relevant.clone()
     others[torch.arange(len(positives), device=others.device), positives] = False
     return F.cross_entropy(scores.float().masked_fill(others, float("-inf")), positives)
+
+
+DUAL_ENCODER = DualEncoderLoss(
+    "contrastive", lambda batch: contrastive_loss(batch.scores, batch.positives, batch.relevant)
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.losses.dual_encoder_loss import DualEncoderLoss
 
 
 def listwise_distillation_loss(scores: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
@@ -52,3 +53,6 @@ def listwise_distillation_loss(scores: Tensor, teacher: Tensor, mask: Tensor) ->
     )
     differences = (target - student).masked_fill(absent, 0.0)  # -inf less -inf would be no number
     return (target.exp() * differences).sum(-1).mean()
+
+
+DUAL_ENCODER = DualEncoderLoss("kl", lambda batch: listwise_distillation_loss(*batch.lists()), is_distilled=True)

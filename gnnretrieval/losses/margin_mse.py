@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.losses.dual_encoder_loss import DualEncoderLoss
 
 
 def margin_mse_loss(scores: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
@@ -46,3 +47,6 @@ def margin_mse_loss(scores: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
         return scores[:0].float().sum()  # 0 with a gradient
     margins, wanted = ((given[:, :1] - given[:, 1:])[pairs] for given in (scores.float(), teacher.detach().float()))
     return F.mse_loss(margins, wanted)
+
+
+DUAL_ENCODER = DualEncoderLoss("margin-mse", lambda batch: margin_mse_loss(*batch.lists()), is_distilled=True)

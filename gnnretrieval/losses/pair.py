@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.losses.contrastive import contrastive_loss
+from gnnretrieval.losses.dual_encoder_loss import DualEncoderLoss
 from gnnretrieval.losses.passage_centric import passage_centric_loss
 
 
@@ -46,3 +47,8 @@ def pair_loss(
     query_centric = contrastive_loss(scores, positives, relevant)
     passage_centric = passage_centric_loss(scores, passage_scores, positives, relevant)
     return (1 - alpha) * query_centric + alpha * passage_centric
+
+
+DUAL_ENCODER = DualEncoderLoss(
+    "pair", lambda batch: pair_loss(batch.scores, batch.between(), batch.positives, batch.relevant, batch.alpha)
+)

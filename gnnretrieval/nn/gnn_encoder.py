@@ -11,9 +11,10 @@ from torch.nn import functional as F
 from gnnretrieval.nn.constant_gate import ConstantGate
 from gnnretrieval.nn.filter_gate import FilterGate
 from gnnretrieval.nn.gat_layer import GATLayer
+from gnnretrieval.nn.graph_layers import graph_layer
 from gnnretrieval.nn.neighbors import Neighbors
-from gnnretrieval.nn.pyg_layers import PyGLayer, Shape, graph_layer
-from gnnretrieval.nn.settings import GNNEncoderSettings, GraphLayer
+from gnnretrieval.nn.pyg_layers import PyGLayer, Shape
+from gnnretrieval.nn.settings import GNNEncoderSettings
 
 
 class GraphBatch(NamedTuple):
@@ -64,7 +65,7 @@ class GNNEncoder(nn.Module):
         dimension: Width :math:`d` of the features.
         edge_dim: Width :math:`d_e` of the edge features; 0 for a graph without.
         settings: Shape.
-        layer: What stands for GAT: the paper's, or another of :data:`~gnnretrieval.nn.settings.GRAPH_LAYERS`.
+        layer: What stands for GAT: the paper's, or another of :data:`~gnnretrieval.nn.graph_layers.GRAPH_LAYERS`.
     """
 
     context_scale: Tensor
@@ -76,7 +77,7 @@ class GNNEncoder(nn.Module):
         dimension: int,
         edge_dim: int,
         settings: GNNEncoderSettings | None = None,
-        layer: GraphLayer = "gat",
+        layer: str = "gat",
     ) -> None:
         super().__init__()
         self.settings = settings or GNNEncoderSettings()

@@ -1,17 +1,15 @@
-"""Graph layers in the place of eq. 3-5: ours, and PyTorch Geometric's own convolutions over the same neighbours."""
+"""PyTorch Geometric's own convolutions over our neighbours, in the place of eq. 3-5."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from gnnretrieval.nn.gat_layer import GATLayer
 from gnnretrieval.nn.neighbors import Neighbors
 from gnnretrieval.nn.segment_softmax import at_least_float32
-from gnnretrieval.nn.settings import GraphLayer
 
 
 class Shape(NamedTuple):
@@ -139,54 +137,3 @@ class PyGLayer(nn.Module):
                 values = (values - edge_moments[0]) / edge_moments[1]
             values = torch.cat([values, at_least_float32(loop_feature).expand(len(target), -1)])
         return nodes, torch.stack([senders, hearers]), values
-
-
-def _gat(shape: Shape) -> GATLayer:
-    return GATLayer(shape.width, shape.width // shape.heads, shape.heads, shape.edge_dim or None, dropout=shape.dropout)
-
-
-def _gatv2(shape: Shape) -> PyGLayer:
-    from torch_geometric.nn import GATv2Conv
-
-    conv = GATv2Conv(*shape.ends, add_self_loops=False, **shape.attention)
-    return PyGLayer(conv, shape, eye="lin_l", zero=("att",), attends=True)
-
-
-def _transformer(shape: Shape) -> PyGLayer:
-    from torch_geometric.nn import TransformerConv
-
-    conv = TransformerConv(*shape.ends, root_weight=False, **shape.attention)
-    return PyGLayer(conv, shape, eye="lin_value", zero=("lin_query", "lin_edge"), attends=True)
-
-
-def _sage(shape: Shape) -> PyGLayer:
-    from torch_geometric.nn import SAGEConv
-
-    return PyGLayer(SAGEConv(shape.ends[0], shape.width, bias=False), shape, eye="lin_l", zero=("lin_r",), loops=False)
-
-
-def _mean(shape: Shape) -> PyGLayer:
-    from torch_geometric.nn import SimpleConv
-
-    return PyGLayer(SimpleConv(aggr="mean"), shape)
-
-
-def _lightgcn(shape: Shape) -> PyGLayer:
-    from torch_geometric.nn import LGConv
-
-    return PyGLayer(LGConv(normalize=False), shape, loops=False, weight=lambda degrees: degrees.clamp(min=1) ** -0.5)
-
-
-_LAYERS: Mapping[GraphLayer, Callable[[Shape], GATLayer | PyGLayer]] = {
-    "gat": _gat,  # eq. 3-5: equal to PyG's GATConv, folded and fused
-    "gatv2": _gatv2,  # Brody et al. 2022
-    "transformer": _transformer,  # Shi et al. 2021
-    "sage": _sage,  # Hamilton et al. 2017: mean of the neighbours, and the target by a separate projection
-    "mean": _mean,  # nothing is learned in the layer
-    "lightgcn": _lightgcn,  # He et al. 2020, normalised on the target's side alone (their LightGCN-L)
-}
-
-
-def graph_layer(name: GraphLayer, shape: Shape) -> GATLayer | PyGLayer:
-    """A layer by its name."""
-    return _LAYERS[name](shape)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field
 
 from gnnretrieval.settings import Settings
-
-GraphLayer = Literal["gat", "gatv2", "transformer", "sage", "mean", "lightgcn"]
-GRAPH_LAYERS: tuple[GraphLayer, ...] = get_args(GraphLayer)
 
 
 class GNNEncoderSettings(Settings):

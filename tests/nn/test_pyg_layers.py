@@ -5,8 +5,8 @@ import torch
 from torch_geometric.nn import GATv2Conv, TransformerConv
 
 from gnnretrieval.nn import GATLayer, Neighbors
-from gnnretrieval.nn.pyg_layers import PyGLayer, Shape, graph_layer
-from gnnretrieval.nn.settings import GRAPH_LAYERS
+from gnnretrieval.nn.graph_layers import GRAPH_LAYERS, graph_layer
+from gnnretrieval.nn.pyg_layers import PyGLayer, Shape
 
 WIDTH, EDGE = 6, 3
 NEIGHBORS = Neighbors(torch.tensor([0, 2, 1, 1, 3]), torch.tensor([0, 2, 2, 5]))  # of three targets, one without any

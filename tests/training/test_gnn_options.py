@@ -16,7 +16,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
 from gnnretrieval.nn import GNNEncoder
-from gnnretrieval.nn.settings import GRAPH_LAYERS
+from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.gnn import loop as gnn
 from gnnretrieval.training.gnn.dev import DevSet

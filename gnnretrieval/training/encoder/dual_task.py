@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss, margin_mse_loss, pair_loss
+from gnnretrieval.losses.dual_encoder_loss import LossBatch, dual_encoder_losses
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.dev import RetrievalDev
@@ -56,7 +56,7 @@ class DualEncoderTask:
         self.similarity, self.settings, self.dev, self.refresher = similarity, settings, dev, refresher
         self.relevance = Relevance(self.examples, texts)
         self.steps_per_epoch = -(-len(self.examples) // settings.batch_size)
-        if settings.loss in ("kl", "margin-mse"):
+        if dual_encoder_losses()[settings.loss].is_distilled:
             _require_probabilities(self.examples, settings.loss)
 
     def batch(self, epoch: int, number: int) -> Batch:
@@ -85,7 +85,8 @@ class _Loss:
     """The loss of a batch, of its rows: the queries', then the passages'."""
 
     def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str]) -> None:
-        self.settings, self.scale = task.settings, task.similarity.scale
+        self.loss, self.alpha = dual_encoder_losses()[task.settings.loss], task.settings.alpha
+        self.scale = task.similarity.scale
         self.drawn, self.passages = drawn, passages
         self.column = {id_: column for column, id_ in enumerate(passages)}
         self.relevant = torch.from_numpy(task.relevance.mask([one.query for one in drawn], passages))
@@ -93,16 +94,20 @@ class _Loss:
     def __call__(self, rows: Tensor) -> Tensor:
         queries, passages = rows[: len(self.drawn)], rows[len(self.drawn) :]
         scores = self.scale * queries @ passages.T  # (B, C)
-        if self.settings.loss in ("kl", "margin-mse"):
-            return self._distil(scores)
         positives = torch.tensor([self.column[one.positive.passage] for one in self.drawn], device=rows.device)
-        relevant = self.relevant.to(rows.device)
-        if self.settings.loss == "contrastive":
-            return contrastive_loss(scores, positives, relevant)
-        between = self.scale * passages[positives] @ passages.T  # (B, C), s(p⁺, p)
-        return pair_loss(scores, between, positives, relevant, self.settings.alpha)
+        return self.loss.of(
+            LossBatch(
+                scores,
+                positives,
+                self.relevant.to(rows.device),
+                lambda: self.scale * passages[positives] @ passages.T,
+                lambda: self._lists(scores),
+                self.alpha,
+            )
+        )
 
-    def _distil(self, scores: Tensor) -> Tensor:
+    def _lists(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As :attr:`LossBatch.lists`."""
         lists = [[one.positive, *one.negatives] for one in self.drawn]
         longest = max(map(len, lists))
         columns = torch.zeros(len(lists), longest, dtype=torch.long, device=scores.device)
@@ -113,9 +118,7 @@ class _Loss:
                 columns[row, place] = self.column[candidate.passage]
                 teacher[row, place] = logit(candidate)
                 mask[row, place] = True
-        student = scores.gather(1, columns)  # (B, L)
-        loss = listwise_distillation_loss if self.settings.loss == "kl" else margin_mse_loss
-        return loss(student, teacher, mask)
+        return scores.gather(1, columns), teacher, mask
 
 
 def logit(candidate: Candidate) -> float:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from gnnretrieval.errors import nearest
 from gnnretrieval.settings import Settings
 
 
@@ -72,7 +73,7 @@ class DualEncoderTrainSettings(LoopSettings):
     shared: bool = False
     pooling: Literal["auto", "cls", "mean"] = "auto"
     query_share: float = Field(1.0, gt=0, le=1)
-    loss: Literal["contrastive", "pair", "kl", "margin-mse"] = "contrastive"
+    loss: str = "contrastive"
     alpha: float = Field(0.1, ge=0, le=1)
     hard_negatives: int = Field(1, ge=0)
     refresh_every: int | None = Field(None, ge=1)
@@ -83,12 +84,18 @@ class DualEncoderTrainSettings(LoopSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> DualEncoderTrainSettings:
-        if self.loss in ("kl", "margin-mse") and self.hard_negatives == 0:
+        from gnnretrieval.losses.dual_encoder_loss import dual_encoder_losses  # with torch: a second
+
+        losses = dual_encoder_losses()
+        if self.loss not in losses:
+            raise ValueError(f"there is no loss {self.loss!r}.{nearest(self.loss, losses)} Known: {', '.join(losses)}")
+        is_distilled = losses[self.loss].is_distilled
+        if is_distilled and self.hard_negatives == 0:
             raise ValueError(f"loss = {self.loss} compares a query's own passages: give hard_negatives of 1 or more")
         if self.refresh_every is not None:
             if self.hard_negatives == 0:
                 raise ValueError("refresh_every mines hard negatives: give hard_negatives of 1 or more")
-            if self.loss in ("kl", "margin-mse"):
+            if is_distilled:
                 raise ValueError(f"loss = {self.loss} needs probabilities, which the negatives of refresh_every lack")
         return self
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.graph.subgraph import PassageEdges
-from gnnretrieval.nn.settings import GNNEncoderSettings, GraphLayer
-from gnnretrieval.settings import Settings
+from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
+from gnnretrieval.nn.settings import GNNEncoderSettings
+from gnnretrieval.settings import OneOf, Settings
 
 Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
-Layer = Literal["linear", GraphLayer]
+Layer = Annotated[str, OneOf("linear", *GRAPH_LAYERS)]
 OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # the paper's (§4.3), where nothing is given
 OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # the rest is of layer = gat
 
@@ -163,7 +164,7 @@ class TrainSettings(Settings):
         return self
 
     @property
-    def graph_layer(self) -> GraphLayer:
+    def graph_layer(self) -> str:
         """The layer, which is not linear."""
         assert self.layer != "linear"
         return self.layer
