@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
-.PHONY: quickstart test lint oldest install clean
+.PHONY: quickstart test lint oldest release install clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
@@ -23,6 +23,12 @@ oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt $(PIP_FLAGS) --editable '.[cpu,offline,test]'
 	$(VENV)-oldest/bin/python -m pytest -n auto --maxprocesses 4 --dist loadscope
+
+# The wheel in dist/, and the tests' notebook run by a wheel like it.
+release: $(VENV)/installed-test
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/python -m pytest tests/test_packaging.py tests/api/test_notebook.py
 
 install: $(VENV)/installed
 
