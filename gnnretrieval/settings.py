@@ -31,7 +31,7 @@ class OneOf:
 
     def _checked(self, name: str) -> str:
         if name not in self.names:
-            raise ValueError(f"wanted one of {', '.join(self.names)}.{nearest(name, self.names)}".rstrip('.'))
+            raise ValueError(f"wanted one of {', '.join(self.names)}.{nearest(name, self.names)}".rstrip("."))
         return name
 
 

@@ -21,6 +21,7 @@ from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.storage.arrays import blocks, release, save_array
+from gnnretrieval.storage.artifacts import whole_file
 
 _PASSAGES = 65536  # passages a block
 _QUERIES = 512  # queries a block: 128 MiB of scores in float32
@@ -159,9 +160,8 @@ def _save_state(resume: Path, best: NDArray[np.float32], found: NDArray[np.int64
     turn = done // _PASSAGES % 2
     save_array(resume / f"best-{turn}.npy", best)
     save_array(resume / f"found-{turn}.npy", found)
-    partial = resume / ".search.json"
-    partial.write_text(json.dumps({"turn": turn, "passages": done, "longest": longest}))
-    partial.replace(resume / "search.json")
+    with whole_file(resume / "search.json") as partial:
+        partial.write_text(json.dumps({"turn": turn, "passages": done, "longest": longest}))
 
 
 def _top(scores: Tensor, width: int) -> tuple[Tensor, Tensor]:

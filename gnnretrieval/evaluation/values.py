@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gnnretrieval.evaluation.measures import mean
+from gnnretrieval.storage.artifacts import whole_file
 
 Values = Mapping[str, Mapping[str, float]]
 
@@ -27,15 +28,8 @@ def write_values(path: str | Path, values: Values) -> None:
 
     The file appears in one step. Values are between 0 and 1 and have every digit.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
     means = mean(values)
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            for query in next(iter(values.values())):
-                file.writelines(f"{name}\t{query}\t{of[query]!r}\n" for name, of in values.items())
-            file.writelines(f"{name}\tall\t{value!r}\n" for name, value in means.items())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(Path(path)) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+        for query in next(iter(values.values())):
+            file.writelines(f"{name}\t{query}\t{of[query]!r}\n" for name, of in values.items())
+        file.writelines(f"{name}\tall\t{value!r}\n" for name, value in means.items())

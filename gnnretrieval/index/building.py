@@ -16,6 +16,7 @@ from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, i
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
+from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.making import scratch
 
 FILE = "index.faiss"
@@ -113,9 +114,8 @@ def write_shards(
                 add_vectors(index, similarity.prepare_array(vectors[rows]), np.arange(rows.start, rows.stop))
                 release(vectors)
                 meter.advance(rows.stop - rows.start)
-            partial = directory / f".{name}.partial"
-            faiss.write_index(index, str(partial))
-            partial.replace(directory / name)
+            with whole_file(directory / name) as partial:
+                faiss.write_index(index, str(partial))
 
 
 def _learned(
@@ -137,9 +137,8 @@ def _learned(
                 f"factory {plan.factory!r} cannot be learned from {plan.training:,} vectors ({reason_of(error)}). "
                 "Give one with fewer lists or shorter codes, or Flat."
             ) from None
-        partial = place.with_name("learned.partial")
-        faiss.write_index(index, str(partial))
-        partial.replace(place)
+        with whole_file(place) as partial:
+            faiss.write_index(index, str(partial))
     return lambda: faiss.read_index(str(place))
 
 

@@ -14,6 +14,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.making import scratch
 
 if TYPE_CHECKING:
@@ -42,9 +43,8 @@ def open_texts(dataset: Dataset, directory: Path, features: Features | None = No
         return TextStore(features.path / TEXTS)
     path = scratch(directory) / TEXTS
     if not path.is_file():
-        partial = path.with_suffix(".partial")
-        write_texts(partial, dataset)
-        partial.replace(path)
+        with whole_file(path) as partial:
+            write_texts(partial, dataset)
     return TextStore(path)
 
 

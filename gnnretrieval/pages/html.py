@@ -17,6 +17,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.storage.artifacts import whole_file
 
 _SKELETON = Path(__file__).with_name("page.html")
 _STYLE = Path(__file__).with_name("page.css")
@@ -206,12 +207,10 @@ def write_page(text: str, path: str | Path) -> None:
         GnnRetrievalError: it cannot be written there.
     """
     path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with whole_file(path) as partial:
+            partial.write_text(text, encoding="utf-8")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise GnnRetrievalError(f"{path}: the page cannot be written here ({error.strerror}).") from None
 
 

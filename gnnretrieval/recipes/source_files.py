@@ -14,6 +14,7 @@ from gnnretrieval.data.sources import Source, source_of
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
 from gnnretrieval.recipes.recipe import DataSettings, Download
+from gnnretrieval.storage.artifacts import whole_file
 
 _BLOCK = 1 << 22  # bytes read at once
 _OF_IDS = "ir-datasets"
@@ -147,9 +148,11 @@ def _unpack(download: Download, archive: Path, into: Path, say: Callable[[str], 
 
 
 def _write(source: IO[bytes], target: Path, size: int) -> None:
-    partial = target.with_name(f".{target.name}.partial")
-    with partial.open("wb") as file, progress(f"unpacking {target.name}", size, "bytes") as meter:
+    with (
+        whole_file(target) as partial,
+        partial.open("wb") as file,
+        progress(f"unpacking {target.name}", size, "bytes") as meter,
+    ):
         while block := source.read(_BLOCK):
             file.write(block)
             meter.advance(len(block))
-    partial.replace(target)

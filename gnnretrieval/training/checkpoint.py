@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gnnretrieval.errors import InputError
+from gnnretrieval.storage.artifacts import whole_file
 
 
 class Progress(NamedTuple):
@@ -41,13 +42,9 @@ def save_checkpoint(
     tensors |= {f"best.{key}": value for key, value in best.items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in state.items()}
-    partial = path.with_name(f".{path.name}.partial")
-    save_file(
-        {key: value.detach().contiguous() for key, value in tensors.items()},
-        partial,
-        {"progress": json.dumps(progress)},
-    )
-    partial.replace(path)
+    kept = {key: value.detach().contiguous() for key, value in tensors.items()}
+    with whole_file(path) as partial:
+        save_file(kept, partial, {"progress": json.dumps(progress)})
 
 
 def load_checkpoint(

@@ -13,6 +13,7 @@ from gnnretrieval.data.runs.ranking import Ranking, Run, rank, rank_rows, ranked
 from gnnretrieval.data.runs.reader import read_run
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.artifacts import whole_file
 
 __all__ = ["Ranking", "Run", "rank", "rank_rows", "ranked_ids", "read_run", "require_writable_ids", "write_run"]
 
@@ -37,9 +38,7 @@ def write_run(path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag:
             NaN, a passage is twice in a ranking, or there is nothing to write.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    with whole_file(path) as partial:
         with ExitStack() as stack:
             raw = stack.enter_context(partial.open("wb"))
             # No name and no time in the gzip header: the same run is the same bytes.
@@ -49,9 +48,6 @@ def write_run(path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag:
                 written += file.write(block)
         if not written:
             raise InputError(f"nothing to write: none of the {len(run)} queries of the run has a result.", path)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _blocks(path: Path, run: Mapping[str, Iterable[ScoredPassage]], tag: str) -> Iterator[bytes]:

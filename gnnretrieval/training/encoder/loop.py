@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.making import scratch
 from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -167,9 +168,8 @@ class EncoderLoop:
         log = self.directory / LOG
         if self.ranks.first and log.exists():
             records = [line for line in log.read_text(encoding="utf-8").splitlines() if _is_until(line, self.progress)]
-            partial = log.with_name(f".{LOG}.partial")
-            partial.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
-            partial.replace(log)
+            with whole_file(log) as partial:
+                partial.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
 
     def _out_of_patience(self) -> bool:
         history = self.progress.history

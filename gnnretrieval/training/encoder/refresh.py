@@ -15,6 +15,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Candidate, Example, as_written, read_examples, write_examples
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
+from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.making import scratch
 from gnnretrieval.training.encoder.dev import encoded
 from gnnretrieval.training.encoder.pair_data import Relevance
@@ -69,9 +70,8 @@ class Refresher:
                     f"{directory}: the negatives mined at step {due} are gone, and training cannot go on without them. "
                     "Delete this directory to train anew."
                 )
-            partial = found.with_suffix(".partial")
-            write_examples(partial, self._mined(examples, relevance, scratch(directory) / "passages.npy"))
-            partial.replace(found)
+            with whole_file(found) as partial:
+                write_examples(partial, self._mined(examples, relevance, scratch(directory) / "passages.npy"))
         ranks.agree(None)  # it is written
         self._at = due
         return list(read_examples(found))
