@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_HUB_NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
 _IDENTIFYING = (
     "*.safetensors",
@@ -75,6 +77,8 @@ def find_checkpoint(name: str) -> Checkpoint:
         return _checked(name, weights_directory(Path(name)), "directory")
     if Path(name).exists():
         raise InputError("a checkpoint is a directory with config.json and *.safetensors, and this is a file.", name)
+    if not _HUB_NAME.fullmatch(name):
+        raise InputError("no such directory, and no name that a model hub could have. Check the path.", name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 

@@ -15,6 +15,7 @@ from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.inspection.near_copies import QueryVectors, copy_cosine
 from gnnretrieval.encoders.features import open_features
+from gnnretrieval.recipes import recipe as recipe_module
 from tests.html_page import assert_opens_offline
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -296,8 +297,7 @@ def test_quickstart_goes_the_whole_way_and_points_on(recipe_text, succeeds, tmp_
     recipe = tmp_path / "package" / "graphs" / "docstrings.toml"
     recipe.parent.mkdir(parents=True)
     recipe.write_text(recipe_text, encoding="utf-8")
-    module = sys.modules["gnnretrieval.cli.run"]  # as an attribute of the package, ``run`` is the command
-    monkeypatch.setattr(module, "_PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(recipe_module, "_PACKAGE", tmp_path / "package")
     monkeypatch.chdir(tmp_path)
     outcome = succeeds("quickstart")
     assert (tmp_path / "graphs" / "docstrings" / "comparison.json").is_file()

@@ -31,7 +31,7 @@ def test_dead_vectors_are_never_found_and_all_others_are_in_order(k, dead, seed)
         alive = [row for row in np.argsort(-(stored @ question), kind="stable").tolist() if row not in dead]
         expected = [row + 100 for row in alive][:k]
         assert line.tolist() == expected + [-1] * (k - len(expected))
-        np.testing.assert_allclose(own[: len(expected)], (stored @ question)[alive[:k]], rtol=1e-5)
+        np.testing.assert_allclose(own[: len(expected)], (stored @ question)[alive[:k]], rtol=1e-5, atol=1e-6)
     torch_rows, _ = TorchEngine(stored, DOT, np.array(sorted(dead), dtype=np.int64)).search(asked, k)
     assert np.where(torch_rows < 0, -1, torch_rows + 100).tolist() == found.tolist()
 

@@ -72,7 +72,10 @@ def test_what_cannot_be_asked_is_a_sentence(opened, ask, message):
 
 def test_more_questions_than_are_encoded_in_silence_get_the_same_answers(opened, questions):
     many = (questions * 10)[:70]
-    assert opened.search_all(many, 3) == opened.search_all(questions, 3) * 7
+    found, expected = opened.search_all(many, 3), opened.search_all(questions, 3) * 7
+    assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in expected]
+    scores = [[hit.score for hit in hits] for hits in found], [[hit.score for hit in hits] for hits in expected]
+    np.testing.assert_allclose(*scores, atol=1e-6)  # a BLAS may round by the number of questions
 
 
 def test_the_dual_encoder_s_ranking_is_its_own_index_s(tiny_run, opened, questions):
