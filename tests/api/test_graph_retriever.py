@@ -155,6 +155,13 @@ def test_a_graph_s_report_is_its_figures_its_text_and_a_page(fitted):
     assert report.to_html().lower().startswith("<!doctype html>")
 
 
+def test_a_dataset_s_report_counts_what_is_in_it(fitted):
+    report = fitted.graph.dataset().inspect()
+    assert (report["passages"], report["queries"]) == (40, 80)
+    assert "40 passages" in str(report)
+    assert "<html" in report.to_html()
+
+
 def test_a_setting_of_training_can_be_given_by_name(fitted, tmp_path):
     model = gnnretrieval.train(fitted.graph, tmp_path / "model", layer="mean", epochs=1)
     assert model.config["layer"] == "mean"
