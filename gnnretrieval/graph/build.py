@@ -19,8 +19,9 @@ from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
-from gnnretrieval.graph.edges.neighbors import by_bm25, by_dual_encoder, by_run, filled_up, scores_of
+from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
 from gnnretrieval.graph.edges.pairs import Pairs, encode_pairs, require_pairs, write_given_vectors
+from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.progress import progress
@@ -134,7 +135,7 @@ def require_features_of(dataset: Dataset, features: Features) -> None:
 
 
 def _require_files(settings: GraphSettings, run: str | Path | None, edge_file: str | Path | None) -> None:
-    if (settings.edges == "run") != (run is not None):
+    if settings.takes_run != (run is not None):
         raise GnnRetrievalError("edges = run and a run file (--run FILE) go together: give both or neither.")
     if (settings.edge_vectors == "file") != (edge_file is not None):
         raise GnnRetrievalError("edge_vectors = file and a file (--edge-file FILE) go together: give both or neither.")
@@ -219,7 +220,7 @@ def _write_store(
 
 def open_bm25(directory: Path, settings: GraphSettings, once: Callable[[str, Callable[[], None]], None]) -> BM25 | None:
     """The BM25 index that a store keeps where its edges or their features are BM25's; built if it is not there."""
-    if settings.edges != "bm25" and "bm25" not in settings.edge_features:
+    if not settings.keeps_bm25:
         return None
     folder = directory / BM25_FOLDER
 
@@ -243,17 +244,14 @@ def _neighbors(
     """Rows and scores ``(n, k)``, and how many edges the dual-encoder filled up."""
     queries, passages = load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy")
     similarity, k = sources.features.similarity, settings.k
-    if settings.edges == "dual-encoder":
+    if settings.source is None:
         rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory), say)
         return rows, scores, 0
-    if sources.run is not None:
-        passage_row = {id_: row for row, id_ in enumerate(sources.dataset.passage_ids)}
-        found = by_run(sources.run, query_ids, passage_row, k)
-        if not any(found):
-            raise GnnRetrievalError("this run ranks no passage of the dataset for any query of the graph: other ids?")
-    else:
-        with TextStore(directory / TEXTS) as texts:
-            found = by_bm25(BM25.open(directory / BM25_FOLDER), texts, range(len(query_ids)), k)
+    bm25 = BM25.open(directory / BM25_FOLDER) if settings.source.keeps_bm25 else None
+    with TextStore(directory / TEXTS) as texts:
+        found = settings.source.find(Wanted(range(len(query_ids)), query_ids, texts, k, bm25, sources.run))
+    if sources.run is not None and not any(found):
+        raise GnnRetrievalError("this run ranks no passage of the dataset for any query of the graph: other ids?")
     rows, filled = filled_up(found, queries, passages, k, similarity, device)
     if filled:
         say(f"{filled:,} of {rows.size:,} edges are the dual-encoder's: {settings.edges} has fewer than {k} passages")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gnnretrieval.settings import Settings
+from gnnretrieval.graph.edges.sources import DUAL_ENCODER, EDGE_SOURCES, EdgeSource
+from gnnretrieval.settings import OneOf, Settings
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.settings import CrossEncoderSettings
@@ -40,7 +41,7 @@ class GraphSettings(Settings):
     """
 
     k: int = Field(5, ge=1)
-    edges: Literal["dual-encoder", "bm25", "run"] = "dual-encoder"
+    edges: Annotated[str, OneOf(DUAL_ENCODER, *EDGE_SOURCES)] = DUAL_ENCODER
     search: Literal["exact", "faiss"] = "exact"
     probes: float = Field(0.05, gt=0, le=1)
     label_edges: bool = True
@@ -52,6 +53,21 @@ class GraphSettings(Settings):
     edge_form: Literal["float16", "int8"] = "float16"
     edge_dimensions: int | None = Field(None, ge=1)
     split: str = "train"
+
+    @property
+    def source(self) -> EdgeSource | None:
+        """Who finds the edges; None: the dual-encoder."""
+        return EDGE_SOURCES.get(self.edges)
+
+    @property
+    def takes_run(self) -> bool:
+        """Whether a TREC run has the edges."""
+        return self.source is not None and self.source.takes_run
+
+    @property
+    def keeps_bm25(self) -> bool:
+        """Whether the store keeps a BM25 index: for its edges, or for what they carry."""
+        return "bm25" in self.edge_features or (self.source is not None and self.source.keeps_bm25)
 
     @property
     def reads_pairs(self) -> bool:
@@ -75,6 +91,6 @@ class GraphSettings(Settings):
             raise ValueError("self_loops = cross-encoder goes with edge_vectors = cross-encoder")
         if self.edge_vectors == "none" and (self.edge_dimensions is not None or self.edge_form != "float16"):
             raise ValueError("edge_form and edge_dimensions are of edge vectors, and edge_vectors is none")
-        if self.edges != "dual-encoder" and self.search != "exact":
+        if self.source is not None and self.search != "exact":
             raise ValueError("search = faiss goes with edges = dual-encoder")
         return self

@@ -63,6 +63,6 @@ def _graph(recipe: Recipe, sizes: Sizes, dimension: int, width: int) -> int:
     found += edges * (width + 4 if settings.edge_form == "int8" else _HALF * width)
     if settings.self_loops == "cross-encoder":
         found += _HALF * width * (m + n)
-    if "bm25" in settings.edge_features or settings.edges == "bm25":
+    if settings.keeps_bm25:
         found += round(_BM25 * sizes.text_bytes)
     return found

@@ -246,7 +246,7 @@ def test_a_graph_by_bm25_takes_queries_and_refuses_passages(parts, tiny_settings
     graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph")
     grown = added(graph, parts, True, False)
     require_equal(grown, built(parts, "more-queries", tiny_settings, settings, tmp_path / "at-once"))
-    with pytest.raises(GnnRetrievalError, match="new passages change BM25's score of every pair"):
+    with pytest.raises(GnnRetrievalError, match="its edges are BM25's best, which new passages change for every query"):
         added(graph, parts, False, True)
     assert open_graph(graph.path).hash == grown.hash
 

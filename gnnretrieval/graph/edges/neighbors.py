@@ -1,16 +1,13 @@
-"""Which passages a query is joined to: by the dual-encoder, by BM25, or as a TREC run has them."""
+"""Which passages a query is joined to by the dual-encoder, alone or where another source finds too few."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.exact_search import exact_top_k, pair_scores
 from gnnretrieval.encoders.faiss_search import faiss_top_k
 from gnnretrieval.encoders.similarity import Similarity
@@ -39,25 +36,6 @@ def by_dual_encoder(
         return exact_top_k(
             queries, passages, settings.k, similarity, device=device, advance=meter.advance, resume=resume
         )
-
-
-def by_bm25(bm25: BM25, texts: TextStore, rows: range, k: int) -> list[list[int]]:
-    """Rows of the best passages of some queries by BM25; at most ``k``, fewer where fewer share a word with one."""
-    found: list[list[int]] = []
-    with progress("BM25", len(rows), "queries") as meter:
-        for part in blocks(len(rows), _QUERIES):
-            queries = texts.texts_of_queries(rows[part])
-            found += [best.tolist() for best, _ in bm25.top_k_of(queries, k, advance=meter.advance)]
-    return found
-
-
-def by_run(run: Run, query_ids: Sequence[str], passage_rows: Mapping[str, int], k: int) -> list[list[int]]:
-    """Rows of the first ``k`` passages of each query in a run; passages that are not in the graph are left out."""
-    found = []
-    for id_ in query_ids:
-        rows = (passage_rows.get(passage.passage_id) for passage in run.get(id_, []))
-        found.append([row for row in rows if row is not None][:k])
-    return found
 
 
 def filled_up(

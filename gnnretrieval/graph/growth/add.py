@@ -26,8 +26,9 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
-from gnnretrieval.graph.edges.neighbors import by_bm25, by_run, filled_up, scores_of
+from gnnretrieval.graph.edges.neighbors import filled_up, scores_of
 from gnnretrieval.graph.edges.pairs import Pairs, begin_loops, encode_pairs, pairs_begun
+from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.edges.vector_files import PROBABILITIES, PROJECTION, SCALES, VECTORS, EdgeVectorFiles
 from gnnretrieval.graph.growth.additions import Additions, read_additions
 from gnnretrieval.graph.settings import GraphSettings
@@ -116,9 +117,10 @@ def add_objects(store: Graph, queries: Any, passages: Any, qrels: Any, *, device
 def _require_can_grow(store: Graph, settings: GraphSettings, additions: Additions) -> None:
     if settings.edge_vectors == "file":
         raise ArtifactError(f"{store.path}: its edge vectors are your own, and new edges have none. Build it again.")
-    if settings.edges == "bm25" and additions.passages:
+    if settings.source is not None and not settings.source.takes_passages and additions.passages:
         raise GnnRetrievalError(
-            f"{store.path}: its edges are BM25's, and new passages change BM25's score of every pair. Build it again."
+            f"{store.path}: its edges are {settings.source.words}, which new passages change for every query. "
+            "Build it again."
         )
     if settings.reads_pairs:
         found = find_checkpoint(str(settings.cross_encoder)).hash
@@ -216,7 +218,7 @@ class _Growth:
         rows, scores = self.store.found(slice(n))
         came_from = np.arange(n * k).reshape(n, k)
         similarity, passages = self.store.similarity, self.additions.passage_vectors
-        if len(passages) and self.settings.edges == "dual-encoder" and n:
+        if len(passages) and self.settings.source is None and n:
             with progress("new passages", len(passages), "passages") as meter:
                 new_rows, new_scores = exact_top_k(
                     self.store.query_features,
@@ -258,19 +260,15 @@ class _Growth:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
         passages = load_array(self.directory / "passage_features.npy")
         k, similarity = self.store.stride, self.store.similarity
-        if self.settings.edges == "dual-encoder":
+        if self.settings.source is None:
             with progress("new queries", len(passages), "passages") as meter:
                 rows, scores = exact_top_k(queries, passages, k, similarity, device=self.device, advance=meter.advance)
             return rows, scores, 0
         with TextStore(self.directory / TEXTS) as texts:
             ids = [query.id for query in self.additions.queries]
-            if self.additions.run is not None:
-                named = {found.passage_id for id_ in ids for found in self.additions.run.get(id_, [])}
-                found = by_run(self.additions.run, ids, texts.rows_of_passages(sorted(named)), k)
-            else:
-                assert bm25 is not None
-                first = self.store.num_queries
-                found = by_bm25(bm25, texts, range(first, first + len(ids)), k)
+            first = self.store.num_queries
+            rows_of_new = range(first, first + len(ids))
+            found = self.settings.source.find(Wanted(rows_of_new, ids, texts, k, bm25, self.additions.run))
         rows, filled = filled_up(found, queries, passages, k, similarity, self.device)
         return rows, scores_of(rows, queries, passages, similarity), filled
 

@@ -19,6 +19,7 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.encoders.vectors import as_kept
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.graph.edges.sources import EDGE_SOURCES
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.provenance import sha256_of_file
@@ -99,7 +100,8 @@ def read_additions(
     """
     if queries is None and passages is None:
         raise GnnRetrievalError("there is nothing to add: give --queries FILE, --passages FILE, or both.")
-    if (store.config["edges"] == "run" and queries is not None) != (run is not None):
+    source = EDGE_SOURCES.get(store.config["edges"])
+    if (source is not None and source.takes_run and queries is not None) != (run is not None):
         raise GnnRetrievalError(
             f"{store.path}: its edges are {'a run' if run is None else store.config['edges']}'s: "
             + ("give --run FILE with the passages of the new queries." if run is None else "leave out --run.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnretrieval.encoders.trained import PASSAGE
+from gnnretrieval.graph.edges.sources import EDGE_SOURCES
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.training.gnn.choice import Choice, what_was_kept
 from gnnretrieval.training.gnn.settings import OF_EVERY_LAYER, TrainSettings
@@ -19,7 +20,6 @@ _LINEAR = (
     "A query-passage graph moves the passage embeddings of a dual-encoder towards the training questions that are "
     "labelled with them and away from those that only found them, under one linear head that is folded into them."
 )
-_BEST = {"dual-encoder": "the dual-encoder's best", "bm25": "BM25's best", "run": "a run's best"}
 
 
 def model_card(
@@ -140,7 +140,8 @@ def _remarks(choice: Choice, settings: TrainSettings, meta: Mapping[str, Any]) -
 
 def _joined_to(store: Graph) -> str:
     labels = "those that it is labelled with, then " if store.config["label_edges"] else ""
-    return labels + _BEST[store.config["edges"]]
+    source = EDGE_SOURCES.get(store.config["edges"])
+    return labels + ("the dual-encoder's best" if source is None else source.words)
 
 
 def _went_on_from(made_from: Mapping[str, str]) -> list[str]:
