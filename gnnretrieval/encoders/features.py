@@ -317,7 +317,7 @@ def _encode_side(
         ArrayWriter(array_path, shape, np.float16, done) as array,
         progress(f"encoding {name}", total, name, done) as meter,
     ):
-        for window in windows(reading, done, encoder.settings.window):
+        for window in windows(reading, done, reading.window):
             vectors = reading.vectors(window, done)
             array.write(vectors)
             array.flush()

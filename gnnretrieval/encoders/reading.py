@@ -30,6 +30,11 @@ class WholeTexts:
         self.encoder, self.side, self.dataset = encoder, side, dataset
         self.state: dict[str, int] = {}
 
+    @property
+    def window(self) -> int:
+        """Rows that are encoded together, and then written and noted."""
+        return self.encoder.settings.window
+
     def items(self) -> Iterator[Any]:
         """What is read together, in the order of the rows."""
         if self.side == "query":
@@ -125,6 +130,11 @@ class ByEndpoint(WholeTexts):
         super().__init__(encoder, side, dataset)
         self._endpoint, self._before = encoder, state.get("tokens", 0) - encoder.tokens
         self.state = {"tokens": state.get("tokens", 0)}
+
+    @property
+    def window(self) -> int:
+        """One round of requests: little is paid twice after an interruption, and a slow endpoint shows its progress."""
+        return min(super().window, self._endpoint.api.batch_texts * self._endpoint.api.concurrency)
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; the tokens are counted."""

@@ -113,7 +113,7 @@ def test_encoding_goes_on_where_it_was_interrupted(tiny_dataset, tmp_path, monke
 
     with scripted_server(answer) as (address, seen):
         api = {"endpoint": address, "batch_texts": 10, "concurrency": 1}
-        settings = EncoderSettings.parse({"checkpoint": "m", "window": 10, "api": api})
+        settings = EncoderSettings.parse({"checkpoint": "m", "api": api})
         dataset = Dataset.open(tiny_dataset)
         with pytest.raises(GnnRetrievalError, match="refuses 'm': 500"):
             encode_dataset(dataset, settings, tmp_path / "features")
