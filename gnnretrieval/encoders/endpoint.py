@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +23,7 @@ from gnnretrieval.storage.provenance import sha256_of_json
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client, each after twice the wait or as long as the endpoint says: about two minutes in all
 _TIMEOUT = 60.0  # seconds a request
+_Batch = Sequence[str]
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -94,13 +94,7 @@ class EndpointEncoder:
             [(prompt or "") + text for text in texts[start : start + self.api.batch_texts]]
             for start in range(0, len(texts), self.api.batch_texts)
         ]
-        with ThreadPoolExecutor(min(self.api.concurrency, len(batches))) as threads:
-            asked = [threads.submit(self._ask, batch, side) for batch in batches]
-            try:
-                parts = [one.result() for one in asked]
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        parts = _in_threads(lambda batch: self._ask(batch, side), batches, self.api.concurrency)
         if len({part.shape[1] for part in parts}) > 1:
             raise EndpointError(f"{self.source}: it gave vectors of several widths for one model.")
         vectors = np.concatenate(parts)
@@ -169,6 +163,38 @@ class EndpointEncoder:
             start = max(self._next, time.monotonic())
             self._next = start + 60.0 / self.api.requests_per_minute
         time.sleep(max(0.0, start - time.monotonic()))
+
+
+def _in_threads(
+    call: Callable[[_Batch], NDArray[np.float32]], batches: Sequence[_Batch], threads: int
+) -> list[NDArray[np.float32]]:
+    """What ``call`` gives for each of ``batches``, several at a time; the first error ends it.
+
+    The threads are daemons, unlike a ThreadPoolExecutor's: Ctrl-C does not wait for requests that are under way.
+    """
+    results: list[NDArray[np.float32] | None] = [None] * len(batches)
+    errors: list[BaseException] = []
+    left, lock = iter(enumerate(batches)), threading.Lock()
+
+    def work() -> None:
+        while not errors:
+            with lock:
+                number, batch = next(left, (-1, None))
+            if batch is None:
+                return
+            try:
+                results[number] = call(batch)
+            except BaseException as error:
+                errors.append(error)
+
+    started = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(batches)))]
+    for thread in started:
+        thread.start()
+    while not errors and any(thread.is_alive() for thread in started):
+        next(thread for thread in started if thread.is_alive()).join(0.1)
+    if errors:
+        raise errors[0]
+    return [result for result in results if result is not None]
 
 
 def endpoint_fingerprint(settings: EncoderSettings) -> dict[str, str]:

@@ -1,5 +1,9 @@
 import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -172,8 +176,32 @@ def test_one_failed_request_ends_the_others():
 
     with scripted_server(answer) as (address, _), pytest.raises(EndpointError):
         EndpointEncoder(settings_for(address, batch_texts=1, concurrency=1)).encode(["a"] * 50, "query")
-    assert len(started) < 50
-    assert not [one for one in threading.enumerate() if "ThreadPool" in one.name and one.is_alive()]
+    assert len(started) == 1
+
+
+def test_ctrl_c_does_not_wait_for_requests_under_way(tmp_path):
+    answered = threading.Event()
+
+    def answer(request, headers):
+        answered.wait(30)
+        return embeddings(request)
+
+    with scripted_server(answer) as (address, seen):
+        code = f"""
+from gnnretrieval.encoders.endpoint import EndpointEncoder
+from gnnretrieval.encoders.settings import EncoderSettings
+api = {{"endpoint": {address!r}, "batch_texts": 1}}
+EndpointEncoder(EncoderSettings.parse({{"checkpoint": "m", "api": api}})).encode(["a"] * 10, "query")
+"""
+        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as asking:
+            while len(seen) < 4:
+                time.sleep(0.01)
+            begun = time.monotonic()
+            asking.send_signal(signal.SIGINT)
+            _, said = asking.communicate(timeout=20)
+            assert time.monotonic() - begun < 5
+        answered.set()
+    assert "KeyboardInterrupt" in said
 
 
 def test_the_cost_is_said_by_the_price():
