@@ -22,7 +22,8 @@ from gnnretrieval.storage.provenance import sha256_of_json
 
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client, each after twice the wait or as long as the endpoint says: about two minutes in all
-_TIMEOUT = 60.0  # seconds a request
+_TIMEOUT = 600.0  # seconds a request: a small server works at one after the other, and giving up early does work twice
+_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # questions that somebody waits for, who wants to know it soon
 _Batch = Sequence[str]
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -94,7 +95,10 @@ class EndpointEncoder:
             [(prompt or "") + text for text in texts[start : start + self.api.batch_texts]]
             for start in range(0, len(texts), self.api.batch_texts)
         ]
-        parts = _in_threads(lambda batch: self._ask(batch, side), batches, self.api.concurrency)
+        client = self._client
+        if side == "query" and len(texts) <= _FEW:
+            client = client.with_options(max_retries=min(_RETRIES, _FEW_RETRIES), timeout=_FEW_TIMEOUT)
+        parts = _in_threads(lambda batch: self._ask(client, batch, side), batches, self.api.concurrency)
         if len({part.shape[1] for part in parts}) > 1:
             raise EndpointError(f"{self.source}: it gave vectors of several widths for one model.")
         vectors = np.concatenate(parts)
@@ -106,7 +110,7 @@ class EndpointEncoder:
         name = settings.query_checkpoint if side == "query" and settings.query_checkpoint else settings.checkpoint
         return name.removeprefix(ENDPOINT)
 
-    def _ask(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+    def _ask(self, client: Any, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         import openai
 
         request: dict[str, Any] = {"model": self._model(side), "input": list(texts), "encoding_format": "float"}
@@ -116,7 +120,7 @@ class EndpointEncoder:
             request["extra_body"] = {"input_type": self.api.input_types[0 if side == "query" else 1]}
         self._wait_for_turn()
         try:
-            answer = self._client.embeddings.create(**request)
+            answer = client.embeddings.create(**request)
         except openai.AuthenticationError:
             raise EndpointError(
                 f"{self.source} refuses the key in {self.api.key_variable} "
@@ -240,7 +244,8 @@ def _client(settings: EncoderSettings) -> Any:
     openai = extra("openai", "endpoint", "An endpoint")
     api = settings.api
     key = os.environ.get(api.key_variable) or "none"  # many servers of one's own want no key
-    return openai.OpenAI(api_key=key, base_url=api.endpoint, max_retries=_RETRIES, timeout=_TIMEOUT)
+    timeout = openai.Timeout(_TIMEOUT, connect=10.0)
+    return openai.OpenAI(api_key=key, base_url=api.endpoint, max_retries=_RETRIES, timeout=timeout)
 
 
 def _reason(error: Any) -> str:

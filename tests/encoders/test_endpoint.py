@@ -67,6 +67,22 @@ def test_a_rate_limit_is_waited_out():
     assert len(seen) == 3
 
 
+def test_a_question_is_given_up_soon_and_passages_are_waited_for(monkeypatch):
+    monkeypatch.setattr(module, "_FEW_TIMEOUT", 0.1)
+    monkeypatch.setattr(module, "_FEW_RETRIES", 0)
+
+    def answer(request, headers):
+        time.sleep(0.4)
+        return embeddings(request)
+
+    with scripted_server(answer) as (address, _):
+        encoder = EndpointEncoder(settings_for(address))
+        assert encoder.encode(["a"], "passage").shape == (1, 8)
+        assert encoder.encode(["a"] * 17, "query").shape == (17, 8)
+        with pytest.raises(EndpointError, match=r"cannot be reached .*timed out"):
+            encoder.encode(["a"], "query")
+
+
 def test_requests_keep_to_the_number_a_minute(monkeypatch):
     waits = []
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
