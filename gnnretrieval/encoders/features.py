@@ -225,8 +225,10 @@ def encode_dataset(
     config = _config(settings, device)
 
     def write(directory: Path) -> dict[str, Any]:
-        precision = f", {config['precision']}" if settings.is_checkpoint else ""
-        say(f"encoder: {settings.checkpoint}, from {source}{precision}")
+        how = f", {config['precision']}" if settings.is_checkpoint else ""
+        if settings.api.endpoint is not None:
+            how = f": every text is sent there, with the key in {settings.api.key_variable}"
+        say(f"encoder: {settings.checkpoint}, from {source}{how}")
         opened = given or open_encoder(settings, device)
         canary = {} if settings.is_checkpoint else {"canary": canary_of(opened)}
         counts = write_texts(directory / TEXTS, dataset)

@@ -50,7 +50,9 @@ def test_its_features_are_the_model_s_vectors_and_its_tokens_are_counted(chain, 
     assert (features.queries.astype(np.float32) * asked).sum(axis=1).min() > 0.999
     tokens = features.meta["tokens"]
     assert tokens > 40 * 5
-    assert f"{tokens:,} tokens, which cost {2 * tokens / 1e6:,.4f}" in (chain / "said").read_text()
+    said = (chain / "said").read_text()
+    assert "every text is sent there, with the key in OPENAI_API_KEY" in said
+    assert f"{tokens:,} tokens, which cost {2 * tokens / 1e6:,.4f}" in said
 
 
 def test_the_key_is_nowhere_on_disk(chain):
