@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from gnnretrieval.settings import SECRET, Settings
@@ -111,6 +111,14 @@ class EncoderSettings(Settings):
         return values | {
             key: name if str(name).startswith(ENDPOINT) else f"{ENDPOINT}{name}" for key, name in names.items()
         }
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """An encoder that is no endpoint is written as before there were any."""
+        values: dict[str, Any] = dump(self)
+        if self.api.endpoint is None:
+            values.pop("api", None)
+        return values
 
     @property
     def is_checkpoint(self) -> bool:

@@ -162,6 +162,14 @@ def test_settings_that_name_no_endpoint_are_refused(values, message):
         EncoderSettings.parse(values)
 
 
+def test_an_encoder_that_is_no_endpoint_is_written_as_before_there_were_any():
+    plain = EncoderSettings(checkpoint="a-model")
+    assert "api" not in plain.model_dump()
+    assert EncoderSettings.parse(plain.model_dump()) == plain
+    asked = settings_for("http://host/v1")
+    assert EncoderSettings.parse(json.loads(asked.model_dump_json())) == asked
+
+
 def test_the_fingerprint_is_of_the_model_and_how_it_is_asked_not_of_the_address():
     def print_of(address="http://a/v1", checkpoint="m", **api):
         return EndpointEncoder(settings_for(address, checkpoint, **api)).fingerprint
