@@ -27,7 +27,6 @@ from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
 
-MINILM = EncoderSettings.model_fields["checkpoint"].default
 _DEPTH = 100  # passages of a question that are measured
 
 
@@ -100,7 +99,7 @@ class GraphRetriever(Retriever):
         if vectors is not None:
             features = Features.from_vectors(dataset, *vectors, place / "features", similarity=similarity, **how)
         else:
-            features = Features.encode(dataset, encoder or MINILM, place / "features", device=device, **how)
+            features = Features.encode(dataset, encoder or EncoderSettings(), place / "features", device=device, **how)
         graph = Graph.build(dataset, features, place / "graph", GraphSettings(k=k), device=device, **how)
         model = train(graph, place / "model", seed=seed, device=device, **how)
         embeddings = embed_passages(model, graph, place / "embeddings", device=device, **how)
@@ -139,30 +138,27 @@ class GraphRetriever(Retriever):
         """
         if (queries is None) != (qrels is None):
             raise InputError("questions and their judgements go together: give queries and qrels, or neither.")
-        dataset = self.graph.dataset()
+        dataset, against = self.graph.dataset(), "dual-encoder"
         if queries is not None:
-            asked = {query.id: query.text for query in queries_of(queries)}
-            judged, against, name = qrels_of(qrels), "dual-encoder", "given questions"
-            runs = self._runs(dataset, asked)
+            asked, judged, name = queries_of(queries), qrels_of(qrels), "given questions"
         else:
-            asked = {query.id: query.text for query in dataset.queries_of(split)}
-            judged, against, name = dataset.split(split), "dual-encoder", split
-            runs = self._runs(dataset, asked)
-            if baselines:
-                place = self.index.path.resolve().parent / f"baselines-{split}"
-                seed = int(self.model.meta["seed"] or 0)
-                made = rank_baselines(self.graph, dataset, self.graph.features(), split, place, seed=seed)
-                runs = {**made.runs(), **runs}
-                against = made.best_dense
+            asked, judged, name = dataset.queries_of(split), dataset.split(split), split
+        runs = self._runs(dataset, {query.id: query.text for query in asked})
+        if queries is None and baselines:
+            place = self.index.path.resolve().parent / f"baselines-{split}"
+            seed = int(self.model.meta["seed"] or 0)
+            made = rank_baselines(self.graph, dataset, self.graph.features(), split, place, seed=seed)
+            runs, against = {**made.runs(), **runs}, made.best_dense
         return compare(judged, runs, against, measures, name, {"index": self.index.hash, "dataset": dataset.hash})
 
     def _runs(self, dataset: Dataset, asked: dict[str, str]) -> dict[str, Run]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-        dual = Retriever(open_index(self.index.path.resolve().parent / BASELINE), encoder=self.encoder)
+        vectors = self.encode([*asked.values()])
+        dual = Retriever(open_index(self.index.path.resolve().parent / BASELINE))
         return {
             "bm25": bm25_run(bm25, asked, dataset.passage_ids, _DEPTH),
-            "dual-encoder": dual.run(asked, _DEPTH),
-            self.system: self.run(asked, _DEPTH),
+            "dual-encoder": dual.run(asked, _DEPTH, vectors=vectors),
+            self.system: self.run(asked, _DEPTH, vectors=vectors),
         }
 
 

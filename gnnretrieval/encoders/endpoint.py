@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.canary import canary_of
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
@@ -74,10 +73,6 @@ class EndpointEncoder:
     def fingerprint(self) -> dict[str, str]:
         """Of the model's name and how it is asked; the address does not count, since a server may move."""
         return endpoint_fingerprint(self.settings)
-
-    def canary(self) -> dict[str, list[list[float]]]:
-        """As :func:`gnnretrieval.encoders.canary.canary_of`."""
-        return canary_of(self)
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine.

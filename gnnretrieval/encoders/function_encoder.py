@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.canary import canary_of
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import FUNCTION, EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
@@ -76,10 +75,6 @@ class FunctionEncoder:
         """Of its name and similarity: what the function computes is known by its canary alone."""
         hash_ = sha256_of_json({"name": self.settings.checkpoint, "similarity": self.similarity.model_dump()})
         return {"query": hash_, "passage": hash_}
-
-    def canary(self) -> dict[str, list[list[float]]]:
-        """As :func:`gnnretrieval.encoders.canary.canary_of`."""
-        return canary_of(self)
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine.

@@ -14,7 +14,7 @@ from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
-from gnnretrieval.encoders.opening import encoder_of, open_encoder
+from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import FUNCTION, VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
@@ -207,7 +207,7 @@ class Retriever:
         if system not in (None, self.system):
             rows, scores = self._baseline.search(self._encode_before(questions), min(k, self.num_passages))
             return [self._hits(*ranking, k) for ranking in zip(rows, scores, strict=True)]
-        vectors = self._encode(questions)
+        vectors = self.encode(questions)
         if self.ranking.is_plain:
             return self.search_vectors(vectors, k)
         numbered = {str(number): question for number, question in enumerate(questions)}
@@ -251,7 +251,7 @@ class Retriever:
         """
         _require([*queries.values()], depth)
         if vectors is None:
-            vectors = self._encode([*queries.values()])
+            vectors = self.encode([*queries.values()])
         return self._ranker.run(queries, vectors, depth)
 
     def compare(self, question: str, k: int = 10) -> Comparison:
@@ -270,7 +270,7 @@ class Retriever:
         if not self.num_passages:
             return [Comparison([], [], 0) for _ in questions]
         depth = min(max(k, DEPTH), self.num_passages)
-        after = self._encode(questions)
+        after = self.encode(questions)
         before = after if self._encoder_before is self.encoder else self._encode_before(questions)
         found = zip(*baseline.search(before, depth), *self.index.search(after, depth), strict=True)
         comparisons = []
@@ -371,7 +371,7 @@ class Retriever:
         """The encoder of the graph's features: another than the index's where one was trained with the model."""
         if "features" not in self._embeddings.meta["made_from"]:
             return self.encoder
-        return open_encoder(self.graph.encoder_settings, self.device)
+        return encoder_of(self.graph.meta, self.graph.path, self.device, endpoint=self._endpoint)
 
     @cached_property
     def _ranker(self) -> Ranker:
@@ -393,8 +393,13 @@ class Retriever:
             raise ArtifactError(f"{self.index.path}: an index of {self.system}, which is no {system}.")
         raise InputError(f"there is no system {system!r}.{nearest(system, known)} Present: {', '.join(known)}.")
 
-    def _encode(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors ``(q, d)``, with progress where they are many."""
+    def encode(self, questions: Sequence[str]) -> NDArray[np.float32]:
+        """Questions' vectors ``(q, d)``, for :meth:`search_vectors` and :meth:`run`.
+
+        Raises:
+            InputError: a question is empty.
+        """
+        _require(questions, 1)
         if len(questions) <= _FEW:
             return self.encoder.encode(questions, "query")
         vectors = np.empty((len(questions), self.encoder.dimension), dtype=np.float32)
@@ -406,7 +411,7 @@ class Retriever:
 
     def _encode_before(self, questions: Sequence[str]) -> NDArray[np.float32]:
         if self._encoder_before is self.encoder:
-            return self._encode(questions)
+            return self.encode(questions)
         return self._encoder_before.encode(questions, "query")
 
     def _hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:

@@ -107,13 +107,21 @@ def test_a_function_encodes_and_a_temporary_place_is_taken_away(objects, tiny_se
     passages, queries, qrels = objects
     dual = DualEncoder(tiny_settings)
 
+    asked = []
+
     def encode(texts):
+        asked.append(len(texts))
         return dual.encode(texts, "query")
 
-    retriever = GraphRetriever.fit(passages, queries, qrels["train"], encode=encode)
+    retriever = GraphRetriever.fit(passages, queries, qrels["train"], encode=encode, test=qrels["test"])
     place = retriever.index.path
     assert retriever.search("anything new", 2)
     assert place.is_dir()
+    asked.clear()
+    found = retriever.evaluate(baselines=False)
+    assert asked == [10]  # once for all systems: an endpoint is paid for it
+    without_it = GraphRetriever.open(place.parent).evaluate(baselines=False)
+    assert without_it.systems == found.systems
     del retriever
     assert not place.exists()
 

@@ -63,7 +63,9 @@ def test_vectors_that_differ_by_rounding_are_the_same_encoder_s(made, dual):
         lambda texts: torch.from_numpy(dual.encode(texts, "query")).bfloat16(),
         name="tiny",
     )
-    Retriever.open(made, encoder=rounded)
+    opened = Retriever.open(made, encoder=rounded)
+    assert opened.encoder is rounded
+    assert len(opened.search("another question", 3)) == 3
 
 
 @pytest.mark.parametrize(

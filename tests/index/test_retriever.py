@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.faiss_search import import_faiss
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index import open_index, retriever
 from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.explain import ranks_of
@@ -68,6 +70,17 @@ def test_what_joins_the_index_ranks_questions_too(tiny_run, opened, questions):
 def test_what_cannot_be_asked_is_a_sentence(opened, ask, message):
     with pytest.raises(InputError, match=message):
         ask(opened)
+
+
+def test_an_index_from_a_stranger_cannot_send_questions_to_an_address_by_its_graph_either(tiny_run, monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    retriever = Retriever.open(tiny_run)
+    settings = EncoderSettings.parse({"checkpoint": "m", "api": {"endpoint": "https://stranger.example/v1"}})
+    joint = SimpleNamespace(meta={"made_from": {"features": "."}})
+    graph = SimpleNamespace(meta={"encoder": settings.model_dump(), "checkpoint_hash": {}}, path=tiny_run)
+    retriever.__dict__.update(_embeddings=joint, graph=graph)
+    with pytest.raises(GnnRetrievalError, match=r"would be sent there .* --endpoint https://stranger\.example/v1"):
+        _ = retriever._encoder_before
 
 
 def test_more_questions_than_are_encoded_in_silence_get_the_same_answers(opened, questions):

@@ -60,7 +60,7 @@ class TrainSettings(Settings):
         passage_edges: By which edges a passage hears queries (eq. 8): ``all``; ``hard-negatives``: those of queries
             whose hard negative it is, none that is labelled with it: passages with queries of their own, and those
             without, are moved alike.
-        epochs: Epochs; each splits the training queries anew; 5 with mode = joint. 0: only the
+        epochs: Passes over the training queries, split anew in each; 5 with mode = joint. 0: only the
             context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
         mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
         mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``; ``none``: nothing, every
