@@ -24,7 +24,7 @@ from typing import Any
 import click
 import numpy as np
 
-from gnnretrieval.progress import progress, say
+from gnnretrieval.progress import progress, say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -130,4 +130,5 @@ def main(passages: int, work: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -26,7 +26,7 @@ import numpy as np
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.inspection.near_texts import NEAR, similarity
 from gnnretrieval.data.records import Passage, Qrel, Query
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -122,4 +122,5 @@ def main(passages: int, work: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

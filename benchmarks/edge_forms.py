@@ -30,7 +30,7 @@ from gnnretrieval.index import build_index
 from gnnretrieval.index.search import index_run
 from gnnretrieval.mining import sample_hard_negatives
 from gnnretrieval.platform.memory import keep_freed_memory
-from gnnretrieval.progress import progress, say
+from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
@@ -96,7 +96,7 @@ def measure(
     place = work / name.replace(" ", "-").replace("(", "").replace(")", "").replace(",", "")
     pairs = {"cross_encoder": str(work / "cross-encoder"), "pair_tokens": TOKENS}
     settings = GraphSettings(label_edges=False, edge_features=CHEAP, **pairs, **options)
-    common: dict[str, Any] = {"overwrite": True, "say": say}
+    common: dict[str, Any] = {"overwrite": True}
     start = time.perf_counter()
     given = work / "float16" / "graph" / "edge_vectors.npy" if settings.edge_vectors == "file" else None
     graph = build_graph(dataset, features, settings, place / "graph", edge_file=given, **common)
@@ -166,16 +166,15 @@ AUC of the cross-encoder's probability on the graph's edges, labelled against no
 def main(work: Path, seeds: int, epochs: int, pairs: int) -> None:
     """Measure the forms of edge vectors."""
     keep_freed_memory()
-    dataset = make_docstring_corpus(work / "dataset", summaries="question", overwrite=True, say=say)
+    dataset = make_docstring_corpus(work / "dataset", summaries="question", overwrite=True)
     dataset = Dataset.open(dataset.path)
-    features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True, say=say)
+    features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True)
     plain = build_graph(
         dataset,
         features,
         GraphSettings(label_edges=False, edge_features=CHEAP),
         work / "plain",
         overwrite=True,
-        say=say,
     )
     if not (work / "cross-encoder" / "config.json").is_file():
         train_cross_encoder(plain, work / "cross-encoder", pairs)
@@ -217,4 +216,5 @@ def _auc(path: Path) -> float:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -23,7 +23,7 @@ import click
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.index import Retriever
 from gnnretrieval.platform.memory import keep_freed_memory
-from gnnretrieval.progress import say
+from gnnretrieval.progress import show_progress
 from gnnretrieval.recipes import run_recipe
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training.gnn.embedding import gated_contexts
@@ -42,7 +42,7 @@ def milliseconds(job: Callable[[], object]) -> float:
 
 def measure(work: Path) -> dict[str, Any]:
     """Both costs, side by side."""
-    run = run_recipe(ROOT / "graphs" / "docstrings-cut.toml", out=work / "docstrings-cut", say=say)
+    run = run_recipe(ROOT / "graphs" / "docstrings-cut.toml", out=work / "docstrings-cut")
     encoder = DualEncoder(run.recipe.encoder)
     texts = [passage.full_text for passage in run.dataset.passages()]
     queries = [query.text for query in run.dataset.queries_of("train")]
@@ -130,4 +130,5 @@ def main(work: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

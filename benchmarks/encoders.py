@@ -33,7 +33,7 @@ from gnnretrieval.index.search import bm25_run
 from gnnretrieval.index.sentence_search import features_run, has_answer, sentences_looked_at
 from gnnretrieval.mining.examples import open_examples
 from gnnretrieval.platform.memory import keep_freed_memory
-from gnnretrieval.progress import say
+from gnnretrieval.progress import show_progress
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
@@ -191,7 +191,7 @@ def elsewhere(
             else:
                 settings = open_features(encoders / f"{name}-features").meta["encoder"]
                 place = made / domain / f"{name}-features"
-                features = encode_dataset(dataset, EncoderSettings.parse(settings), place, overwrite=True, say=say)
+                features = encode_dataset(dataset, EncoderSettings.parse(settings), place, overwrite=True)
                 runs[name] = features_run(features, list(queries), 100)
         comparison = compare(qrels, runs, START, MEASURES, "test", {"dataset": dataset.provenance()})
         tables[domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
@@ -203,7 +203,7 @@ def measure(
 ) -> dict[str, Any]:
     """Train everything on one set and compare."""
     out = work / name
-    made = run_encoder_recipe(recipe, out, data=dataset_path, small=small, only=only, say=say)
+    made = run_encoder_recipe(recipe, out, data=dataset_path, small=small, only=only)
     assert made is not None
     dataset = Dataset.open(dataset_path)
     encoders = [stage for stage, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
@@ -358,9 +358,7 @@ def main(data: Path, work: Path, only: str | None, questions: int, stages: tuple
         if only not in (None, name):
             continue
         if name == "docstrings":
-            source = make_docstring_corpus(
-                work / "docstring-corpus", summaries="question", overwrite=True, say=say
-            ).path
+            source = make_docstring_corpus(work / "docstring-corpus", summaries="question", overwrite=True).path
             place = sample(source, work / "datasets" / name, questions)
             result = measure(name, place, work, True, stages or WITHOUT_PSEUDO_LABELS)
         elif name == "squad-wiki":
@@ -374,4 +372,5 @@ def main(data: Path, work: Path, only: str | None, questions: int, stages: tuple
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from gnnretrieval.encoders import DualEncoder, EncoderSettings, find_checkpoint
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
-from gnnretrieval.progress import say
+from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, sha256_of_file, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -243,4 +243,5 @@ def main(data: Path, passages: int, pairs: int, repeats: int) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -40,7 +40,7 @@ from gnnretrieval.index.search import index_run
 from gnnretrieval.index.sentence_search import features_run
 from gnnretrieval.mining.examples import open_examples
 from gnnretrieval.platform.memory import keep_freed_memory
-from gnnretrieval.progress import say
+from gnnretrieval.progress import show_progress
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
@@ -74,7 +74,7 @@ class OneSet:
             self.dual, wanted = "dpr-all", ["dpr-all"]
         if any(PLAN["variants"].get(one, {}).keys() & {"cross_encoder", "examples"} for one in asked):
             wanted.append("denoised")
-        made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted, say=say)
+        made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted)
         assert made is not None
         if self.its.get("held_out"):
             self.dataset = Dataset.open(hold_out(self.dataset.path, work / "datasets" / name, self._unlearned))
@@ -90,7 +90,7 @@ class OneSet:
         its = self.its
         if "source" not in its:
             return make_docstring_corpus(
-                out.parent.parent / "docstring-corpus", summaries="question", overwrite=True, say=say
+                out.parent.parent / "docstring-corpus", summaries="question", overwrite=True
             ).path
         options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
         return sample_dataset(data / its["source"], out, questions=questions, dev=1000, **options)
@@ -103,7 +103,7 @@ class OneSet:
     def encoded(self, encoder: Path, out: Path) -> Features:
         """Features by a trained encoder."""
         settings = EncoderSettings(checkpoint=str(encoder))
-        return encode_dataset(self.dataset, settings, out, overwrite=True, say=say)
+        return encode_dataset(self.dataset, settings, out, overwrite=True)
 
     def queries_by(self, its: dict[str, Any]) -> Features:
         """Features of the dual-encoder that a variant is over."""
@@ -124,7 +124,7 @@ class OneSet:
         features, out = self.queries_by(its), place or self.place / name
         if its.get("over_all_labels"):
             out = self.place / f"{name}-all-labels"
-        return build_graph(self.dataset, features, settings, out, run=run, overwrite=True, say=say)
+        return build_graph(self.dataset, features, settings, out, run=run, overwrite=True)
 
     def measured(self, name: str, its: dict[str, Any], seed: int) -> dict[str, Any]:
         """Train with one seed and rank test; kept, and read again where it was done with these very settings."""
@@ -137,7 +137,7 @@ class OneSet:
             write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
             store = self.graph(its, run, place / "graph")
         settings = train_settings(self.its, its, seed)
-        more: dict[str, Any] = {"overwrite": True, "say": say}
+        more: dict[str, Any] = {"overwrite": True}
         if its.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
         queries_by = self.queries_by(its)
@@ -150,8 +150,8 @@ class OneSet:
         if kept.is_file() and (found := json.loads(kept.read_text()))["model"] == model.hash and "alike" in found:
             return dict(found)
         features = self.encoded(model.path, place / "features") if model.has_encoder else None
-        embeddings = embed_passages(model, store, place / "embeddings", features=features, overwrite=True, say=say)
-        index = build_index(embeddings, place / "index", overwrite=True, say=say)
+        embeddings = embed_passages(model, store, place / "embeddings", features=features, overwrite=True)
+        index = build_index(embeddings, place / "index", overwrite=True)
         run = self._ranked(index, features or queries_by, "test", DEEP)
         measures = per_query(self.qrels, _cut(run, DEPTH), list(MEASURES))
         found = {
@@ -312,4 +312,5 @@ def main(data: Path, work: Path, names: tuple[str, ...], variants: tuple[str, ..
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

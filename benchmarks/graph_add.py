@@ -29,19 +29,18 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     from gnnretrieval.graph import GraphSettings, build_graph
     from gnnretrieval.graph.growth.add import add_to_graph
     from gnnretrieval.graph.growth.additions import read_additions
-    from gnnretrieval.progress import say
 
     made: dict[str, Any] = {}
     for name, queries in (("early", "early-queries.npy"), ("whole", "queries.npy")):
         dataset = Dataset.open(work / name)
         settings = VectorSettings(name="synthetic", similarity="cosine")
         files = work / "passages.npy", work / queries
-        features = import_vectors(dataset, *files, settings, work / f"features-{name}", overwrite=True, say=say)
+        features = import_vectors(dataset, *files, settings, work / f"features-{name}", overwrite=True)
         made[name] = dataset, features
     settings = GraphSettings(k=K, edge_features=edge_features, label_edges=False)
     for place in ("graph", "anew"):
         shutil.rmtree(work / place, ignore_errors=True)
-    graph = build_graph(*made["early"], settings, work / "graph", say=say)
+    graph = build_graph(*made["early"], settings, work / "graph")
     start = time.perf_counter()
     additions = read_additions(
         graph,
@@ -50,10 +49,10 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
         query_vectors=work / "late-queries.npy",
     )
     assert additions is not None
-    grown = add_to_graph(graph.path, additions, say=say)
+    grown = add_to_graph(graph.path, additions)
     adding = time.perf_counter() - start
     start = time.perf_counter()
-    anew = build_graph(*made["whole"], settings, work / "anew", say=say)
+    anew = build_graph(*made["whole"], settings, work / "anew")
     building = time.perf_counter() - start
     arrays = sorted(name for name in anew.meta["files"] if name.endswith(".npy"))
     different = [name for name in arrays if grown.meta["files"][name] != anew.meta["files"][name]]
@@ -116,4 +115,7 @@ both cases. Wanted: 20 times as fast, and equal.
 
 
 if __name__ == "__main__":
+    from gnnretrieval.progress import show_progress
+
+    show_progress()
     main()

@@ -43,7 +43,7 @@ from gnnretrieval.encoders.features import TEXTS, Features, open_features
 from gnnretrieval.index import build_index
 from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.settings import IndexSettings
-from gnnretrieval.progress import progress, say
+from gnnretrieval.progress import progress, say, show_progress
 from gnnretrieval.storage.arrays import ArrayWriter, blocks
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
@@ -95,7 +95,7 @@ def made_features(real: Features, count: int, place: Path) -> Features:
         }
 
     config = {"count": count, "clusters": _CLUSTERS, "noise": _NOISE}
-    artifact = make_artifact(place, "features", inputs={"features": real.hash}, config=config, write=write, say=say)
+    artifact = make_artifact(place, "features", inputs={"features": real.hash}, config=config, write=write)
     return Features(artifact.path, artifact.meta)
 
 
@@ -175,7 +175,7 @@ def measure(source: Features, factory: str, place: Path, rounds: int) -> dict[st
     """One kind over one corpus."""
     search = {"target_recall": TARGET} if factory.startswith("IVF") and "PQ" not in factory else {}
     begun = time.monotonic()
-    index = build_index(source, place, IndexSettings(factory=factory, **search), overwrite=True, say=say)
+    index = build_index(source, place, IndexSettings(factory=factory, **search), overwrite=True)
     seconds = time.monotonic() - begun
     measured = index.meta["measured"]
     queries = np.asarray(source.queries[-_ASKED:], dtype=np.float32)
@@ -268,4 +268,5 @@ def record(row: dict[str, Any], real: Features) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -85,7 +85,7 @@ def content(directory: Path) -> dict[str, Any]:
 
 def make_data(work: Path) -> None:
     """``early/``, a part of the corpus, and what is added to it: ``queries.jsonl``, ``qrels.tsv``, ``corpus.jsonl``."""
-    made = Dataset.open(make_docstring_corpus(work / "docstrings", summaries="question", overwrite=True, say=say).path)
+    made = Dataset.open(make_docstring_corpus(work / "docstrings", summaries="question", overwrite=True).path)
     judged = made.split("train")
     passages = [passage for passage, _ in zip(made.passages(), range(PASSAGES + LATE_PASSAGES), strict=False)]
     known = {passage.id for passage in passages[:PASSAGES]}

@@ -24,7 +24,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # mutations and second readings are the tests'
 
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from tests.data.formats.judging import FINE, judged
 from tests.data.formats.mutations import READERS, case
@@ -118,4 +118,5 @@ def main(files: int, work: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

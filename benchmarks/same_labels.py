@@ -38,7 +38,7 @@ from gnnretrieval.index import build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.platform.memory import keep_freed_memory
-from gnnretrieval.progress import say
+from gnnretrieval.progress import say, show_progress
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines
 from gnnretrieval.recipes.recipe import DOCSTRINGS
 from gnnretrieval.recipes.same_labels import COLD, WARM, split_by_labels
@@ -77,7 +77,7 @@ class OneSet(NamedTuple):
     def of(cls, name: str, data: Path, work: Path) -> OneSet:
         """Made under ``work``, or as it was."""
         source, qrels = SETS[name]
-        common: dict[str, Any] = {"overwrite": True, "say": say}
+        common: dict[str, Any] = {"overwrite": True}
         if source in DOCSTRINGS:
             where = make_docstring_corpus(work / "datasets" / source, DOCSTRINGS[source], **common).path
         else:
@@ -111,7 +111,7 @@ class OneSet(NamedTuple):
         return {**kept["chosen"], "rungs": rungs}
 
     def _runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
-        common: dict[str, Any] = {"overwrite": True, "say": say}
+        common: dict[str, Any] = {"overwrite": True}
         place = self.place / f"{layer}-{seed}"
         settings = TrainSettings.parse({"layer": layer, "seed": seed})
         begun = time.monotonic()
@@ -356,4 +356,5 @@ def _write(results: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -39,7 +39,7 @@ import click
 import numpy as np
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.progress import say
+from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -344,4 +344,5 @@ def main(run: Path | None, only: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
+    show_progress()
     main()

@@ -69,7 +69,6 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
 
     from gnnretrieval.graph import open_graph
     from gnnretrieval.platform.memory import keep_freed_memory
-    from gnnretrieval.progress import say
     from gnnretrieval.training import embed_passages, open_model
 
     keep_freed_memory()
@@ -79,7 +78,7 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
     baseline = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     start = time.perf_counter()
-    embed_passages(opened, graph, out, overwrite=True, say=say)
+    embed_passages(opened, graph, out, overwrite=True)
     seconds = time.perf_counter() - start
     peak = _memory("VmHWM")
     return {"seconds": seconds, "resident_bytes": {"libraries": baseline, "peak": peak, "above": peak - baseline}}
@@ -141,15 +140,12 @@ def make_store(work: Path, scale: float, dimension: int, planted: bool = False) 
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
     from gnnretrieval.graph import GraphSettings, build_graph
-    from gnnretrieval.progress import say
 
     if not (work / "queries.npy").is_file():
         make_synthetic_set(work, scale, dimension)
     dataset = Dataset.open(work / "whole")
     settings = VectorSettings(name="synthetic", similarity="cosine")
-    features = import_vectors(
-        dataset, work / "passages.npy", work / "queries.npy", settings, work / "features", say=say
-    )
+    features = import_vectors(dataset, work / "passages.npy", work / "queries.npy", settings, work / "features")
     graph = GraphSettings(k=K, edge_features=("score", "reciprocal_rank"))
     if planted:
         import gnnretrieval.graph.build as building
@@ -160,7 +156,7 @@ def make_store(work: Path, scale: float, dimension: int, planted: bool = False) 
             return rows, scores_of(rows, queries, passages, settings.compares())
 
         building.by_dual_encoder = known
-    return build_graph(dataset, features, graph, work / "graph", say=say)
+    return build_graph(dataset, features, graph, work / "graph")
 
 
 def perturbed(dimension: int, edge_dim: int) -> Any:
@@ -359,4 +355,7 @@ read in {bound["seconds_to_read"]:.2f} s and the products take {bound["seconds_t
 
 
 if __name__ == "__main__":
+    from gnnretrieval.progress import show_progress
+
+    show_progress()
     main()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.index.retriever import Retriever
     from gnnretrieval.index.settings import IndexSettings
+    from gnnretrieval.progress import show_progress
     from gnnretrieval.training.gnn.model import GNNEncoderModel
     from gnnretrieval.training.gnn.settings import TrainSettings
 
@@ -46,6 +47,7 @@ _EXPORTS = {
     "TrainSettings": "training.gnn.settings",
     "compare": "evaluation.compare",
     "evaluate": "evaluation.evaluate",
+    "show_progress": "progress",
     "train": "api.training",
 }
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "show_progress",
     "train",
 ]
 

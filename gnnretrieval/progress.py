@@ -1,12 +1,19 @@
-"""Progress on standard error: a bar with rate and time left on terminals and in notebooks, else plain lines (law 9)."""
+"""Progress on standard error: a bar with rate and time left on terminals and in notebooks, else plain lines (law 9).
+
+Lines go to the logger ``gnnretrieval`` at level INFO. The commands print them; a program that uses the package sees
+them after :func:`show_progress`, or by its own logging.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from contextvars import ContextVar
+from typing import TextIO, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -17,9 +24,43 @@ LINE_EVERY = 5.0  # seconds between plain lines
 _BARS = "▁▂▃▄▅▆▇█"
 
 
+_log = logging.getLogger("gnnretrieval")
+_indent: ContextVar[str] = ContextVar("indent", default="")
+
+
 def say(line: str) -> None:
-    """Print one line of progress to standard error."""
-    print(line, file=sys.stderr, flush=True)
+    """Tell the user how far the work is; of several processes that train together, only the first one tells."""
+    if os.environ.get("RANK", "0") == "0":  # set by torchrun
+        _log.info("%s%s", _indent.get(), line)
+
+
+@contextmanager
+def indented() -> Iterator[None]:
+    """Indent the lines that are said inside."""
+    token = _indent.set(_indent.get() + "  ")
+    try:
+        yield
+    finally:
+        _indent.reset(token)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Prints to what ``sys.stderr`` is at that moment."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, stream: TextIO) -> None:
+        pass
+
+
+def show_progress() -> None:
+    """Print the lines on standard error, as the commands do."""
+    _log.setLevel(logging.INFO)
+    if not any(isinstance(handler, _StandardError) for handler in _log.handlers):
+        _log.addHandler(_StandardError())
 
 
 def _rate(per_second: float) -> str:

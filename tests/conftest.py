@@ -6,7 +6,9 @@ itself lacks: what a graph can learn and a dual-encoder cannot know.
 """
 
 import json
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -38,6 +40,27 @@ SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
 WORDS = [a + b for a, b in Random(0).sample([(a, b) for a in SYLLABLES for b in SYLLABLES], 400)]
 COMMON, NICKNAMES, TOPICAL = WORDS[:20], WORDS[20:100], WORDS[100:]
 PASSAGES, ASKED = 40, 20  # passages 0…19 have questions, the others only fill the corpus
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """The lines that the user was told so far in this test."""
+    logger, handler = logging.getLogger("gnnretrieval"), _Lines()
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield handler.lines
+    logger.removeHandler(handler)
+    logger.setLevel(before)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ class Maker:
     def __init__(self, path: Path, text: str = "one", stop_before: int | None = None) -> None:
         self.path, self.text, self.stop_before = path, text, stop_before
         self.written: list[int] = []
-        self.lines: list[str] = []
 
     def write(self, directory: Path):
         for number in range(3):
@@ -41,7 +40,6 @@ class Maker:
             inputs={"text": sha256_of_json(self.text)},
             config=options.pop("config", {"k": 5}),
             write=self.write,
-            say=self.lines.append,
             **options,
         )
 
@@ -73,15 +71,15 @@ def test_two_artifacts_have_equal_hashes_when_their_files_do(tmp_path):
     assert Maker(tmp_path / "c", "two").make().hash != first.hash
 
 
-def test_an_artifact_made_before_from_the_same_inputs_is_reused(tmp_path):
+def test_an_artifact_made_before_from_the_same_inputs_is_reused(tmp_path, said):
     Maker(tmp_path / "a").make()
     again = Maker(tmp_path / "a")
     again.make()
     assert again.written == []
-    assert "already made" in again.lines[0]
+    assert "already made" in said[-1]
 
 
-def test_a_half_made_artifact_cannot_be_opened_and_is_resumed(tmp_path):
+def test_a_half_made_artifact_cannot_be_opened_and_is_resumed(tmp_path, said):
     with pytest.raises(Killed):
         Maker(tmp_path / "a", stop_before=2).make()
     assert not (tmp_path / "a").exists()
@@ -92,7 +90,7 @@ def test_a_half_made_artifact_cannot_be_opened_and_is_resumed(tmp_path):
     again = Maker(tmp_path / "a")
     made = again.make()
     assert again.written == [2]
-    assert "going on" in again.lines[0]
+    assert "going on" in said[-1]
     assert set(made.meta["files"]) == {"0.txt", "1.txt", "2.txt"}
     assert made.hash == Maker(tmp_path / "b").make().hash
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
@@ -101,7 +99,7 @@ def test_a_half_made_artifact_cannot_be_opened_and_is_resumed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "config", "change"), [("two", {"k": 5}, "its text changed"), ("one", {"k": 9}, "k was 5 and is now 9")]
 )
-def test_what_an_interrupted_run_left_is_not_begun_anew_unasked(tmp_path, text, config, change):
+def test_what_an_interrupted_run_left_is_not_begun_anew_unasked(tmp_path, text, config, change, said):
     with pytest.raises(Killed):
         Maker(tmp_path / "a", stop_before=2).make()
     maker = Maker(tmp_path / "a", text)
@@ -114,7 +112,7 @@ def test_what_an_interrupted_run_left_is_not_begun_anew_unasked(tmp_path, text, 
         Maker(tmp_path / "a", stop_before=2).make()
     maker.make(config=config, overwrite=True)
     assert maker.written == [0, 1, 2]
-    assert f"begun anew, since it was half made and {change}" in maker.lines[0]
+    assert f"begun anew, since it was half made and {change}" in said[-1]
 
 
 def test_what_an_error_ended_is_begun_anew_with_other_settings(tmp_path):
@@ -157,12 +155,12 @@ def test_changed_inputs_or_settings_are_named_and_nothing_is_replaced_unasked(tm
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
-def test_with_overwrite_it_is_replaced_whole(tmp_path):
+def test_with_overwrite_it_is_replaced_whole(tmp_path, said):
     Maker(tmp_path / "a").make()
     maker = Maker(tmp_path / "a", "two")
     maker.make(overwrite=True)
     assert (tmp_path / "a" / "0.txt").read_text() == "two 0"
-    assert "made again, since its text changed" in maker.lines[0]
+    assert "made again, since its text changed" in said[-1]
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 

@@ -1,9 +1,21 @@
+import logging
 import sys
 import time
 
 import pytest
 
-from gnnretrieval.progress import progress, say
+from gnnretrieval.progress import indented, progress, say, show_progress
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Lines are printed during a test, and no longer after it."""
+    logger = logging.getLogger("gnnretrieval")
+    before, level = [*logger.handlers], logger.level
+    show_progress()
+    yield
+    logger.handlers[:] = before
+    logger.setLevel(level)
 
 
 @pytest.fixture
@@ -15,13 +27,35 @@ def clock(monkeypatch):
     return Clock
 
 
-def test_lines_go_to_standard_error(capsys):
+def test_lines_go_to_standard_error_once(capsys, shown):
+    show_progress()
     say("a line")
+    with indented(), indented():
+        say("a line of a part")
+    say("a line again")
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "a line\n")
+    assert (captured.out, captured.err) == ("", "a line\n    a line of a part\na line again\n")
 
 
-def test_off_a_terminal_there_is_a_line_now_and_then_with_rate_and_time_left(capsys, clock):
+def test_a_program_that_does_not_ask_for_them_gets_no_lines(capsys):
+    logger = logging.getLogger("gnnretrieval")
+    handlers, level = [*logger.handlers], logger.level
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
+    say("a line")
+    assert capsys.readouterr() == ("", "")
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+def test_of_several_processes_only_the_first_one_tells(capsys, shown, monkeypatch):
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        say(f"process {rank}")
+    assert capsys.readouterr().err == "process 0\n"
+
+
+def test_off_a_terminal_there_is_a_line_now_and_then_with_rate_and_time_left(capsys, shown, clock):
     with progress("encoding", 1000, "passages") as meter:
         for _ in range(3):
             clock.now += 4
@@ -32,14 +66,14 @@ def test_off_a_terminal_there_is_a_line_now_and_then_with_rate_and_time_left(cap
         assert capsys.readouterr().err == "encoding: 400/1,000 passages, 22/s, 27 s left, loss 0.5\n"
 
 
-def test_the_rate_leaves_out_what_an_earlier_run_did(capsys, clock):
+def test_the_rate_leaves_out_what_an_earlier_run_did(capsys, shown, clock):
     with progress("encoding", 1000, "passages", done=600) as meter:
         clock.now += 10
         meter.advance(200)
     assert capsys.readouterr().err.splitlines()[0] == "encoding: 800/1,000 passages, 20/s, 10 s left"
 
 
-def test_long_work_ends_with_a_line_and_short_work_is_silent(capsys, clock):
+def test_long_work_ends_with_a_line_and_short_work_is_silent(capsys, shown, clock):
     with progress("encoding", 10, "passages") as meter:
         clock.now += 3
         meter.advance(10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import train_gnn
-
-_log = logging.getLogger("gnnretrieval")
 
 
 def train(
@@ -38,5 +35,5 @@ def train(
         GnnRetrievalError: as :func:`gnnretrieval.training.gnn.train.train_gnn`.
     """
     parsed = TrainSettings.parse(given) if settings is None else settings.model_copy(update=given)
-    how: dict[str, Any] = {"device": device, "overwrite": overwrite, "say": _log.info}
+    how: dict[str, Any] = {"device": device, "overwrite": overwrite}
     return train_gnn(graph, graph.dataset(), graph.features(), parsed, out, **how)

@@ -75,7 +75,6 @@ def rank_baselines(
     seed: int = 0,
     only: Sequence[str] = BASELINES,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Baselines:
     """Choose every baseline on dev and rank a split's queries by it, into the artifact ``out``.
 
@@ -93,7 +92,6 @@ def rank_baselines(
         seed: Of the heads' training, and of what is held out where there is no dev split.
         only: Some of :data:`BASELINES`.
         overwrite: Replace rankings made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         GnnRetrievalError: there are no questions to choose by, the split is not there or is chosen by or in the graph,
@@ -135,7 +133,6 @@ def rank_baselines(
         write=write,
         seed=seed,
         overwrite=overwrite,
-        say=say,
     )
     return Baselines(artifact.path, artifact.meta)
 

@@ -22,6 +22,7 @@ from gnnretrieval.cli.serve import serve
 from gnnretrieval.cli.train import embed, train
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.platform.memory import keep_freed_memory
+from gnnretrieval.progress import show_progress
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -31,6 +32,7 @@ def cli() -> None:
 
     Start with: gnnretrieval quickstart
     """
+    show_progress()
 
 
 for command in (

@@ -9,7 +9,6 @@ import click
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
 from gnnretrieval.cli.options import PATH, echo_json, json_option, out_option, overwrite_option
-from gnnretrieval.progress import say
 
 
 @click.command()
@@ -53,7 +52,7 @@ def baselines(
     measures = parse_measures([name for name in MEASURES.split(",") if int(name.partition("@")[2]) <= depth])
     judged = judged_in(dataset, split, measures)
     made = rank_baselines(
-        store, dataset, opened, split, out, depth=depth, seed=seed, only=only or BASELINES, overwrite=overwrite, say=say
+        store, dataset, opened, split, out, depth=depth, seed=seed, only=only or BASELINES, overwrite=overwrite
     )
     runs, _ = leave_out_self(made.runs(), dataset.path, judged)
     best = LEXICAL if made.names == [LEXICAL] else made.best_dense

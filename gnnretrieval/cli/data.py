@@ -50,7 +50,7 @@ def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
     """
     from gnnretrieval.data import make_docstring_corpus
 
-    made = make_docstring_corpus(out, summaries, overwrite=overwrite, say=say)
+    made = make_docstring_corpus(out, summaries, overwrite=overwrite)
     counts = made.meta["counts"]
     click.echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
 
@@ -72,7 +72,7 @@ def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overw
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.sentences import make_sentence_dataset
 
-    made = make_sentence_dataset(Dataset.open(dataset, qrels, where), out, overwrite=overwrite, say=say)
+    made = make_sentence_dataset(Dataset.open(dataset, qrels, where), out, overwrite=overwrite)
     counts = made.meta["counts"]
     click.echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, out_option, overwrite_option
-from gnnretrieval.progress import say
 
 
 def _columns(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -52,7 +51,7 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     from gnnretrieval.data.sources import source_of
 
     found = [one for text in sources for one in source_of(text)]
-    made = import_dataset(found, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite, say=say)
+    made = import_dataset(found, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite)
     counts = made.meta["counts"]
     parts = [f"{counts['passages']:,} passages", f"{counts['queries']:,} queries"]
     parts += [f"{count:,} judgements of {split}" for split, count in counts["judgements"].items()]
@@ -89,5 +88,5 @@ def convert(dataset: Path, to: Any, out: Path, qrels: str, where: dict[str, str]
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.converting import convert_dataset
 
-    made = convert_dataset(Dataset.open(dataset, qrels, where), to, out, overwrite=overwrite, say=say)
+    made = convert_dataset(Dataset.open(dataset, qrels, where), to, out, overwrite=overwrite)
     click.echo(f"{out}: {', '.join(sorted(made.meta['files']))}")

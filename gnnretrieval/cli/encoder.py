@@ -11,7 +11,6 @@ from gnnretrieval.cli.encoder_train import inspect, train
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
-from gnnretrieval.progress import say
 
 VECTORS_HELP = ".npy (vectors, dimensions), or .parquet with columns of ids and of vectors"
 
@@ -45,7 +44,7 @@ def encode(
 
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
-    made = encode_dataset(opened, parsed, out, device=device, overwrite=overwrite, say=say)
+    made = encode_dataset(opened, parsed, out, device=device, overwrite=overwrite)
     click.echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"
@@ -97,7 +96,6 @@ def import_(
         passage_ids=passage_ids,
         query_ids=query_ids,
         overwrite=overwrite,
-        say=say,
     )
     click.echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "

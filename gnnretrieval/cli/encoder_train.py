@@ -9,6 +9,7 @@ import click
 
 from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
 from gnnretrieval.progress import say
+from gnnretrieval.recipes.stages import timed_stage
 
 if TYPE_CHECKING:
     from gnnretrieval.storage.artifacts import Artifact
@@ -53,12 +54,12 @@ def train(
     from gnnretrieval.training.ranks import started_ranks
 
     with started_ranks(device) as ranks:
-        common: dict[str, Any] = {"query_share": query_share, "device": device, "ranks": ranks, "say": say}
+        common: dict[str, Any] = {"query_share": query_share, "device": device, "ranks": ranks}
         made = run_encoder_recipe(recipe, out, data=data, small=small, only=only, **common)
     if made is None:
         return
-    say("[report]")
-    report = write_report(made, lambda line: say(f"  {line}"))
+    with timed_stage("report"):
+        report = write_report(made)
     if as_json:
         echo_json(made.comparison.as_json())
         return

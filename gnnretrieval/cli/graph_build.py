@@ -10,7 +10,6 @@ import click
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.progress import say
 
 
 @click.command()
@@ -60,7 +59,6 @@ def build(
         edge_file=edge_file,
         device=device,
         overwrite=overwrite,
-        say=say,
     )
     click.echo(
         f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
@@ -115,7 +113,7 @@ def add(
     if additions is None:
         click.echo(f"{store}: these were added before, nothing to do")
         return
-    made = add_to_graph(store, additions, device=device, say=say)
+    made = add_to_graph(store, additions, device=device)
     click.echo(
         f"{store}: {len(additions.queries):,} queries and {len(additions.passages):,} passages added; now "
         f"{made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"

@@ -10,7 +10,6 @@ import click
 from gnnretrieval.cli.options import PATH, echo_json, json_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
-from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
     from gnnretrieval.index.faiss_index import Index
@@ -53,11 +52,11 @@ def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: b
             "settings are of a new one."
         )
     if changed:
-        made = update_index(open_embeddings(vectors), out, say=say)
+        made = update_index(open_embeddings(vectors), out)
     else:
         source = open_features(vectors) if _kind(vectors) == FEATURES else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
-        made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite, say=say)
+        made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
     click.echo("\n".join(_lines(made, out)))
 
 
@@ -99,7 +98,7 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None) -> None:
 
     recover(place)
     more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]
-    made = remove_passages(place, [*ids, *more], say=say)
+    made = remove_passages(place, [*ids, *more])
     click.echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
 
 

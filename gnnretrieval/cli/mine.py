@@ -12,7 +12,6 @@ from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.mining.denoise import DenoiseSettings
 from gnnretrieval.mining.negatives import NegativeSettings
 from gnnretrieval.mining.pseudo_label import PseudoLabelSettings
-from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
     from gnnretrieval.mining import Examples
@@ -55,7 +54,7 @@ def negatives(
     parsed = NegativeSettings.parse(settings_from(NegativeSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
     found = open_features(features) if features is not None else None
-    _echo(mine_negatives(opened, parsed, out, features=found, device=device, overwrite=overwrite, say=say))
+    _echo(mine_negatives(opened, parsed, out, features=found, device=device, overwrite=overwrite))
 
 
 @mine.command("denoise")
@@ -79,7 +78,7 @@ def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrit
     opened = open_examples(examples)
     provenance = opened.meta["dataset"]
     dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance["where"])
-    _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite, say=say))
+    _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite))
 
 
 @mine.command("pseudo-label")
@@ -114,7 +113,7 @@ def pseudo_label_(
 
     parsed = PseudoLabelSettings.parse(settings_from(PseudoLabelSettings, settings))
     opened, found = Dataset.open(dataset, qrels, where), open_features(features)
-    _echo(pseudo_label(opened, found, parsed, out, device=device, overwrite=overwrite, say=say))
+    _echo(pseudo_label(opened, found, parsed, out, device=device, overwrite=overwrite))
 
 
 def _echo(made: Examples) -> None:

@@ -9,7 +9,7 @@ import click
 
 from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
 from gnnretrieval.cli.show import short
-from gnnretrieval.progress import say
+from gnnretrieval.recipes.stages import timed_stage
 
 if TYPE_CHECKING:
     from gnnretrieval.recipes import RecipeRun
@@ -80,9 +80,9 @@ def quickstart(out: Path | None, device: str, as_json: bool) -> None:
 def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> RecipeRun:
     from gnnretrieval.recipes import run_recipe, write_report
 
-    result = run_recipe(recipe, data=data, out=out, device=device, say=say)
-    say("[report]")
-    write_report(result, lambda line: say(f"  {line}"))
+    result = run_recipe(recipe, data=data, out=out, device=device)
+    with timed_stage("report"):
+        write_report(result)
     return result
 
 

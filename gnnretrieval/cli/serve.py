@@ -9,7 +9,6 @@ import click
 
 from gnnretrieval.cli.options import PATH, device_option, endpoint_option, ranking_options, ranking_settings
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.progress import say
 
 DEFAULT_RUN = Path("graphs/docstrings")
 
@@ -35,4 +34,4 @@ def serve(path: Path, host: str, port: int, endpoint: str | None, device: str, *
             f"{path}: there is nothing to serve yet. Run gnnretrieval quickstart, or give an index."
         )
     ranking = ranking_settings(joining)
-    run(path, host=host, port=port, device=device, endpoint=endpoint, ranking=ranking, say=say)
+    run(path, host=host, port=port, device=device, endpoint=endpoint, ranking=ranking)

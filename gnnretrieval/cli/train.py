@@ -9,7 +9,6 @@ import click
 
 from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
-from gnnretrieval.progress import say
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 
@@ -80,7 +79,7 @@ def train(
         if not ranks.first and ranks.agree(None) is None:
             return  # it was made before
         calling = ranks.calling("train")
-        made = train_gnn(store, dataset, opened, parsed, out, ranks=calling, overwrite=overwrite, say=say, **given)
+        made = train_gnn(store, dataset, opened, parsed, out, ranks=calling, overwrite=overwrite, **given)
         if not ranks.first:
             return
         if ranks.count > 1 and not calling.called:
@@ -126,9 +125,9 @@ def embed(
     store = open_graph(graph or opened.made_from("graph"))
     budget = int(memory * 2**30)
     if changed:
-        made = update_embeddings(opened, store, out, device=device, memory=budget, say=say)
+        made = update_embeddings(opened, store, out, device=device, memory=budget)
     else:
         its = None if features is None else open_features(features)
-        common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite, "say": say}
+        common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=its, **common)
     click.echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")

@@ -16,6 +16,7 @@ from gnnretrieval.data.formats.msmarco_writer import write_msmarco
 from gnnretrieval.data.formats.squad_writer import write_squad
 from gnnretrieval.data.formats.table_writer import write_table
 from gnnretrieval.data.formats.trec_writer import write_trec
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 
@@ -37,7 +38,6 @@ def convert_dataset(
     out: str | Path,
     *,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Write ``dataset`` as files of the format ``to`` into the directory ``out``.
 
@@ -48,7 +48,6 @@ def convert_dataset(
         to: The format.
         out: A new directory.
         overwrite: Replace what was converted there from another dataset.
-        say: Receives lines for the user.
 
     Raises:
         GnnRetrievalError: ``squad`` without spans of answers, or ``parquet`` without pyarrow.
@@ -70,5 +69,4 @@ def convert_dataset(
         config=config,
         write=write,
         overwrite=overwrite,
-        say=say,
     )

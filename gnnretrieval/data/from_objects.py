@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,6 @@ def make_dataset(
     out: str | Path,
     *,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Write the dataset directory ``out``.
 
@@ -106,7 +105,6 @@ def make_dataset(
         splits: Judgements by split, as :func:`qrels_of`.
         out: Where it goes.
         overwrite: Replace a dataset made from other objects.
-        say: Receives lines for the user.
 
     Raises:
         InputError: as those functions, or a judgement is of an unknown query or passage.
@@ -125,7 +123,7 @@ def make_dataset(
 
     inputs = {"passages": sha256_of_json(texts), "queries": sha256_of_json(asked), "qrels": sha256_of_json(judged)}
     config = {"source": "Python objects"}
-    return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite, say=say)
+    return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite)
 
 
 def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:

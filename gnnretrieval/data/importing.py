@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from json.encoder import encode_basestring as quoted
 from pathlib import Path
@@ -19,6 +19,7 @@ from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.data.sources import Source
 from gnnretrieval.errors import InputError
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 
@@ -33,7 +34,6 @@ def import_dataset(
     columns: Mapping[str, str] | None = None,
     skip_unknown: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Import ``sources`` into the dataset directory ``out``; nothing but ids is held in memory.
 
@@ -47,7 +47,6 @@ def import_dataset(
         columns: Column by field, for tables whose columns have other names than the usual ones.
         skip_unknown: Leave out judgements and negatives of queries and passages that no source has.
         overwrite: Replace a dataset made from other sources.
-        say: Receives lines for the user.
 
     Returns:
         The dataset; ``counts`` in its ``meta.json`` says what came in, and what was left out.
@@ -76,7 +75,7 @@ def import_dataset(
         return {"counts": counts}
 
     config = {"columns": names, "skip_unknown": skip_unknown}
-    return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite, say=say)
+    return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite)
 
 
 def _require_fields(names: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Passage, Qrel
 from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.errors import InputError
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 
@@ -36,7 +36,6 @@ def make_sentence_dataset(
     out: str | Path,
     *,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Make the dataset directory ``out`` whose passages are the sentences of ``dataset``'s.
 
@@ -73,7 +72,6 @@ def make_sentence_dataset(
         config={"source": "sentences"},
         write=write,
         overwrite=overwrite,
-        say=say,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -14,7 +13,7 @@ from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k, pair_sc
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.platform.extras import extra
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import blocks, release
 
 _BLOCK = 65536  # passages added at a time
@@ -50,7 +49,6 @@ def faiss_top_k(
     probes: float,
     *,
     device: str = "cpu",
-    say: Callable[[str], None] = lambda line: None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """About the ``k`` passages of highest similarity for every query.
 
@@ -65,7 +63,6 @@ def faiss_top_k(
         similarity: How the two are compared.
         probes: Share of the lists that are looked into.
         device: Where recall is measured.
-        say: Receives the measured recall.
 
     Returns:
         Rows ``(n, k)`` and scores ``(n, k)``, score descending, equal scores by row.

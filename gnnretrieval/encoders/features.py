@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact, scratch
@@ -199,7 +199,6 @@ def encode_dataset(
     *,
     device: str = "cpu",
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Features:
     """Encode every passage and query of ``dataset`` into the features artifact ``out``.
 
@@ -212,7 +211,6 @@ def encode_dataset(
         out: Where the features go.
         device: Where a checkpoint computes.
         overwrite: Replace features that were made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         GnnRetrievalError: the encoder is not at hand, or ``out`` holds something else.
@@ -236,7 +234,7 @@ def encode_dataset(
             write_learned_from(directory, learned_from.intersection(dataset.query_ids))
         figures: dict[str, Any] = {}
         for side in _FILES:
-            figures |= _encode_side(opened, side, dataset, counts[side], directory, say)
+            figures |= _encode_side(opened, side, dataset, counts[side], directory)
         return {
             **figures,
             **canary,
@@ -261,7 +259,6 @@ def encode_dataset(
         config=config,
         write=write,
         overwrite=overwrite,
-        say=say,
     )
     return Features(artifact.path, artifact.meta)
 
@@ -306,7 +303,6 @@ def _encode_side(
     dataset: Dataset,
     total: int,
     directory: Path,
-    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Encode the texts of a side; returns figures."""
     name = _FILES[side]

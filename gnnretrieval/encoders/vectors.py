@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from gnnretrieval.encoders.settings import VECTORS, EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors
 from gnnretrieval.errors import InputError
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import ArrayWriter, blocks
 from gnnretrieval.storage.artifacts import relative_to
@@ -68,7 +68,6 @@ def import_vectors(
     passage_ids: str | Path | None = None,
     query_ids: str | Path | None = None,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Features:
     """Make the features artifact ``out`` of vectors in files (:func:`gnnretrieval.encoders.vector_file.open_vectors`).
 
@@ -124,7 +123,6 @@ def import_vectors(
         config=settings.model_dump(),
         write=write,
         overwrite=overwrite,
-        say=say,
     )
     return Features(artifact.path, artifact.meta)
 

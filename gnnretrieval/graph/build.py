@@ -24,7 +24,7 @@ from gnnretrieval.graph.edges.pairs import Pairs, encode_pairs, require_pairs, w
 from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import load_array, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
 from gnnretrieval.storage.making import make_artifact, scratch
@@ -52,7 +52,6 @@ def build_graph(
     edge_file: str | Path | None = None,
     device: str = "cpu",
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Graph:
     """Build the graph store ``out`` over the queries of one split; interrupted, it goes on where it was.
 
@@ -65,7 +64,6 @@ def build_graph(
         edge_file: ``.npy`` of edge vectors ``(n, k, d_e)`` or ``(n * k, d_e)``, with ``edge_vectors = file``.
         device: Where to compute.
         overwrite: Replace a graph made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: ``features`` are of other texts than the dataset's.
@@ -91,7 +89,7 @@ def build_graph(
         inputs["cross-encoder"] = find_checkpoint(str(settings.cross_encoder)).hash
 
     def write(directory: Path) -> dict[str, Any]:
-        figures = _write_store(directory, sources, settings, query_ids, qrels, device, say)
+        figures = _write_store(directory, sources, settings, query_ids, qrels, device)
         return {
             "num_passages": len(dataset.passage_ids),
             "num_queries": len(query_ids),
@@ -112,7 +110,6 @@ def build_graph(
         config=settings.model_dump(mode="json"),
         write=write,
         overwrite=overwrite,
-        say=say,
     )
     return open_graph(artifact.path)
 
@@ -169,7 +166,6 @@ def _write_store(
     query_ids: list[str],
     qrels: dict[str, dict[str, int]],
     device: str,
-    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write every file of the store, step by step; a step that was done is not done again."""
     dataset, features = sources.dataset, sources.features
@@ -181,7 +177,7 @@ def _write_store(
             done.touch()
 
     def write_neighbors() -> None:
-        rows, scores, filled = _neighbors(directory, sources, settings, query_ids, device, say)
+        rows, scores, filled = _neighbors(directory, sources, settings, query_ids, device)
         if settings.label_edges:
             with TextStore(directory / TEXTS) as texts:
                 labels = relevant_pairs(texts)
@@ -239,13 +235,12 @@ def _neighbors(
     settings: GraphSettings,
     query_ids: list[str],
     device: str,
-    say: Callable[[str], None],
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
     """Rows and scores ``(n, k)``, and how many edges the dual-encoder filled up."""
     queries, passages = load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy")
     similarity, k = sources.features.similarity, settings.k
     if settings.source is None:
-        rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory), say)
+        rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory))
         return rows, scores, 0
     bm25 = BM25.open(directory / BM25_FOLDER) if settings.source.keeps_bm25 else None
     with TextStore(directory / TEXTS) as texts:

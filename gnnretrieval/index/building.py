@@ -14,7 +14,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
 from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
 from gnnretrieval.index.settings import IndexSettings
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.making import scratch
@@ -94,7 +94,6 @@ def write_shards(
     plan: Plan,
     directory: Path,
     unit: str,
-    say: Callable[[str], None],
 ) -> None:
     """Write the FAISS files of ``vectors`` ``(m, d)`` to ``directory``; files that are whole there are kept.
 
@@ -102,7 +101,7 @@ def write_shards(
         InputError: FAISS cannot learn this kind from so few vectors.
     """
     faiss = import_faiss()
-    learned = _learned(vectors, similarity, plan, directory, say)
+    learned = _learned(vectors, similarity, plan, directory)
     with progress("indexing", len(vectors), unit) as meter:
         for name, start, stop in zip(plan.files, plan.shards, plan.shards[1:], strict=False):
             if (directory / name).is_file():
@@ -118,9 +117,7 @@ def write_shards(
                 faiss.write_index(index, str(partial))
 
 
-def _learned(
-    vectors: NDArray[np.floating], similarity: Similarity, plan: Plan, directory: Path, say: Callable[[str], None]
-) -> Callable[[], Any]:
+def _learned(vectors: NDArray[np.floating], similarity: Similarity, plan: Plan, directory: Path) -> Callable[[], Any]:
     """What gives an index without vectors, its lists and codes learned: once, and kept to go on from."""
     faiss, dimension, seed = import_faiss(), int(vectors.shape[1]), plan.seed
     if not plan.training:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -187,7 +186,6 @@ def build_index(
     *,
     sentences: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Index:
     """Index the passages of ``source``: a GNN-encoder's embeddings, or a dual-encoder's own features.
 
@@ -201,7 +199,6 @@ def build_index(
         sentences: Index features' sentences instead; passages are then found by them
             (:mod:`gnnretrieval.index.sentence_search`).
         overwrite: Replace an index that was made from other vectors.
-        say: Receives lines for the user.
 
     Raises:
         InputError: FAISS makes no such kind of these vectors, no setting reaches the recall wanted, or the memory is
@@ -218,13 +215,13 @@ def build_index(
     system = "gnn-encoder" if isinstance(source, Embeddings) else "sentences" if of_sentences else "dual-encoder"
 
     def write(directory: Path) -> dict[str, Any]:
-        write_shards(vectors, source.similarity, plan, directory, "sentences" if of_sentences else "passages", say)
+        write_shards(vectors, source.similarity, plan, directory, "sentences" if of_sentences else "passages")
         share_file(source.path / TEXTS, directory / TEXTS)
         if of_sentences:
             share_file(source.path / SENTENCE_STARTS, directory / SENTENCE_STARTS)
         opened = joined(open_shards([directory / name for name in plan.files]))
         try:
-            measured = _measured(opened, source, vectors, settings, plan, say)
+            measured = _measured(opened, source, vectors, settings, plan)
         except InputError:  # the recall wanted is out of reach: there is nothing to go on from
             shutil.rmtree(directory)
             raise
@@ -249,7 +246,6 @@ def build_index(
         write=write,
         seed=settings.seed,
         overwrite=overwrite,
-        say=say,
     )
     return Index(artifact.path, artifact.meta)
 
@@ -272,7 +268,6 @@ def _measured(
     vectors: NDArray[np.floating],
     settings: IndexSettings,
     plan: Plan,
-    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """The search setting of a FAISS index, and what was measured with it."""
     queries, what = queries_of(source, settings.seed)
@@ -281,7 +276,7 @@ def _measured(
     if settings.search is None and plan.factory != EXACT and len(chosen_by.queries):
         target = settings.target_recall or TARGET
         strict = settings.target_recall is not None
-        search = cheapest(index, chosen_by, vectors, source.similarity, target, strict=strict, say=say).search
+        search = cheapest(index, chosen_by, vectors, source.similarity, target, strict=strict).search
         figures["target_recall"] = target
     if not len(reported.queries):
         return {"search": search}

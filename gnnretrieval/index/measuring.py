@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index.engines import Engine, FaissEngine
 from gnnretrieval.index.kinds import search_parameters, vectors_of_graph
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import gather_rows
 from gnnretrieval.training.gnn.embeddings import Embeddings
 
@@ -135,7 +134,6 @@ def cheapest(
     target: float,
     *,
     strict: bool,
-    say: Callable[[str], None],
 ) -> Tuned:
     """The search setting of a FAISS index that reaches recall@10 of ``target`` on the sample in the least time.
 
@@ -149,7 +147,6 @@ def cheapest(
         similarity: How they are compared.
         target: Recall@10 wanted.
         strict: Where none reaches it, raise; else give the best there is.
-        say: Receives the setting that was chosen.
 
     Raises:
         InputError: none reaches it.

@@ -14,6 +14,7 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards
 from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, Index, open_index
+from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import blocks, save_array
 from gnnretrieval.storage.artifacts import share_file
 from gnnretrieval.storage.provenance import sha256_of_json
@@ -37,9 +38,7 @@ class _Contents(NamedTuple):
     rows: NDArray[np.int64] | None
 
 
-def update_index(
-    source: Embeddings | Features, out: str | Path, *, say: Callable[[str], None] = lambda line: None
-) -> Index:
+def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced.
 
     Inverted lists and plain codes are changed in place. Of a graph of vectors (HNSW), the new vector is added and the
@@ -74,11 +73,11 @@ def update_index(
         return {"num_passages": len(vectors) - len(current.removed), **_figures(directory, current)}
 
     inputs = {source.meta["kind"]: source.hash}
-    artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write, say=say)
+    artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write)
     return Index(artifact.path, artifact.meta)
 
 
-def remove_passages(out: str | Path, ids: Sequence[str], *, say: Callable[[str], None] = lambda line: None) -> Index:
+def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
     """Take passages out of the index at ``out``, in one step: no search finds them any more.
 
     Inverted lists lose the vectors; elsewhere they are passed over when they are found, until the index is built anew.
@@ -118,7 +117,7 @@ def remove_passages(out: str | Path, ids: Sequence[str], *, say: Callable[[str],
         return {"num_passages": current.meta["num_passages"] - len(rows), **_figures(directory, current)}
 
     change = {"removed": sha256_of_json(rows.tolist()), "passages": len(rows)}
-    artifact = update_artifact(out, KIND, change=change, write=write, say=say)
+    artifact = update_artifact(out, KIND, change=change, write=write)
     return Index(artifact.path, artifact.meta)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
 from gnnretrieval.mining.report import Tally
+from gnnretrieval.progress import say
 from gnnretrieval.storage.provenance import write_json
 
 _EXAMPLES = 1024  # examples whose ids are looked up together
@@ -56,7 +57,6 @@ def denoise(
     *,
     device: str = "cpu",
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Examples:
     """Judge the negatives of ``examples`` by a cross-encoder, into the examples ``out``; interrupted, it goes on.
 
@@ -70,7 +70,6 @@ def denoise(
         out: Where they go.
         device: Where to compute.
         overwrite: Replace examples made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: the examples are of other texts than the dataset's.
@@ -109,7 +108,6 @@ def denoise(
         config=settings.model_dump(mode="json", exclude={"cross_encoder"}),
         seed=settings.seed,
         overwrite=overwrite,
-        say=say,
     )
 
 

@@ -82,7 +82,6 @@ def make_examples(
     config: Mapping[str, Any],
     seed: int | None,
     overwrite: bool,
-    say: Callable[[str], None],
 ) -> Examples:
     """Make the examples ``out``: :func:`gnnretrieval.storage.making.make_artifact`, with what all examples record.
 
@@ -95,7 +94,6 @@ def make_examples(
         config: Every setting that decides their content.
         seed: Where randomness takes part.
         overwrite: Replace examples made from other inputs.
-        say: Receives lines for the user.
     """
     places = {"dataset": dataset.path} | {name: source.path for name, source in sources.items()}
     made = make_artifact(
@@ -111,7 +109,6 @@ def make_examples(
         },
         seed=seed,
         overwrite=overwrite,
-        say=say,
     )
     return Examples(made.path, made.meta)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,6 +28,7 @@ from gnnretrieval.mining.examples import (
     write_examples,
 )
 from gnnretrieval.mining.report import Tally
+from gnnretrieval.progress import say
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.provenance import write_json
@@ -82,7 +83,6 @@ def mine_negatives(
     features: Features | None = None,
     device: str = "cpu",
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Examples:
     """Mine the negatives of a split's queries into the examples ``out``; their positives are the labels.
 
@@ -95,7 +95,6 @@ def mine_negatives(
         features: Whose similarity finds the candidates; None: BM25 does.
         device: Where similarities are computed.
         overwrite: Replace examples made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: ``features`` are of other texts than the dataset's.
@@ -136,7 +135,6 @@ def mine_negatives(
         config=settings.model_dump(mode="json"),
         seed=settings.seed,
         overwrite=overwrite,
-        say=say,
     )
 
 

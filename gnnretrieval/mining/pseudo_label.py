@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
 from gnnretrieval.mining.report import Tally
+from gnnretrieval.progress import say
 from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ def pseudo_label(
     *,
     device: str = "cpu",
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Examples:
     """Label the queries that no split judges, into the examples ``out``; interrupted, it goes on.
 
@@ -68,7 +68,6 @@ def pseudo_label(
         out: Where they go.
         device: Where to compute.
         overwrite: Replace examples made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: ``features`` are of other texts than the dataset's.
@@ -117,7 +116,6 @@ def pseudo_label(
         config=settings.model_dump(mode="json", exclude={"cross_encoder"}),
         seed=None,
         overwrite=overwrite,
-        say=say,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from gnnretrieval.evaluation import Comparison
@@ -29,6 +29,7 @@ from gnnretrieval.pages.html import (
     warnings,
     write_page,
 )
+from gnnretrieval.progress import say
 from gnnretrieval.recipes.encoder_recipe import BM25, FEATURES, START
 from gnnretrieval.recipes.hybrid import fusion_lines
 from gnnretrieval.recipes.report_examples import examples
@@ -65,7 +66,7 @@ _STAGES = {  # kind by directory
 }
 
 
-def write_report(run: RecipeRun | EncoderRun, say: Callable[[str], None] = lambda line: None) -> Path:
+def write_report(run: RecipeRun | EncoderRun) -> Path:
     """Write ``report.html`` into the run's directory, unless it is there, made from the same; its path.
 
     The same run gives the same bytes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,12 @@ from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
 from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import compare_with_bm25
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
-from gnnretrieval.recipes.stages import Stages
+from gnnretrieval.recipes.stages import timed_stage
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
@@ -79,7 +79,6 @@ def run_recipe(
     data: str | Path | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
-    say: Callable[[str], None] = lambda line: None,
 ) -> RecipeRun:
     """Run every stage of the recipe at ``path`` into the directory ``out``.
 
@@ -88,7 +87,6 @@ def run_recipe(
         data: Dataset directory, instead of the recipe's.
         out: Where everything goes; None: beside the recipe, in a directory of the recipe's name.
         device: Where to compute.
-        say: Receives a line a stage.
 
     Raises:
         GnnRetrievalError: bad input to any stage.
@@ -96,46 +94,45 @@ def run_recipe(
     path = Path(path)
     recipe = read_recipe(path)
     directory = Path(out) if out is not None else path.parent / recipe.name
-    stage = Stages(say)
-    with stage("data"):
-        dataset = dataset_of(recipe.data, path, data, directory, stage.say)
+    with timed_stage("data"):
+        dataset = dataset_of(recipe.data, path, data, directory)
         _refuse_early(recipe, dataset, directory)
         train, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
-        stage.say(
+        say(
             f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(reported):,} "
             f"{recipe.compare.split} queries"
         )
-    common: dict[str, Any] = {"overwrite": True, "say": stage.say}
-    with stage("features"):
+    common: dict[str, Any] = {"overwrite": True}
+    with timed_stage("features"):
         features = _features(recipe, path, dataset, directory / "features", device, common)
-    with stage("graph"):
+    with timed_stage("graph"):
         graph = build_graph(dataset, features, recipe.graph, directory / "graph", device=device, **common)
-    with stage("training"):
+    with timed_stage("training"):
         model = train_gnn(graph, dataset, features, recipe.train, directory / "model", device=device, **common)
     if recipe.joint is not None:
-        with stage("joint training"):
+        with timed_stage("joint training"):
             start = {"start": model, "device": device, **common}
             model = train_gnn(graph, dataset, features, recipe.joint, directory / "model-joint", **start)
     its_features = None
     if model.has_encoder:
-        with stage("features of the dual-encoder trained with it"):
+        with timed_stage("features of the dual-encoder trained with it"):
             its_encoder = EncoderSettings(checkpoint=str(model.path), **_how(recipe.encoder))
             place = directory / "features-joint"
             its_features = encode_dataset(dataset, its_encoder, place, device=device, **common)
-    with stage("embeddings"):
+    with timed_stage("embeddings"):
         out = directory / "embeddings"
         embeddings = embed_passages(model, graph, out, features=its_features, device=device, **common)
-    with stage("index"):
+    with timed_stage("index"):
         index = build_index(embeddings, directory / "index", **common)
         baseline = build_index(features, directory / "index-dual-encoder", **common)
-    with stage("rankings"):
+    with timed_stage("rankings"):
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, its_features or features)}
         rankings = _rank(recipe, dataset, systems, directory, common)
     baselines = None
     if recipe.compare.baselines and not fits_memory(graph):
         say("no baselines: their vectors do not fit into this machine's memory")
     elif recipe.compare.baselines:
-        with stage("baselines"):
+        with timed_stage("baselines"):
             baselines = rank_baselines(
                 graph,
                 dataset,
@@ -147,8 +144,8 @@ def run_recipe(
                 **common,
             )
             for line in baselines.lines():
-                stage.say(line)
-    with stage("comparison"):
+                say(line)
+    with timed_stage("comparison"):
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
         runs, itself = leave_out_self(runs, dataset.path, reported)
         measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
@@ -262,20 +259,18 @@ def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: s
     )
 
 
-def dataset_of(
-    settings: DataSettings, path: Path, data: str | Path | None, directory: Path, say: Callable[[str], None]
-) -> Dataset:
+def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, directory: Path) -> Dataset:
     """The dataset that a recipe at ``path`` names, or ``data`` in its stead.
 
     Raises:
         InputError: there is none.
     """
     if settings.files and (data is None or not is_dataset(Path(data))):
-        place = dataset_of_files(settings, folder_of(settings, path, data), directory, say)
+        place = dataset_of_files(settings, folder_of(settings, path, data), directory)
     elif data is not None:
         place = Path(data)
     elif settings.source is not None and (summaries := DOCSTRINGS.get(settings.source)):
-        place = make_docstring_corpus(directory / "dataset", summaries, overwrite=True, say=say).path
+        place = make_docstring_corpus(directory / "dataset", summaries, overwrite=True).path
     elif settings.source is not None:
         place = path.parent / settings.source
     else:

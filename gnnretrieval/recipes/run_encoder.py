@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from gnnretrieval.recipes.encoder_recipe import (
 )
 from gnnretrieval.recipes.encoder_requirements import DEV, require_runnable
 from gnnretrieval.recipes.run import dataset_of
-from gnnretrieval.recipes.stages import Stages
+from gnnretrieval.recipes.stages import timed_stage
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
@@ -76,7 +76,6 @@ def run_encoder_recipe(
     query_share: float | None = None,
     device: str = "cpu",
     ranks: Ranks = ALONE,
-    say: Callable[[str], None] = lambda line: None,
 ) -> EncoderRun | None:
     """Make every stage of a recipe into the directory ``out``; interrupted, the same call goes on.
 
@@ -90,7 +89,6 @@ def run_encoder_recipe(
             what is trained over them.
         device: Where to compute.
         ranks: The processes that train together: the first one does everything else.
-        say: Receives lines for the user.
 
     Returns:
         What was made; None on all but the first process.
@@ -104,14 +102,13 @@ def run_encoder_recipe(
         parsed = parsed.only(only)
     if query_share is not None:
         parsed = parsed.learning_from(query_share)
-    say_here = say if ranks.first else lambda line: None
     if not ranks.first:
         ranks.agree(None)  # the first process makes the data where they are to be made
-    dataset = dataset_of(parsed.data, path, data, Path(out), say_here)
+    dataset = dataset_of(parsed.data, path, data, Path(out))
     if ranks.first:
         ranks.agree(None)
     require_runnable(parsed, dataset, path)
-    run = _Run(parsed, dataset, Path(out), small, device, ranks, Stages(say_here))
+    run = _Run(parsed, dataset, Path(out), small, device, ranks)
     if not ranks.first:
         run.join_in()
         return None
@@ -132,16 +129,15 @@ class _Run:
         small: bool,
         device: str,
         ranks: Ranks,
-        stages: Stages,
     ) -> None:
         self.recipe, self.dataset, self.out, self.small = recipe, dataset, out, small
-        self.device, self.ranks, self.stages = device, ranks, stages
+        self.device, self.ranks = device, ranks
         self.by_name = {stage.name: stage for stage in recipe.stages}
         self.made: dict[str, Artifact] = {}
 
     @property
     def _common(self) -> dict[str, Any]:
-        return {"device": self.device, "overwrite": True, "say": self.stages.say}
+        return {"device": self.device, "overwrite": True}
 
     def join_in(self) -> None:
         """Train with the first process whatever it trains, until it has made everything."""
@@ -150,7 +146,7 @@ class _Run:
 
     def make(self, stage: Stage) -> None:
         """Make a stage's artifact, or find it made."""
-        with self.stages(stage.name):
+        with timed_stage(stage.name):
             self.made[stage.name] = self._train(stage) if "encoder" in stage.kind else self._mine(stage)
 
     def _train(self, stage: Stage) -> Artifact:
@@ -212,7 +208,7 @@ class _Run:
         split, depth = self.recipe.compare.split, self.recipe.compare.depth
         judged = self.dataset.split(split)
         names = [START, *(stage.name for stage in self.recipe.stages if stage.kind == "encoder")]
-        with self.stages("rankings"):
+        with timed_stage("rankings"):
             features = {name: self.features(name) for name in names}
 
             def write(target: Path) -> dict[str, Any]:
@@ -230,7 +226,6 @@ class _Run:
                 config={"split": split, "depth": depth},
                 write=write,
                 overwrite=True,
-                say=self.stages.say,
             )
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BY_BM25, *names)}
         runs, itself = leave_out_self(runs, self.dataset.path, judged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -12,7 +12,7 @@ from gnnretrieval.data.dataset import CORPUS
 from gnnretrieval.data.importing import import_dataset
 from gnnretrieval.data.sources import Source, source_of
 from gnnretrieval.errors import InputError
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.recipes.recipe import DataSettings, Download
 from gnnretrieval.storage.artifacts import whole_file
 
@@ -30,7 +30,7 @@ def folder_of(settings: DataSettings, path: Path, data: str | Path | None) -> Pa
     return Path(data) if data is not None else path.parent / (settings.source or ".")
 
 
-def dataset_of_files(settings: DataSettings, folder: Path, directory: Path, say: Callable[[str], None]) -> Path:
+def dataset_of_files(settings: DataSettings, folder: Path, directory: Path) -> Path:
     """Import the recipe's files, of the folder they were downloaded to, into ``directory/dataset``; returns it.
 
     A file may lie there gzipped or not, and in place of an archive may lie what is in it; else that is unpacked to
@@ -48,12 +48,12 @@ def dataset_of_files(settings: DataSettings, folder: Path, directory: Path, say:
         if not file.is_file() or (download.holds and not _lacks(download, folder, unpacked)):
             continue
         if download.holds or not (target / "meta.json").is_file():
-            _check(download, file, say)
+            _check(download, file)
         if download.holds:
-            _unpack(download, file, unpacked, say)
+            _unpack(download, file, unpacked)
     sources = [one for text in settings.files for one in _sources(text, folder, unpacked)]
     return import_dataset(
-        sources, target, columns=settings.columns, skip_unknown=settings.skip_unknown, overwrite=True, say=say
+        sources, target, columns=settings.columns, skip_unknown=settings.skip_unknown, overwrite=True
     ).path
 
 
@@ -105,7 +105,7 @@ def _sources(text: str, folder: Path, unpacked: Path) -> list[Source]:
     return source_of(text if said.partition("@")[0] == _OF_IDS else f"{said}{sign}{_found(name, folder, unpacked)}")
 
 
-def _check(download: Download, file: Path, say: Callable[[str], None]) -> None:
+def _check(download: Download, file: Path) -> None:
     size = file.stat().st_size
     if download.bytes is not None and size != download.bytes:
         cut = "it is cut off" if size < download.bytes else "it is another file"
@@ -128,7 +128,7 @@ def _check(download: Download, file: Path, say: Callable[[str], None]) -> None:
     say(f"{file.name}: {kind} is the published one")
 
 
-def _unpack(download: Download, archive: Path, into: Path, say: Callable[[str], None]) -> None:
+def _unpack(download: Download, archive: Path, into: Path) -> None:
     """The files that a tar archive holds, by their names."""
     into.mkdir(parents=True, exist_ok=True)
     left = {name for name in download.holds if not (into / name).is_file()}

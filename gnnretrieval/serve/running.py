@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
     import uvicorn
@@ -32,7 +33,6 @@ def serve(
     device: str = "cpu",
     endpoint: str | None = None,
     ranking: RankingSettings | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Serve an index, or the one of a run, until SIGINT or SIGTERM; requests in flight are answered before it ends.
 
@@ -43,7 +43,6 @@ def serve(
         device: Where questions are encoded.
         endpoint: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
         ranking: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
-        say: Receives lines for the user.
 
     Raises:
         GnnRetrievalError: the address cannot be had, or FastAPI or uvicorn is not installed; or as

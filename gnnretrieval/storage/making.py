@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, beside, open_artifact, partial_path, version_of, with_article
 from gnnretrieval.storage.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
 
@@ -101,7 +102,6 @@ def make_artifact(
     write: Callable[[Path], Mapping[str, Any] | None],
     seed: int | None = None,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Make the artifact at ``path``, or reuse the one there, or go on with a half-made one.
 
@@ -116,7 +116,6 @@ def make_artifact(
             :func:`scratch`.
         seed: Recorded where randomness took part.
         overwrite: Replace an artifact of this kind that was made from other inputs; without it that is an error.
-        say: Receives one line when the artifact is reused, resumed or replaced.
 
     Raises:
         ArtifactError: ``path`` holds something else, or files of the user's, or is being written by another process, or
@@ -129,7 +128,7 @@ def make_artifact(
         raise ArtifactError(f"{path}: this is no place for {with_article(kind)}. Name a new directory.")
     print_of_inputs = fingerprint(kind, inputs, config)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite, say)
+        made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite)
         if made is not None:
             shutil.rmtree(beside(path, "old"), ignore_errors=True)
             return made
@@ -147,7 +146,7 @@ def make_artifact(
                 say(f"{path}: half made before, going on")
                 goes_on = True
             elif not (partial / "meta.json").is_file() or not is_made(partial, kind, print_of_inputs):
-                _give_up(path, partial, kind, inputs, config, overwrite, say)
+                _give_up(path, partial, kind, inputs, config, overwrite)
         if not (partial / "meta.json").is_file():
             scratch(partial).mkdir(parents=True, exist_ok=True)
             claim.write_text(print_of_inputs)
@@ -186,7 +185,6 @@ def _give_up(
     inputs: Mapping[str, str],
     config: Mapping[str, Any],
     overwrite: bool,
-    say: Callable[[str], None],
 ) -> None:
     """Take away what is half made from other inputs: what was interrupted only where that is wanted."""
     change = "it was another one"
@@ -208,7 +206,6 @@ def _already_there(
     config: Mapping[str, Any],
     print_of_inputs: str,
     overwrite: bool,
-    say: Callable[[str], None],
 ) -> Artifact | None:
     """The artifact at ``path`` if it is the one wanted, None if it may be replaced; else an error."""
     wanted = with_article(kind)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import load_array, save_array
 from gnnretrieval.storage.artifacts import Artifact, beside, open_artifact, partial_path, share_file
 from gnnretrieval.storage.making import fingerprint, finish, locked, put_in_place, scratch
@@ -28,7 +29,6 @@ def update_artifact(
     change: Mapping[str, Any],
     write: Callable[[Path], Mapping[str, Any]],
     inputs: Mapping[str, str] | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Change the artifact at ``path`` in one step; done again with the same ``change`` it does nothing.
 
@@ -41,7 +41,6 @@ def update_artifact(
             be interrupted, belongs into :func:`gnnretrieval.storage.making.scratch`.
         inputs: Entries of ``inputs`` that change; not given: they stay, and the artifact is from then on not what is
             made from its inputs.
-        say: Receives one line when there is nothing to do, or an interrupted update goes on.
 
     Raises:
         ArtifactError: there is no such artifact, or another process is writing it.
@@ -56,7 +55,7 @@ def update_artifact(
         if updates and updates[-1]["change"] == change:
             say(f"{path}: this was added before, nothing to do")
             return artifact
-        partial = _linked_beside(artifact, fingerprint(kind, {"before": artifact.hash}, change), say)
+        partial = _linked_beside(artifact, fingerprint(kind, {"before": artifact.hash}, change))
         try:
             entries = dict(write(partial))
         except GnnRetrievalError:
@@ -73,7 +72,7 @@ def update_artifact(
     return open_artifact(path, kind)
 
 
-def _linked_beside(artifact: Artifact, identity: str, say: Callable[[str], None]) -> Path:
+def _linked_beside(artifact: Artifact, identity: str) -> Path:
     """The directory of the new version, with links to the old one's files and what an interrupted update left."""
     partial = partial_path(artifact.path)
     claim = scratch(partial) / "update"

@@ -73,10 +73,9 @@ def test_ms_marco_comes_back_where_texts_are_one_line(texts, queries, tmp_path_f
     assert again.meta["files"] == made.meta["files"]  # the same bytes
 
 
-def test_what_ms_marco_cannot_hold_is_counted(tmp_path):
+def test_what_ms_marco_cannot_hold_is_counted(tmp_path, said):
     before = dataset_of(tmp_path / "data", [("Title", "two\nlines"), ("", "one\ttab")], ["a\rb"])
-    said: list[str] = []
-    made = convert_dataset(before, "msmarco", tmp_path / "files", say=said.append)
+    made = convert_dataset(before, "msmarco", tmp_path / "files")
     assert (made.path / "collection.tsv").read_text() == "d0\tTitle. two lines\nd1\tone tab\n"
     assert made.meta["lost"] == {"titles apart from texts": 1, "tabs and line breaks in texts (spaces now)": 3}
     assert "msmarco cannot hold titles apart from texts: 1" in said

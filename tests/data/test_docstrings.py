@@ -196,7 +196,7 @@ def test_a_passage_has_its_name_as_id_and_title_and_not_its_summary(toy):
 def corpus(tmp_path_factory) -> Path:
     """The corpus of the installed packages, made in a process of its own with warnings as errors."""
     path = tmp_path_factory.mktemp("corpus") / "docstrings"
-    code = "import sys; from gnnretrieval.data import make_docstring_corpus as make; make(sys.argv[1], say=print)"
+    code = "import sys; from gnnretrieval.data import make_docstring_corpus as make; make(sys.argv[1])"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, env=environment, check=True
@@ -236,8 +236,7 @@ def test_both_variants_have_the_same_passages_dev_and_test(corpus, tmp_path):
     assert len(relevant["train"] & relevant["test"]) > 0.99 * len(relevant["test"])
 
 
-def test_the_corpus_is_made_once(corpus):
-    said: list[str] = []
-    make_docstring_corpus(corpus, say=said.append)
+def test_the_corpus_is_made_once(corpus, said):
+    make_docstring_corpus(corpus)
     assert len(said) == 1
     assert "reused" in said[0]

@@ -60,9 +60,8 @@ def test_sentences_are_passages_that_know_where_they_are_from(dataset, tmp_path)
     assert made.meta["counts"] == {"passages": 5, "queries": 3, "test_judgements": 7}
 
 
-def test_relevant_are_the_sentences_that_hold_an_answer_or_all_where_none_does(dataset, tmp_path):
-    lines = []
-    made = make_sentence_dataset(dataset, tmp_path / "sentences", say=lines.append)
+def test_relevant_are_the_sentences_that_hold_an_answer_or_all_where_none_does(dataset, tmp_path, said):
+    made = make_sentence_dataset(dataset, tmp_path / "sentences")
     opened = Dataset.open(tmp_path / "sentences")
     assert opened.split("test") == {
         "q1": {"a#0": 2, "a#1": 2, "b#0": 0},
@@ -70,8 +69,8 @@ def test_relevant_are_the_sentences_that_hold_an_answer_or_all_where_none_does(d
         "q3": {"c#0": 1},
     }
     assert made.meta["without_answer"] == 2
-    assert "3 passages are 5 sentences, 1.7 each" in lines
-    assert "2 judged passages hold no answer in one sentence: all their sentences are relevant" in lines
+    assert "3 passages are 5 sentences, 1.7 each" in said
+    assert "2 judged passages hold no answer in one sentence: all their sentences are relevant" in said
 
 
 def test_queries_keep_their_metadata(dataset, tmp_path):
@@ -96,11 +95,10 @@ def test_passages_that_are_no_sentences_are_groups_by_themselves(dataset):
     assert [group.texts for group in passages_of_sentences(dataset)] == [[p["text"]] for p in PASSAGES]
 
 
-def test_made_twice_it_is_reused_and_the_bytes_are_equal(dataset, tmp_path):
+def test_made_twice_it_is_reused_and_the_bytes_are_equal(dataset, tmp_path, said):
     first = make_sentence_dataset(dataset, tmp_path / "one")
-    lines = []
-    make_sentence_dataset(dataset, tmp_path / "one", say=lines.append)
-    assert "already made" in lines[0]
+    make_sentence_dataset(dataset, tmp_path / "one")
+    assert "already made" in said[-1]
     assert make_sentence_dataset(dataset, tmp_path / "two").hash == first.hash
 
 

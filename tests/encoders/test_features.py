@@ -77,14 +77,15 @@ def test_interrupted_encoding_goes_on_after_its_last_window_to_the_same_bytes(
     assert resumed.meta["files"] == whole.meta["files"]
 
 
-def test_features_made_before_are_reused_without_an_encoder(tiny_features, tiny_dataset, tiny_settings, monkeypatch):
+def test_features_made_before_are_reused_without_an_encoder(
+    tiny_features, tiny_dataset, tiny_settings, monkeypatch, said
+):
     from gnnretrieval.encoders import features
 
     monkeypatch.setattr(features, "open_encoder", None)
-    lines = []
-    again = encode_dataset(Dataset.open(tiny_dataset), tiny_settings, tiny_features.path, say=lines.append)
+    again = encode_dataset(Dataset.open(tiny_dataset), tiny_settings, tiny_features.path)
     assert again.meta == tiny_features.meta
-    assert "already made" in lines[0]
+    assert "already made" in said[0]
 
 
 def test_window_and_token_budget_do_not_make_other_features(tiny_features, tiny_dataset, tiny_settings):

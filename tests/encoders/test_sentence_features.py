@@ -45,16 +45,17 @@ def test_rows_are_the_sentences_vectors_passage_by_passage(features, dataset, se
     assert starts[2] - starts[1] == 2  # p01's title is a sentence
 
 
-def test_the_artifact_says_how_many_sentences_there_are_and_how_many_were_cut(features, dataset, settings, tmp_path):
+def test_the_artifact_says_how_many_sentences_there_are_and_how_many_were_cut(
+    features, dataset, settings, tmp_path, said
+):
     count = len(features.sentences)
     assert features.has_sentences
     assert features.meta["num_sentences"] == count
     assert features.meta["sentences_per_passage"] == count / 40
     assert features.meta["sentences_cut"] == 6  # 62 tokens: 14 of the first two, 5 times 9, and a part of a sixth
     assert features.config["sentences"] == "mean"
-    lines = []
-    encode_dataset(dataset, settings, tmp_path / "features", say=lines.append)
-    assert f"{count} sentences, {count / 40:.1f} a passage; 6 more were beyond the limit of tokens" in lines
+    encode_dataset(dataset, settings, tmp_path / "features")
+    assert f"{count} sentences, {count / 40:.1f} a passage; 6 more were beyond the limit of tokens" in said
 
 
 @pytest.mark.parametrize("fail_at", [0, 1, 2])

@@ -73,16 +73,15 @@ def nodes(tmp_path_factory) -> Dataset:
     return Dataset.open(place / "sentences")
 
 
-def test_features_of_a_dataset_of_sentences_have_a_contextual_vector_each(nodes, settings, tmp_path):
-    lines = []
-    features = encode_dataset(nodes, settings, tmp_path / "features", say=lines.append)
+def test_features_of_a_dataset_of_sentences_have_a_contextual_vector_each(nodes, settings, tmp_path, said):
+    features = encode_dataset(nodes, settings, tmp_path / "features")
     made = DualEncoder(settings).encode_sentences(["A b. C d e! F", "Title. G h."])
     assert features.passages.shape == (23, 32)
     assert np.array_equal(features.passages[:3], made.vectors[:3].astype(np.float16))
     assert np.array_equal(features.passages[3], made.vectors[4].astype(np.float16))
     assert not features.has_sentences
     assert features.meta["sentences_alone"] == 3  # of 14, eleven have one of the 62 tokens, 6 each
-    assert any("3 beyond the limit of tokens were encoded alone" in line for line in lines)
+    assert any("3 beyond the limit of tokens were encoded alone" in line for line in said)
 
 
 def test_they_do_not_depend_on_the_window(nodes, settings, tmp_path):

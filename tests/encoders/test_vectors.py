@@ -88,25 +88,24 @@ def test_the_artifact_says_everything_that_encoded_features_say(dataset, paths, 
 
 @pytest.mark.parametrize("order", ["sorted", "shuffled"])
 @pytest.mark.parametrize("form", ["npy", "list", "fixed", "half"])
-def test_ids_decide_which_vector_is_whose_and_other_ids_are_left_out(dataset, given, paths, tmp_path, order, form):
+def test_ids_decide_which_vector_is_whose_and_other_ids_are_left_out(
+    dataset, given, paths, tmp_path, order, form, said
+):
     ids, vectors = [*dataset.passage_ids], [*given["passages"]]
     ids[5:5], vectors[5:5] = ["stranger", "another"], [np.full(WIDTH, np.nan), np.zeros(WIDTH)]
     if order == "shuffled":
         shuffled = np.random.default_rng(1).permutation(len(ids))
         ids, vectors = [ids[n] for n in shuffled], [vectors[n] for n in shuffled]
-    lines = []
     if form == "npy":
         np.save(tmp_path / "p.npy", np.array(vectors))
         (tmp_path / "ids.txt").write_text("".join(f"{id_}\r\n" for id_ in ids))
         how = {"passages": tmp_path / "p.npy", "passage_ids": tmp_path / "ids.txt"}
     else:
         how = {"passages": save_parquet(tmp_path / "p.parquet", ids, vectors, form)}
-    features = import_vectors(
-        dataset, **how, queries=paths["queries"], settings=COSINE, out=tmp_path / "f", say=lines.append
-    )
+    features = import_vectors(dataset, **how, queries=paths["queries"], settings=COSINE, out=tmp_path / "f")
     np.testing.assert_allclose(features.passages, unit(given["passages"]), atol=2e-3)
     assert features.meta["ignored"] == {"passages": 2, "queries": 0}
-    assert any("2 vectors of other passages" in line for line in lines)
+    assert any("2 vectors of other passages" in line for line in said)
     assert sorted(features.meta["files"]) == ["passages.npy", "queries.npy", "texts.sqlite"]
 
 
@@ -128,11 +127,10 @@ def test_vectors_come_in_blocks_with_their_rows(tmp_path, dtype):
     assert all(block.dtype.isnative and block.dtype.kind == "f" for _, block in found)
 
 
-def test_made_again_it_is_reused_and_with_other_vectors_it_is_an_error(dataset, given, paths, tmp_path):
-    lines = []
+def test_made_again_it_is_reused_and_with_other_vectors_it_is_an_error(dataset, given, paths, tmp_path, said):
     made = import_vectors(dataset, **paths, settings=COSINE, out=tmp_path / "f")
-    assert import_vectors(dataset, **paths, settings=COSINE, out=tmp_path / "f", say=lines.append).meta == made.meta
-    assert "already made" in lines[0]
+    assert import_vectors(dataset, **paths, settings=COSINE, out=tmp_path / "f").meta == made.meta
+    assert "already made" in said[0]
     np.save(paths["queries"], given["queries"] + 1)
     with pytest.raises(ArtifactError, match="its vectors of queries changed"):
         import_vectors(dataset, **paths, settings=COSINE, out=tmp_path / "f")

@@ -197,13 +197,14 @@ def test_a_run_and_its_setting_go_together(dataset, tiny_features, tmp_path):
         build_graph(dataset, tiny_features, GraphSettings(edges="run"), tmp_path / "graph")
 
 
-def test_faiss_finds_what_exact_search_finds_when_it_looks_everywhere(dataset, tiny_features, tiny_graph, tmp_path):
-    lines: list[str] = []
+def test_faiss_finds_what_exact_search_finds_when_it_looks_everywhere(
+    dataset, tiny_features, tiny_graph, tmp_path, said
+):
     settings = GraphSettings(k=5, search="faiss", probes=1.0)
-    graph = build_graph(dataset, tiny_features, settings, tmp_path / "graph", say=lines.append)
+    graph = build_graph(dataset, tiny_features, settings, tmp_path / "graph")
     assert graph.neighbors.tolist() == tiny_graph.neighbors.tolist()
     assert graph.scores.tobytes() == tiny_graph.scores.tobytes()
-    assert any("recall of the exact top 5 100.0 %" in line for line in lines)
+    assert any("recall of the exact top 5 100.0 %" in line for line in said)
 
 
 def test_bm25_edges_are_bm25_s_best_filled_up_by_the_dual_encoder(dataset, tiny_features, tiny_graph, tmp_path):

@@ -8,8 +8,8 @@ from gnnretrieval.index import build_index
 from gnnretrieval.index.settings import IndexSettings
 
 
-def build(features, out, say=lambda line: None, **settings):
-    return build_index(features, out, IndexSettings(**settings), say=say)
+def build(features, out, **settings):
+    return build_index(features, out, IndexSettings(**settings))
 
 
 def test_more_lists_than_vectors_are_refused(clustered, tmp_path):

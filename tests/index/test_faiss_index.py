@@ -13,8 +13,8 @@ from gnnretrieval.index.settings import IndexSettings
 KINDS = ("Flat", "SQ8", "PQ8", "IVF16,Flat", "IVF16,SQ8", "IVF16,PQ8", "HNSW8", "PCA12,IVF16,SQ8", "IVF16,PQ8,RFlat")
 
 
-def build(features, out, say=lambda line: None, **settings):
-    return build_index(features, out, IndexSettings(**settings), say=say)
+def build(features, out, **settings):
+    return build_index(features, out, IndexSettings(**settings))
 
 
 def exact(features, k):

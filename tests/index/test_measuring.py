@@ -10,18 +10,17 @@ from gnnretrieval.index.measuring import Sample, queries_of, recall
 from gnnretrieval.index.settings import IndexSettings
 
 
-def build(features, out, say=lambda line: None, **settings):
-    return build_index(features, out, IndexSettings(**settings), say=say)
+def build(features, out, **settings):
+    return build_index(features, out, IndexSettings(**settings))
 
 
-def test_the_cheapest_setting_that_reaches_the_target_is_taken(clustered, tmp_path):
-    lines: list[str] = []
-    low = build(clustered, tmp_path / "low", lines.append, factory="IVF32,Flat", target_recall=0.6)
-    high = build(clustered, tmp_path / "high", lines.append, factory="IVF32,Flat", target_recall=1.0)
+def test_the_cheapest_setting_that_reaches_the_target_is_taken(clustered, tmp_path, said):
+    low = build(clustered, tmp_path / "low", factory="IVF32,Flat", target_recall=0.6)
+    high = build(clustered, tmp_path / "high", factory="IVF32,Flat", target_recall=1.0)
     probes = [int(index.meta["search"].removeprefix("nprobe=")) for index in (low, high)]
     assert probes[0] < probes[1]
     assert high.meta["measured"]["recall@10"] > low.meta["measured"]["recall@10"]
-    assert any(f"nprobe={probes[0]} reaches recall@10" in line for line in lines)
+    assert any(f"nprobe={probes[0]} reaches recall@10" in line for line in said)
 
 
 def test_a_target_out_of_reach_is_an_error_and_nothing_is_there(clustered, tmp_path):
@@ -30,10 +29,9 @@ def test_a_target_out_of_reach_is_an_error_and_nothing_is_there(clustered, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_without_a_target_what_a_kind_cannot_reach_is_said(clustered, tmp_path):
-    lines: list[str] = []
-    build(clustered, tmp_path / "index", lines.append, factory="PQ4")
-    assert any("its codes lose the rest" in line for line in lines)
+def test_without_a_target_what_a_kind_cannot_reach_is_said(clustered, tmp_path, said):
+    build(clustered, tmp_path / "index", factory="PQ4")
+    assert any("its codes lose the rest" in line for line in said)
 
 
 DOT = Similarity(normalize=False, scale=1.0)

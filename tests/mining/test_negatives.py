@@ -68,15 +68,12 @@ def test_a_query_that_is_a_passage_is_no_negative_of_its_own(dataset, tmp_path):
     assert made.report["candidates"]["dropped"]["the query itself"] == 2
 
 
-def test_queries_without_answers_are_counted_and_keep_their_candidates(dataset, tmp_path):
-    lines = []
-    made = mine_negatives(
-        dataset, NegativeSettings(answers="drop", split="dev"), tmp_path / "negatives", say=lines.append
-    )
-    assert "1 queries without answers: none of their candidates is dropped for one" in lines
+def test_queries_without_answers_are_counted_and_keep_their_candidates(dataset, tmp_path, said):
+    made = mine_negatives(dataset, NegativeSettings(answers="drop", split="dev"), tmp_path / "negatives")
+    assert "1 queries without answers: none of their candidates is dropped for one" in said
     (example,) = made.examples()
     assert example.negatives == ()
-    assert "1 queries without a negative" in lines
+    assert "1 queries without a negative" in said
 
 
 def test_by_features_they_are_the_exact_top_k_without_the_relevant(tiny_dataset, tiny_features, tmp_path):
@@ -124,13 +121,12 @@ def test_the_sample_is_of_the_query_alone_whatever_the_blocks(tiny_dataset, tiny
     assert other.hash != made.hash
 
 
-def test_fewer_than_asked_are_kept_as_they_are_and_said(dataset, tmp_path):
-    lines = []
-    made = mine_negatives(dataset, NegativeSettings(negatives=4), tmp_path / "negatives", say=lines.append)
+def test_fewer_than_asked_are_kept_as_they_are_and_said(dataset, tmp_path, said):
+    made = mine_negatives(dataset, NegativeSettings(negatives=4), tmp_path / "negatives")
     (example,) = made.examples()
     assert len(example.negatives) == 3
-    assert "1 queries with fewer than 4 negatives" in lines
-    assert "1 queries that found fewer than 100 passages" in lines
+    assert "1 queries with fewer than 4 negatives" in said
+    assert "1 queries that found fewer than 100 passages" in said
 
 
 def test_more_ranks_than_passages_are_all_passages(dataset, tiny_dataset, tiny_features, tmp_path):
@@ -162,14 +158,14 @@ def test_by_sentences_a_passage_has_the_score_of_its_best_one(tiny_dataset, tiny
         assert one.rank == list(best).index(one.passage) + 1
 
 
-def test_the_same_inputs_are_reused_and_the_artifact_says_what_it_is_made_from(tiny_dataset, tiny_features, tmp_path):
-    opened, lines = Dataset.open(tiny_dataset), []
+def test_the_same_inputs_are_reused_and_the_artifact_says_what_it_is_made_from(
+    tiny_dataset, tiny_features, tmp_path, said
+):
+    opened = Dataset.open(tiny_dataset)
     made = mine_negatives(opened, NegativeSettings(top_k=5), tmp_path / "negatives", features=tiny_features)
-    again = mine_negatives(
-        opened, NegativeSettings(top_k=5), tmp_path / "negatives", features=tiny_features, say=lines.append
-    )
+    again = mine_negatives(opened, NegativeSettings(top_k=5), tmp_path / "negatives", features=tiny_features)
     assert again.meta == made.meta
-    assert "already made" in lines[0]
+    assert "already made" in said[-1]
     assert made.meta["inputs"] == {"dataset": opened.hash, "features": tiny_features.hash}
     assert made.meta["dataset"] == opened.provenance()
     assert made.made_from("features") == tiny_features.path

@@ -270,12 +270,11 @@ def scripted(monkeypatch, gains: np.ndarray) -> None:
 
 
 def test_a_gain_that_may_be_chance_leaves_the_dual_encoder_to_the_bit(
-    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch, said
 ):
     scripted(monkeypatch, np.array([0.5, -0.4, 0.3, -0.2, 0.4, -0.3, 0.2, -0.1, 0.1, 0.0]))
-    said = []
     inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features)
-    model = train_gnn(*inputs, TrainSettings(**SHORT), tmp_path / "model", say=said.append)
+    model = train_gnn(*inputs, TrainSettings(**SHORT), tmp_path / "model")
     assert model.meta["dev"]["chosen"] == {"epoch": 0, "context_scale": 0.0, "RR@10": pytest.approx(0.3)}
     assert model.meta["dev"]["best"]["gain"] == pytest.approx(0.05)
     assert 0.2 < model.meta["dev"]["best"]["p"] < 0.4

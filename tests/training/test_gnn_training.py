@@ -328,10 +328,10 @@ def test_patience_begins_after_the_warm_up(tiny_graph, tiny_dataset, tiny_featur
     assert model.meta["dev"]["chosen"]["epoch"] == 4
 
 
-def test_nothing_gained_is_told_once_and_as_it_is(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
+def test_nothing_gained_is_told_once_and_as_it_is(tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch, said):
     scripted(monkeypatch, [{0.0: 0.5, 0.5: 0.5, 1.0: 0.4}] * 4)
-    said, dataset = [], Dataset.open(tiny_dataset)
-    model = train_gnn(tiny_graph, dataset, tiny_features, TrainSettings(**SHORT), tmp_path / "model", say=said.append)
+    dataset = Dataset.open(tiny_dataset)
+    model = train_gnn(tiny_graph, dataset, tiny_features, TrainSettings(**SHORT), tmp_path / "model")
     assert not any("kept epoch" in line for line in said)
     assert sum("the graph did not help on dev" in line for line in said) == 1
     assert "The graph did not help on dev" in (model.path / "README.md").read_text()

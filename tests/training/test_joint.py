@@ -302,7 +302,7 @@ def test_where_nothing_is_gained_the_dual_encoder_stays_as_it_came(
 
 
 def test_where_joint_training_gains_nothing_the_model_it_started_from_is_kept(
-    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch, said
 ):
     values = iter([0.8, 0.7, 0.6])
 
@@ -311,9 +311,8 @@ def test_where_joint_training_gains_nothing_the_model_it_started_from_is_kept(
         return {scale: np.full(len(self), value if scale == 1.0 else 0.3) for scale in scales}
 
     monkeypatch.setattr(DevSet, "measure", measure)
-    said = []
     inputs = (tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings_of(evidence=0.05), tmp_path / "model")
-    model = train_gnn(*inputs, say=said.append)
+    model = train_gnn(*inputs)
     assert not model.has_encoder
     assert model.meta["dev"]["chosen"] == {"epoch": 0, "context_scale": 1.0, "RR@10": pytest.approx(0.8)}
     assert model.meta["dev"]["believed"]

@@ -85,15 +85,19 @@ def test_features_carry_it_and_those_of_a_checkpoint_say_nothing(
 
 @pytest.mark.parametrize("candidates", ["corpus", "batch"])
 def test_only_new_queries_are_trained_on_and_the_others_are_in_the_graph(
-    dataset: Dataset, features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
+    dataset: Dataset,
+    features: Features,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    candidates: str,
+    said: list[str],
 ) -> None:
     store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
     steps: list[Step] = []
     loss = GNNTraining._loss
     monkeypatch.setattr(GNNTraining, "_loss", lambda self, step, *rest: steps.append(step) or loss(self, step, *rest))
-    said: list[str] = []
     settings = TrainSettings(**SHORT, learn_from="unseen", mask_ratio=0.9, mask_unit="mixed", candidates=candidates)
-    model = train_gnn(store, dataset, features, settings, tmp_path / "model", say=said.append)
+    model = train_gnn(store, dataset, features, settings, tmp_path / "model")
     with store.texts() as texts:
         ids = texts.query_ids()
     known = {row for row, id_ in enumerate(ids) if id_ in features.learned_from()}
@@ -236,6 +240,7 @@ def test_what_was_believed_where_it_was_trained_needs_less_evidence_over_another
     two_graphs: tuple[Graph, Graph],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
 ) -> None:
     half, whole = two_graphs
     weak = np.array([0.5, -0.4, 0.3, -0.2, 0.4, -0.1, 0.2, 0.1, 0.1, 0.0])  # p = 0.15
@@ -258,9 +263,9 @@ def test_what_was_believed_where_it_was_trained_needs_less_evidence_over_another
         first = train_gnn(half, dataset, features, settings, tmp_path / f"first-{number}")
         again, gains = settings.model_copy(update={"epochs": 0, "evidence": 0.05}), weak
         for place, (store, of) in {"over another": (whole, tiny_features), "over its own": (half, features)}.items():
-            said: list[str] = []
+            said.clear()
             out = tmp_path / f"{place}-{number}"
-            second = train_gnn(store, dataset, of, again, out, start=first, say=said.append)
+            second = train_gnn(store, dataset, of, again, out, start=first)
             wanted = scale if place == "over another" else 0.0
             assert second.meta["dev"]["chosen"]["context_scale"] == wanted
             assert any("may be chance" in line for line in said) == (wanted == 0.0)

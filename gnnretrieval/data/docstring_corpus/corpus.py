@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -27,6 +27,7 @@ from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 from gnnretrieval.platform.extras import extra, require_extra
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 
@@ -60,7 +61,6 @@ def make_docstring_corpus(
     path: str | Path,
     summaries: Summaries = "passage",
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Make the docstring corpus at ``path``, a dataset directory in the BEIR layout, in a few seconds.
 
@@ -73,7 +73,6 @@ def make_docstring_corpus(
         summaries: Where a docstring's one-line summary goes. ``passage``: at the beginning of its passage, and no
             query has its text. ``question``: cut out of the passage, and a training query of that passage.
         overwrite: Replace a dataset of the other variant or made from other package versions.
-        say: Receives a line at the start, and one with the counts; or one when the dataset there is reused.
 
     Raises:
         InputError: ``summaries`` is neither ``passage`` nor ``question``.
@@ -111,7 +110,6 @@ def make_docstring_corpus(
         },
         write=write,
         overwrite=overwrite,
-        say=say,
     )
 
 

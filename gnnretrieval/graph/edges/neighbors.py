@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +27,10 @@ def by_dual_encoder(
     similarity: Similarity,
     device: str,
     resume: Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Rows and scores ``(n, k)`` of the passages most similar to each query."""
     if settings.search == "faiss":
-        return faiss_top_k(queries, passages, settings.k, similarity, settings.probes, device=device, say=say)
+        return faiss_top_k(queries, passages, settings.k, similarity, settings.probes, device=device)
     with progress("top-k", len(passages), "passages") as meter:
         return exact_top_k(
             queries, passages, settings.k, similarity, device=device, advance=meter.advance, resume=resume

@@ -6,7 +6,6 @@ lists it belongs to. BM25's figures depend on the whole corpus: new passages cha
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ from gnnretrieval.graph.growth.additions import Additions, read_additions
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.graph.subgraph import Rows
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release, save_array
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.updating import own_copy, record_changes, rewrite, update_artifact
@@ -63,7 +62,6 @@ def add_to_graph(
     additions: Additions,
     *,
     device: str = "cpu",
-    say: Callable[[str], None] = lambda line: None,
 ) -> Graph:
     """Add queries and passages to the graph store at ``path`` in one step; ids and rows of the old ones stay.
 
@@ -74,7 +72,6 @@ def add_to_graph(
         path: The store.
         additions: What is new (:func:`gnnretrieval.graph.growth.additions.read_additions`).
         device: Where to compute.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: the store is being written, or carries edge vectors that only their maker can extend.
@@ -90,7 +87,7 @@ def add_to_graph(
         say(f"{growth.changed_passages:,} of {figures['num_passages']:,} passages are touched")
         return figures
 
-    artifact: Artifact = update_artifact(path, KIND, change=additions.identity, write=write, say=say)
+    artifact: Artifact = update_artifact(path, KIND, change=additions.identity, write=write)
     return open_graph(artifact.path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.encoder.calibration import (
@@ -40,7 +40,6 @@ def train_cross_encoder(
     device: str = "cpu",
     ranks: Ranks = ALONE,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Train a cross-encoder (RocketQA, step 2) into the artifact ``out``; interrupted, the same call goes on.
 
@@ -54,7 +53,6 @@ def train_cross_encoder(
         device: Where to compute.
         ranks: The processes that train together.
         overwrite: Replace a cross-encoder made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
@@ -110,7 +108,6 @@ def train_cross_encoder(
         write=write,
         seed=settings.seed,
         overwrite=overwrite,
-        say=say,
     )
 
 

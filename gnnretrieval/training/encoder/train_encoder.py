@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.encoder.dev import DevQueries, RetrievalDev, dev_queries
@@ -44,7 +45,6 @@ def train_dual_encoder(
     device: str = "cpu",
     ranks: Ranks = ALONE,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Artifact:
     """Train an encoder into the artifact ``out``; interrupted, the same call goes on.
 
@@ -59,7 +59,6 @@ def train_dual_encoder(
         device: Where to compute.
         ranks: The processes that train together.
         overwrite: Replace an encoder made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
@@ -69,7 +68,7 @@ def train_dual_encoder(
         start.require_shared()
 
     def write(directory: Path) -> dict[str, Any]:
-        return _train(dataset, examples, start, settings, directory, labels, split, torch.device(device), ranks, say)
+        return _train(dataset, examples, start, settings, directory, labels, split, torch.device(device), ranks)
 
     if not ranks.first:
         write(Path(out))
@@ -95,7 +94,6 @@ def train_dual_encoder(
         write=lambda directory: {**write(directory), "made_from": made_from},
         seed=settings.seed,
         overwrite=overwrite,
-        say=say,
     )
 
 
@@ -109,7 +107,6 @@ def _train(
     split: str,
     device: torch.device,
     ranks: Ranks,
-    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Train into ``directory``; returns what the artifact says of it."""
     ranks.begin()

@@ -16,7 +16,7 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import TEXTS, Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.nn.label_messages import message_vectors
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact, scratch
@@ -60,7 +60,6 @@ def embed_passages(
     device: str = "cpu",
     memory: int = MEMORY,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Embeddings:
     """Compute every passage's embedding over the full graph into the artifact ``out``.
 
@@ -72,7 +71,6 @@ def embed_passages(
         device: Where to compute.
         memory: Bytes that the pass may hold (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
         overwrite: Replace embeddings made from other inputs.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: the model was trained for another graph's widths or another dual-encoder, or the features are.
@@ -111,7 +109,6 @@ def embed_passages(
         config={},
         write=write,
         overwrite=overwrite,
-        say=say,
     )
     return Embeddings(artifact.path, artifact.meta)
 
@@ -123,7 +120,6 @@ def update_embeddings(
     *,
     device: str = "cpu",
     memory: int = MEMORY,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Embeddings:
     """Bring the embeddings at ``out`` up to a graph that was added to: only what the additions touch is computed.
 
@@ -136,7 +132,6 @@ def update_embeddings(
         out: The embeddings.
         device: Where to compute.
         memory: As :func:`embed_passages`.
-        say: Receives lines for the user.
 
     Raises:
         ArtifactError: they were made with another model, or from no earlier state of this graph.
@@ -186,7 +181,7 @@ def update_embeddings(
         return {"num_passages": store.num_passages}
 
     graph = {"graph": store.hash}
-    artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write, say=say)
+    artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write)
     return Embeddings(artifact.path, artifact.meta)
 
 

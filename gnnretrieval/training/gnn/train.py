@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.encoder.loop import with_precision
@@ -47,7 +48,6 @@ def train_gnn(
     device: str = "cpu",
     ranks: Ranks = ALONE,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
 ) -> GNNEncoderModel:
     """Train a GNN-encoder over ``store`` into the artifact ``out``, choosing epoch and context scale on dev.
 
@@ -63,7 +63,6 @@ def train_gnn(
         device: Where to compute.
         ranks: The processes that train together, with ``mode = joint``.
         overwrite: Replace a model made from other inputs.
-        say: Receives lines for the user.
 
     Returns:
         The model; on all but the first process it is empty.
@@ -78,9 +77,9 @@ def train_gnn(
 
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
-        _say_how_it_chooses(plan.held_out, say)
+        _say_how_it_chooses(plan.held_out)
         if settings.layer == "linear":
-            return _write_linear(plan, dataset, Path(out), directory, say)
+            return _write_linear(plan, dataset, Path(out), directory)
         training = plan.training(directory, device, ranks)
         if spared := len(training.labelled) - len(training.learnable):
             say(
@@ -123,14 +122,11 @@ def train_gnn(
         write=write,
         seed=settings.seed,
         overwrite=overwrite,
-        say=say,
     )
     return GNNEncoderModel(artifact.path, artifact.meta)
 
 
-def _write_linear(
-    plan: Plan, dataset: Dataset, out: Path, directory: Path, say: Callable[[str], None]
-) -> dict[str, Any]:
+def _write_linear(plan: Plan, dataset: Dataset, out: Path, directory: Path) -> dict[str, Any]:
     """Train with layer = linear into ``directory``; returns what the model says of itself."""
     store, settings = plan.store, plan.settings
     training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(plan.learned.taught))
@@ -310,7 +306,7 @@ def _save_encoder(
     return {JOINT: encoders.save(its, directory, queries).model_dump(mode="json")}
 
 
-def _say_how_it_chooses(held_out: HeldOut, say: Callable[[str], None]) -> None:
+def _say_how_it_chooses(held_out: HeldOut) -> None:
     if held_out.hidden is None:
         return
     count = int(held_out.hidden.sum())
