@@ -35,9 +35,8 @@ def settings(data: bytes, **sums) -> DataSettings:
     return DataSettings.parse({"files": FILES, "download": [download]})
 
 
-def made(place, its: DataSettings, said: list[str] | None = None) -> Dataset:
-    said = [] if said is None else said
-    return Dataset.open(dataset_of_files(its, place / "folder", place / "out", said.append))
+def made(place, its: DataSettings) -> Dataset:
+    return Dataset.open(dataset_of_files(its, place / "folder", place / "out"))
 
 
 @pytest.fixture
@@ -46,18 +45,17 @@ def folder(tmp_path):
     return tmp_path / "folder"
 
 
-def test_an_archive_is_checked_and_unpacked_once(folder, tmp_path):
+def test_an_archive_is_checked_and_unpacked_once(folder, tmp_path, said):
     data = archive({**TEXTS, "other.tsv": "not wanted"})
     (folder / "all.tar.gz").write_bytes(data)
     its = settings(data, md5=hashlib.md5(data).hexdigest())
-    said: list[str] = []
-    assert made(tmp_path, its, said).split("train") == {"7": {"1": 1}}
+    assert made(tmp_path, its).split("train") == {"7": {"1": 1}}
     assert "all.tar.gz: md5 is the published one" in said
     assert sorted(file.name for file in (tmp_path / "out" / "files").iterdir()) == sorted(TEXTS)
-    again: list[str] = []
-    assert made(tmp_path, its, again).passage_ids == ["1", "2"]
-    assert [line for line in again if "md5" in line or "unpacking" in line] == []
-    assert any("already made" in line for line in again)
+    said.clear()
+    assert made(tmp_path, its).passage_ids == ["1", "2"]
+    assert [line for line in said if "md5" in line or "unpacking" in line] == []
+    assert any("already made" in line for line in said)
 
 
 def test_what_lies_in_the_folder_is_taken_gzipped_or_not(folder, tmp_path):
