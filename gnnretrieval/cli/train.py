@@ -55,8 +55,8 @@ def train(
     """
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.mining.examples import open_examples
-    from gnnretrieval.training.gnn.choice import what_was_kept
     from gnnretrieval.training.gnn.model import open_model
+    from gnnretrieval.training.gnn.selection import what_was_kept
     from gnnretrieval.training.gnn.train import train_gnn
     from gnnretrieval.training.ranks import started_ranks
 

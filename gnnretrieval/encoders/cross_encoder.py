@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
-from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, Tokens, can_pack
 from gnnretrieval.encoders.pair_tokens import PairTokenizer
+from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
@@ -122,7 +122,7 @@ class CrossEncoder:
             ids, types = [pair.ids for pair in joined], [pair.types for pair in joined] if self._typed else None
             return (self._packed or self._forward)(ids, types)
 
-        made = one_core_each(encode_batch, batches) if self._packed is not None else map(encode_batch, batches)
+        made = map_batches(encode_batch, batches) if self._packed is not None else map(encode_batch, batches)
         for batch, (states, logits) in zip(batches, made, strict=True):
             vectors[batch] = states.float().cpu().numpy()
             scores = logits.double().cpu().numpy()

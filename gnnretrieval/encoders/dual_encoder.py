@@ -13,9 +13,9 @@ from torch import Tensor
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
-from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
+from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_vectors import SentenceEncoder, SentenceVectors
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -140,7 +140,7 @@ class DualEncoder:
             return self._forward(model, {name: [values[row] for row in batch] for name, values in tokens.items()})
 
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        made = one_core_each(encode_batch, batches) if packed is not None else map(encode_batch, batches)
+        made = map_batches(encode_batch, batches) if packed is not None else map(encode_batch, batches)
         for batch, rows in zip(batches, made, strict=True):
             vectors[batch] = rows.cpu().numpy()
         return vectors

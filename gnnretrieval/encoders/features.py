@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.canary import canary_of
+from gnnretrieval.encoders.feature_rows import reading_of, windows
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.prompts import Side
-from gnnretrieval.encoders.reading import reading_of, windows
 from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity

@@ -13,9 +13,9 @@ from torch import Tensor
 from gnnretrieval.data.sentence_split import Span
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass
+from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.encoders.sentence_tokens import SENT, SentenceTokenizer, SentenceTokens
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
@@ -116,7 +116,7 @@ class SentenceEncoder:
             return by_equal_blocks(self._finish, pooled)
 
         parts: list[Tensor] = [torch.empty(0)] * len(texts)  # of each passage
-        made = one_core_each(encode_batch, batches) if self.packed is not None else map(encode_batch, batches)
+        made = map_batches(encode_batch, batches) if self.packed is not None else map(encode_batch, batches)
         for batch, rows in zip(batches, made, strict=True):
             for row, part in zip(batch, rows.split(counts[batch].tolist()), strict=True):  # type: ignore[no-untyped-call]
                 parts[row] = part

@@ -25,7 +25,7 @@ _LEARNED_FROM = 65_536  # vectors, where that is more than 64 a list
 _GROWTH = 2  # arrays double while they grow, so twice their size is there for a moment
 
 
-class Plan(NamedTuple):
+class IndexPlan(NamedTuple):
     """How the FAISS files are built.
 
     Attributes:
@@ -51,7 +51,7 @@ def shard_files(count: int) -> list[str]:
     return [FILE] if count == 1 else [f"index-{number:04d}.faiss" for number in range(count)]
 
 
-def plan_of(settings: IndexSettings, count: int, dimension: int) -> Plan:
+def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
     """How ``count`` vectors of ``dimension`` numbers are built into an index.
 
     Raises:
@@ -85,13 +85,13 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> Plan:
             f"give {least * min(count, _BLOCK) / 2**30:.2f} or more."
         )
     pieces = max(1, -(-count // a_shard))
-    return Plan(factory, training, tuple(count * number // pieces for number in range(pieces + 1)), settings.seed)
+    return IndexPlan(factory, training, tuple(count * number // pieces for number in range(pieces + 1)), settings.seed)
 
 
 def write_shards(
     vectors: NDArray[np.floating],
     similarity: Similarity,
-    plan: Plan,
+    plan: IndexPlan,
     directory: Path,
     unit: str,
 ) -> None:
@@ -117,7 +117,9 @@ def write_shards(
                 faiss.write_index(index, str(partial))
 
 
-def _learned(vectors: NDArray[np.floating], similarity: Similarity, plan: Plan, directory: Path) -> Callable[[], Any]:
+def _learned(
+    vectors: NDArray[np.floating], similarity: Similarity, plan: IndexPlan, directory: Path
+) -> Callable[[], Any]:
     """What gives an index without vectors, its lists and codes learned: once, and kept to go on from."""
     faiss, dimension, seed = import_faiss(), int(vectors.shape[1]), plan.seed
     if not plan.training:

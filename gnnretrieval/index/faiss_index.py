@@ -18,7 +18,7 @@ from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.index.building import Plan, joined, open_shards, plan_of, shard_files, write_shards
+from gnnretrieval.index.building import IndexPlan, joined, open_shards, plan_of, shard_files, write_shards
 from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
 from gnnretrieval.index.kinds import EXACT
 from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
@@ -250,7 +250,7 @@ def build_index(
     return Index(artifact.path, artifact.meta)
 
 
-def _config(settings: IndexSettings, plan: Plan, of_sentences: bool) -> dict[str, Any]:
+def _config(settings: IndexSettings, plan: IndexPlan, of_sentences: bool) -> dict[str, Any]:
     """What decides the index's content. Of an exact one in one piece, what it was before there were other kinds."""
     config: dict[str, Any] = {"factory": plan.factory, "metric": "inner product"}
     if of_sentences:
@@ -267,7 +267,7 @@ def _measured(
     source: Embeddings | Features,
     vectors: NDArray[np.floating],
     settings: IndexSettings,
-    plan: Plan,
+    plan: IndexPlan,
 ) -> dict[str, Any]:
     """The search setting of a FAISS index, and what was measured with it."""
     queries, what = queries_of(source, settings.seed)

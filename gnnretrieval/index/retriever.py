@@ -44,14 +44,14 @@ class MovedHit(NamedTuple):
 
     Attributes:
         hit: As this encoder ranks it.
-        elsewhere: Its rank by the other encoder, from 1; None where it is below :attr:`Comparison.depth`.
+        elsewhere: Its rank by the other encoder, from 1; None where it is below :attr:`EncoderComparison.depth`.
     """
 
     hit: Hit
     elsewhere: int | None
 
 
-class Comparison(NamedTuple):
+class EncoderComparison(NamedTuple):
     """One question's ranking by the dual-encoder alone and by the GNN-encoder.
 
     Attributes:
@@ -254,7 +254,7 @@ class Retriever:
             vectors = self.encode([*queries.values()])
         return self._ranker.run(queries, vectors, depth)
 
-    def compare(self, question: str, k: int = 10) -> Comparison:
+    def compare(self, question: str, k: int = 10) -> EncoderComparison:
         """The two rankings of a question, each passage with its rank in the other.
 
         Raises:
@@ -263,12 +263,12 @@ class Retriever:
         """
         return self.compare_all([question], k)[0]
 
-    def compare_all(self, questions: Sequence[str], k: int = 10) -> list[Comparison]:
+    def compare_all(self, questions: Sequence[str], k: int = 10) -> list[EncoderComparison]:
         """As :meth:`compare`, for many questions together."""
         _require(questions, k)
         baseline = self._baseline
         if not self.num_passages:
-            return [Comparison([], [], 0) for _ in questions]
+            return [EncoderComparison([], [], 0) for _ in questions]
         depth = min(max(k, DEPTH), self.num_passages)
         after = self.encode(questions)
         before = after if self._encoder_before is self.encoder else self._encode_before(questions)
@@ -278,7 +278,7 @@ class Retriever:
             dual, gnn = self._hits(dual_rows, dual_scores, k), self._hits(gnn_rows, gnn_scores, k)
             dual_ranks, gnn_ranks = _ranks(dual_rows, dual), _ranks(gnn_rows, gnn)
             comparisons.append(
-                Comparison(
+                EncoderComparison(
                     [MovedHit(hit, gnn_ranks.get(hit.row)) for hit in dual],
                     [MovedHit(hit, dual_ranks.get(hit.row)) for hit in gnn],
                     depth,

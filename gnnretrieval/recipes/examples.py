@@ -14,7 +14,7 @@ from gnnretrieval.storage.provenance import write_json
 FILE = "examples.json"
 
 
-class Example(NamedTuple):
+class RankedExample(NamedTuple):
     """A question whose relevant passage moved.
 
     Attributes:
@@ -37,7 +37,7 @@ class Example(NamedTuple):
     above: tuple[str, Explanation] | None = None
 
 
-def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list[Example]]:
+def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample], list[RankedExample]]:
     """The questions with the largest gain of the main measure and with the largest loss, at most ``most`` of each.
 
     One a passage, with the explanation of the passage: of a question that was helped the relevant passage that now
@@ -58,8 +58,8 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
             row = store.passage_by_id(passage).row
         return explainer.explain(row, most=3)
 
-    def examples(changes: Iterable[Change], gained: bool) -> list[Example]:
-        found: dict[str, Example] = {}
+    def examples(changes: Iterable[Change], gained: bool) -> list[RankedExample]:
+        found: dict[str, RankedExample] = {}
         for change in changes:
             if len(found) == most:
                 break
@@ -71,13 +71,15 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[Example], list
                 continue
             first = now[0].passage_id if now and not gained else passage
             above = None if first in ranks else (first, explain(first))
-            found[passage] = Example(change, texts[change.query], passage, *ranks[passage], explain(passage), above)
+            found[passage] = RankedExample(
+                change, texts[change.query], passage, *ranks[passage], explain(passage), above
+            )
         return list(found.values())
 
     return examples(helped, True), examples(hurt, False)
 
 
-def write_examples(run: RecipeRun, examples: Sequence[Example]) -> None:
+def write_examples(run: RecipeRun, examples: Sequence[RankedExample]) -> None:
     """Leave them in the run's directory, where the explorer looks for questions to offer."""
     values = [
         {"question": one.question, "passage": one.passage_id, "before": one.before, "after": one.after}

@@ -47,7 +47,7 @@ from gnnretrieval.recipes.run_encoder import EncoderRun
 from gnnretrieval.recipes.same_labels import SameLabels
 from gnnretrieval.storage.artifacts import open_artifact
 from gnnretrieval.storage.provenance import sha256_of_json
-from gnnretrieval.training.gnn.choice import what_was_kept
+from gnnretrieval.training.gnn.selection import what_was_kept
 
 REPORT = "report.html"
 _CHANGED = 5  # questions helped, and hurt, of each encoder

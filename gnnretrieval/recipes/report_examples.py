@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gnnretrieval.evaluation.comparison_page import in_words
 from gnnretrieval.index.explain import Explanation
 from gnnretrieval.pages.html import Card, Html, element, escape, folded, join, paragraph, section, short, source, table
-from gnnretrieval.recipes.examples import Example, changed_examples
+from gnnretrieval.recipes.examples import RankedExample, changed_examples
 from gnnretrieval.recipes.report_parts import Reported
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 
@@ -43,7 +43,7 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
         "graph/texts.sqlite",
     )
 
-    def shown(some: Sequence[Example]) -> list[Html]:
+    def shown(some: Sequence[RankedExample]) -> list[Html]:
         return [
             _example(example, run, measure, judged[example.change.query], texts, is_open=example is some[0])
             for example in some
@@ -66,7 +66,7 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
 
 
 def _example(
-    example: Example,
+    example: RankedExample,
     run: RecipeRun,
     measure: str,
     judged: Mapping[str, int],

@@ -31,7 +31,7 @@ from gnnretrieval.pages.html import (
 from gnnretrieval.pages.plots import lying_bars
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.encoder.loop import LOG
-from gnnretrieval.training.gnn.choice import what_was_kept
+from gnnretrieval.training.gnn.selection import what_was_kept
 from gnnretrieval.training.log_page import dev_table, plots_of, read_log, summary_of
 
 COMPARISON = "comparison.json"

@@ -9,8 +9,9 @@ from typing import Any
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.index.faiss_index import TEXTS
 from gnnretrieval.index.retriever import Retriever
-from gnnretrieval.serve import examples, figures, schemas
+from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
+from gnnretrieval.serve.graph_summary import graph_summary
 
 _SHOWN = 400  # characters of a neighbour's text; /passages/{id} has all of it
 
@@ -54,7 +55,7 @@ class Lookups:
     @cached_property
     def graph(self) -> schemas.GraphAnswer:
         """The graph's figures."""
-        return figures.figures_of(self._retriever.graph)
+        return graph_summary(self._retriever.graph)
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:

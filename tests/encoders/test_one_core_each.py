@@ -3,7 +3,7 @@ import threading
 import pytest
 import torch
 
-from gnnretrieval.encoders.one_core_each import one_core_each
+from gnnretrieval.encoders.parallel_batches import map_batches
 
 
 @pytest.fixture
@@ -21,24 +21,24 @@ def test_results_come_in_order_and_torch_has_its_threads_back(two_threads):
         met.wait()
         return 2 * item, torch.get_num_threads()
 
-    assert list(one_core_each(double, range(6))) == [(2 * item, 1) for item in range(6)]
+    assert list(map_batches(double, range(6))) == [(2 * item, 1) for item in range(6)]
     assert torch.get_num_threads() == 2
 
 
 def test_a_single_item_has_all_threads(two_threads):
-    assert list(one_core_each(lambda item: (item, torch.get_num_threads()), [7])) == [(7, 2)]
-    assert list(one_core_each(str, [])) == []
+    assert list(map_batches(lambda item: (item, torch.get_num_threads()), [7])) == [(7, 2)]
+    assert list(map_batches(str, [])) == []
 
 
 def test_after_an_error_the_threads_are_back_and_it_works_again(two_threads):
     with pytest.raises(ZeroDivisionError):
-        list(one_core_each(lambda item: 1 / item, [1, 0, 2]))
+        list(map_batches(lambda item: 1 / item, [1, 0, 2]))
     assert torch.get_num_threads() == 2
-    assert list(one_core_each(str, [1, 2])) == ["1", "2"]
+    assert list(map_batches(str, [1, 2])) == ["1", "2"]
 
 
 def test_inside_of_another_it_takes_no_more_threads(two_threads):
     def inner(item: int) -> list[int]:
-        return list(one_core_each(lambda other: item + other, [1, 2]))
+        return list(map_batches(lambda other: item + other, [1, 2]))
 
-    assert list(one_core_each(inner, [10, 20])) == [[11, 12], [21, 22]]
+    assert list(map_batches(inner, [10, 20])) == [[11, 12], [21, 22]]

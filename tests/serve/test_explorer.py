@@ -210,12 +210,14 @@ def test_an_error_is_a_sentence_and_the_next_question_is_answered(browser, addre
 
 
 def test_what_passages_say_is_text_and_never_markup(browser, address, retriever, monkeypatch, question):
-    from gnnretrieval.index.retriever import Comparison, MovedHit
+    from gnnretrieval.index.retriever import EncoderComparison, MovedHit
     from gnnretrieval.index.search import Hit
 
     evil = "<img src=x onerror=document.title='evil'><b>bold</b>"
     hit = MovedHit(Hit(1, 0, evil, evil, evil, 0.5), None)
-    monkeypatch.setattr(retriever, "compare_all", lambda questions, k: [Comparison([hit], [hit], 5) for _ in questions])
+    monkeypatch.setattr(
+        retriever, "compare_all", lambda questions, k: [EncoderComparison([hit], [hit], 5) for _ in questions]
+    )
     page, complaints = opened(browser, address)
     ask(page, question)
     assert page.inner_text("#after .title") == evil

@@ -27,7 +27,7 @@ from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.graph_tensors import edge_moments
 from gnnretrieval.training.gnn.held_out import held_out_queries
 from gnnretrieval.training.gnn.loop import GNNTraining
-from gnnretrieval.training.gnn.train import Plan
+from gnnretrieval.training.gnn.train import TrainingPlan
 
 SHORT = {"epochs": 2, "batch_size": 12, "context_scales": (1.0,)}
 HALF = DualEncoderTrainSettings(
@@ -116,7 +116,7 @@ def test_a_passages_known_queries_leave_the_graph_with_its_new_ones(
 ) -> None:
     store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
     settings = TrainSettings(**SHORT, learn_from="unseen", mask_unit="passage")
-    training = Plan.of(store, dataset, features, settings).training(tmp_path / "run")
+    training = TrainingPlan.of(store, dataset, features, settings).training(tmp_path / "run")
     graphs = []
     subgraph = training._subgraph
     monkeypatch.setattr(training, "_subgraph", lambda *args: graphs.append(args[1]) or subgraph(*args))
@@ -162,7 +162,7 @@ def test_without_a_dev_split_it_is_chosen_by_new_queries(
     np.testing.assert_array_equal(found.hidden, plain.hidden)  # what is held out of training is the same
     assert 0 < len(found.queries) == len(found.parts) == (found.hidden & new).sum() < len(plain.queries)
     monkeypatch.setattr(gnn_examples, "ENOUGH", int(new.sum()))
-    plan = Plan.of(store, dataset, features, TrainSettings(**SHORT))
+    plan = TrainingPlan.of(store, dataset, features, TrainSettings(**SHORT))
     assert plan.learned.taught.all()  # all are trained on
     assert 0 < len(plan.held_out.queries) < plan.held_out.hidden.sum()
 

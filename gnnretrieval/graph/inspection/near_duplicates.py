@@ -39,8 +39,8 @@ _READ = 16384  # rows between two reports
 _FLOATS = 8 * 2**20  # of features held at a time: 32 MiB
 
 
-class Pairs(NamedTuple):
-    """Pairs of rows that are near-duplicates.
+class DuplicatePairs(NamedTuple):
+    """DuplicatePairs of rows that are near-duplicates.
 
     Attributes:
         first: ``(P,)`` the lower row of each pair.
@@ -57,8 +57,8 @@ class Pairs(NamedTuple):
     of: int
 
 
-def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> Pairs:
-    """Pairs of queries of cosine ``threshold`` or more that share one of their first ``SHARED`` passages.
+def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> DuplicatePairs:
+    """DuplicatePairs of queries of cosine ``threshold`` or more that share one of their first ``SHARED`` passages.
 
     Queries of a passage are sorted by score and each is compared with the next ``WINDOW``: all with all for up to 33
     queries a passage.
@@ -89,8 +89,8 @@ def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) 
     return found.pairs(len(rows), len(shown_queries(store)))
 
 
-def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> Pairs:
-    """Pairs of passages of cosine ``threshold`` or more that are neighbours of one query."""
+def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> DuplicatePairs:
+    """DuplicatePairs of passages of cosine ``threshold`` or more that are neighbours of one query."""
     k = store.k
     queries = sample_queries(store, max(1, PASSAGES_READ // k), seed)
     around = gather_rows(store.neighbors, queries, np.int64)  # (q, k)
@@ -134,13 +134,13 @@ class _Found:
             self._keys.append(key)
             self._cosines.append(cosine[first])
 
-    def pairs(self, compared: int, of: int) -> Pairs:
+    def pairs(self, compared: int, of: int) -> DuplicatePairs:
         keys = np.concatenate([np.empty(0, dtype=np.int64), *self._keys])
         cosines = np.concatenate([np.empty(0, dtype=np.float32), *self._cosines])
         keys, first = np.unique(keys, return_index=True)
         cosines = np.minimum(cosines[first], np.float32(1))
         order = np.lexsort((keys, -cosines))
-        return Pairs(keys[order] // self.count, keys[order] % self.count, cosines[order], compared, of)
+        return DuplicatePairs(keys[order] // self.count, keys[order] % self.count, cosines[order], compared, of)
 
 
 def duplicate_figures(store: Graph, most: int, seed: int) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def duplicate_figures(store: Graph, most: int, seed: int) -> dict[str, Any]:
         }
 
 
-def _figures(pairs: Pairs, read: Callable[[int], tuple[str, str]], most: int) -> dict[str, Any]:
+def _figures(pairs: DuplicatePairs, read: Callable[[int], tuple[str, str]], most: int) -> dict[str, Any]:
     near = len(np.unique(np.concatenate([pairs.first, pairs.second])))
     same, examples, shown = 0, list[dict[str, Any]](), set[int]()
     for first, second, cosine in zip(

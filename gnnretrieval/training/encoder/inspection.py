@@ -10,7 +10,7 @@ from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER, GNN_ENCODER
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
 from gnnretrieval.training.encoder.loop import LOG
-from gnnretrieval.training.gnn.choice import what_was_kept
+from gnnretrieval.training.gnn.selection import what_was_kept
 
 
 def open_trained(path: str | Path) -> Artifact:

@@ -157,7 +157,7 @@ class DevWindow(nn.Module):
         return dict(zip(self.scales, means, strict=True))
 
 
-class Choice(NamedTuple):
+class ScaleChoice(NamedTuple):
     """The context scale that does best on dev.
 
     Attributes:
@@ -173,7 +173,7 @@ class Choice(NamedTuple):
 
 def choose_scale(
     measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer]
-) -> Choice:
+) -> ScaleChoice:
     """The scale of most gain; of equal ones the smallest, nearest to the dual-encoder.
 
     Where dev stands for several kinds of question (``parts``), a scale is worth what it gains on the worst of them.
@@ -192,7 +192,7 @@ def choose_scale(
 
     scale = max(differences, key=gain)
     p = max(_p_of_gain(differences[scale][kind]) for kind in kinds)
-    return Choice(scale, gain(scale), p)
+    return ScaleChoice(scale, gain(scale), p)
 
 
 def _p_of_gain(differences: NDArray[np.float64]) -> float:

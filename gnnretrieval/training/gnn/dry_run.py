@@ -26,7 +26,7 @@ from gnnretrieval.training.gnn.loop import GNNTraining
 from gnnretrieval.training.gnn.messages import is_few, memory_of_messages, require_memory
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
-from gnnretrieval.training.gnn.train import Plan
+from gnnretrieval.training.gnn.train import TrainingPlan
 
 STEPS = 3  # timed; the first one warms up
 _PASSAGES = 2000  # embedded to time a measurement on dev
@@ -55,7 +55,7 @@ def rehearse(
     Raises:
         GnnRetrievalError: as :func:`gnnretrieval.training.gnn.train.train_gnn`.
     """
-    plan = Plan.of(store, dataset, features, settings, examples, start)
+    plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
     if settings.layer == "linear":
         return _rehearse_linear(plan)
     with tempfile.TemporaryDirectory() as place:
@@ -79,7 +79,7 @@ def rehearse(
     }
 
 
-def _rehearse_linear(plan: Plan) -> dict[str, Any]:
+def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     store, held_out = plan.store, plan.held_out
     require_memory(store)
     graph = message_graph(store, held_out.hidden)

@@ -8,7 +8,7 @@ from typing import Any
 from gnnretrieval.encoders.trained import PASSAGE
 from gnnretrieval.graph.edges.sources import EDGE_SOURCES
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.training.gnn.choice import Choice, what_was_kept
+from gnnretrieval.training.gnn.selection import Selection, what_was_kept
 from gnnretrieval.training.gnn.settings import OF_EVERY_LAYER, TrainSettings
 
 CARD = "README.md"
@@ -26,7 +26,7 @@ def model_card(
     meta: Mapping[str, Any],
     settings: TrainSettings,
     store: Graph,
-    choice: Choice | None = None,
+    selection: Selection | None = None,
     towers: Sequence[str] = (),
 ) -> str:
     """The card, in Markdown, with the front matter that model hubs read.
@@ -38,18 +38,18 @@ def model_card(
         meta: What the artifact says of the model.
         settings: How it was trained.
         store: The graph.
-        choice: What was kept of it, with layer = gat.
+        selection: What was kept of it, with layer = gat.
         towers: Folders of the dual-encoder that was trained with it.
     """
     dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
     encoder = _name_of(meta["encoder"]["checkpoint"])
     before, after = dev["dual_encoder"]["RR@10"], chosen["RR@10"]
-    by = "`log.jsonl`" if choice is None else f"`log.jsonl`, epoch {best['epoch']}"
+    by = "`log.jsonl`" if selection is None else f"`log.jsonl`, epoch {best['epoch']}"
     figures = [
         ("dev RR@10 of the dual-encoder", f"{100 * before:.1f}", "`meta.json`, `dev`"),
         ("dev RR@10 of this model", f"{100 * after:.1f}", "`meta.json`, `dev`"),
         ("gain that was chosen by", f"{100 * best['gain']:+.1f}", by),
-        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if choice is None else by),
+        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if selection is None else by),
         ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
         ("passages they were ranked among", f"{dev['passages']:,}", "`meta.json`, `dev`"),
     ]
@@ -69,7 +69,7 @@ def model_card(
         + (f"that was trained with it ({', '.join(f'`{it}/`' for it in towers)})." if towers else "alone, as before."),
         "",
         f"Kept is {what_was_kept(dev)}, which was chosen on dev; no test question was looked at.",
-        *(_remarks(choice, settings, meta) if choice is not None else _remarks_of_linear(dev)),
+        *(_remarks(selection, settings, meta) if selection is not None else _remarks_of_linear(dev)),
         "",
         "| figure | value | source |",
         "| --- | ---: | --- |",
@@ -125,16 +125,16 @@ def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
     return [] if dev["believed"] else ["", "Nothing helped on dev: it embeds as the dual-encoder does."]
 
 
-def _remarks(choice: Choice, settings: TrainSettings, meta: Mapping[str, Any]) -> list[str]:
-    best = choice.best
+def _remarks(selection: Selection, settings: TrainSettings, meta: Mapping[str, Any]) -> list[str]:
+    best = selection.best
     if best["gain"] <= 0:
         return ["", "The graph did not help on dev: with context scale 0 it embeds as the dual-encoder does."]
-    if not choice.believed:
-        return ["", f"The best gain was not believed (p above evidence = {choice.evidence:g}): it embeds as before."]
-    weak = choice.transferred and best["p"] > settings.evidence
-    lines = ["", f"Its {choice.weak}."] if weak else []
+    if not selection.believed:
+        return ["", f"The best gain was not believed (p above evidence = {selection.evidence:g}): it embeds as before."]
+    weak = selection.transferred and best["p"] > settings.evidence
+    lines = ["", f"Its {selection.weak}."] if weak else []
     if settings.epochs and not best["epoch"]:
-        lines += ["", f"Training: {choice.nothing_gained('start' in meta['made_from'])}."]
+        lines += ["", f"Training: {selection.nothing_gained('start' in meta['made_from'])}."]
     return lines
 
 

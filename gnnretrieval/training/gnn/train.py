@@ -23,7 +23,6 @@ from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.encoder.loop import with_precision
-from gnnretrieval.training.gnn.choice import Choice
 from gnnretrieval.training.gnn.dev import DevSet
 from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column, unseen_queries
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
@@ -32,6 +31,7 @@ from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
 from gnnretrieval.training.gnn.messages import WEIGHTS, train_messages
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
+from gnnretrieval.training.gnn.selection import Selection
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 
@@ -73,7 +73,7 @@ def train_gnn(
     """
     if ranks.count > 1 and not settings.is_joint:
         raise GnnRetrievalError("several processes share out the encoding of mode = joint: train a frozen one in one.")
-    plan = Plan.of(store, dataset, features, settings, examples, start)
+    plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
 
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
@@ -89,7 +89,7 @@ def train_gnn(
         weights = training.run()
         if not ranks.first:
             return {}
-        choice = Choice.of(training.best_record, settings, store, start)
+        choice = Selection.of(training.best_record, settings, store, start)
         if not choice.believed:
             weights["context_scale"] = torch.zeros_like(weights["context_scale"])
         for line in choice.lines(training.progress.history, settings, start):
@@ -126,7 +126,7 @@ def train_gnn(
     return GNNEncoderModel(artifact.path, artifact.meta)
 
 
-def _write_linear(plan: Plan, dataset: Dataset, out: Path, directory: Path) -> dict[str, Any]:
+def _write_linear(plan: TrainingPlan, dataset: Dataset, out: Path, directory: Path) -> dict[str, Any]:
     """Train with layer = linear into ``directory``; returns what the model says of itself."""
     store, settings = plan.store, plan.settings
     training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(plan.learned.taught))
@@ -149,7 +149,7 @@ def _write_linear(plan: Plan, dataset: Dataset, out: Path, directory: Path) -> d
     return meta
 
 
-class Plan(NamedTuple):
+class TrainingPlan(NamedTuple):
     """A training run of which everything was checked and nothing begun.
 
     Attributes:
@@ -175,7 +175,7 @@ class Plan(NamedTuple):
         settings: TrainSettings,
         examples: Sequence[Examples] = (),
         start: GNNEncoderModel | None = None,
-    ) -> Plan:
+    ) -> TrainingPlan:
         """The plan of these inputs; errors as :func:`train_gnn`."""
         _require_fits(store, dataset, features, settings, start, bool(examples))
         if settings.distillation:
@@ -261,7 +261,7 @@ def _require_fits(
             )
 
 
-def _described(plan: Plan, dataset: Dataset, training: GNNTraining, choice: Choice) -> dict[str, Any]:
+def _described(plan: TrainingPlan, dataset: Dataset, training: GNNTraining, choice: Selection) -> dict[str, Any]:
     """What a model says of itself: its graph's width, what it was chosen by, and how that went."""
     store, best = plan.store, training.best_record
     return _of_graph(store, dataset) | {
@@ -290,7 +290,7 @@ def _of_graph(store: Graph, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _made_from(out: str | Path, plan: Plan, examples: Sequence[Examples]) -> dict[str, Any]:
+def _made_from(out: str | Path, plan: TrainingPlan, examples: Sequence[Examples]) -> dict[str, Any]:
     """Where the inputs lie, seen from the model."""
     found = {"graph": plan.store.path} | {f"examples {n}": part.path for n, part in enumerate(examples, 1)}
     if plan.start is not None:

@@ -10,7 +10,7 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 
-class Choice(NamedTuple):
+class Selection(NamedTuple):
     """What is kept of a run.
 
     Attributes:
@@ -26,7 +26,9 @@ class Choice(NamedTuple):
     believed: bool
 
     @classmethod
-    def of(cls, best: dict[str, Any], settings: TrainSettings, store: Graph, start: GNNEncoderModel | None) -> Choice:
+    def of(
+        cls, best: dict[str, Any], settings: TrainSettings, store: Graph, start: GNNEncoderModel | None
+    ) -> Selection:
         """The choice, by the evidence that is wanted of such a run.
 
         Args:

@@ -10,7 +10,7 @@ from gnnretrieval.serve.schemas import GraphAnswer, MostFoundOut
 _MOST = 5
 
 
-def figures_of(store: Graph) -> GraphAnswer:
+def graph_summary(store: Graph) -> GraphAnswer:
     """Sizes, degrees and recall of a graph."""
     degrees = store.degrees()
     labelled, recall = recall_by_rank(store)

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 _AT_WORK = Lock()
 
 
-def one_core_each(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+def map_batches(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """``function`` of every item, in order, as many at a time as torch has threads, each computed by one thread.
 
     Threads that share every operator wait for one another at the end of each; threads with a batch of their own do not.
