@@ -173,11 +173,10 @@ def test_costs_are_of_every_artifact(run, text):
     assert seconds["model"] == f"{json.loads((run.directory / 'model' / 'meta.json').read_text())['seconds']:.1f} s"
 
 
-def test_the_same_run_gives_the_same_bytes_and_is_not_written_again(run, text):
+def test_the_same_run_gives_the_same_bytes_and_is_not_written_again(run, text, said):
     path = run.directory / "report.html"
     stamp = path.stat().st_mtime_ns
-    said = []
-    write_report(run, said.append)
+    write_report(run)
     assert said == [f"{path}: already made from these inputs, reused"]
     assert path.stat().st_mtime_ns == stamp
     path.unlink()
