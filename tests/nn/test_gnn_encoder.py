@@ -302,7 +302,7 @@ def test_where_loop_features_are_stored_the_other_columns_stay_learned():
 
 def test_more_loop_features_than_edge_features_are_refused():
     model = GNNEncoder(4, 2)
-    with pytest.raises(ValueError, match="3 features, and edges only 2"):
+    with pytest.raises(ValueError, match="3 features, but edges only 2"):
         model(random_batch(model)._replace(query_loop_features=torch.ones(3, 3)))
 
 
