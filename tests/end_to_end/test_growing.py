@@ -73,9 +73,15 @@ def test_building_it_again_from_the_old_dataset_is_refused(grown, made, refuses)
         ((), "there is nothing to add: give --queries FILE, --passages FILE, or both."),
         (("--queries", "none.jsonl"), "none.jsonl"),
         (("--queries", "known.jsonl"), "1 of 1 queries are in the graph already, such as 'train-00': leave them out."),
-        (("--queries", "new.jsonl", "--query-vectors", "wide.npy"), "vectors of 3 dimensions, and the graph's have 32"),
+        (
+            ("--queries", "new.jsonl", "--query-vectors", "wide.npy"),
+            "the vectors have 3 dimensions, but the graph's have 32",
+        ),
         (("--queries", "new.jsonl", "--query-vectors", "many.npy"), "many.npy"),
-        (("--queries", "new.jsonl", "--run", "a.run"), "its edges are dual-encoder's: leave out --run."),
+        (
+            ("--queries", "new.jsonl", "--run", "a.run"),
+            "its edges (dual-encoder) do not come from a run: leave out --run.",
+        ),
         (("--queries", "new.jsonl", "--qrels", "bad.tsv"), "there is no passage 'nowhere'"),
     ],
 )
