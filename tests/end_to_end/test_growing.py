@@ -103,4 +103,6 @@ def test_of_the_wrong_model_or_graph_embed_changed_says_what_to_do(made, refuses
     shutil.copytree(made.embeddings, tmp_path / "embeddings")
     meta: Path = tmp_path / "embeddings" / "meta.json"
     meta.write_text(meta.read_text().replace('"graph": "', '"graph": "other'))
-    refuses("embed", made.model, "--out", tmp_path / "embeddings", "--changed", says=("Embed anew, without --changed",))
+    refuses(
+        "embed", made.model, "--out", tmp_path / "embeddings", "--changed", says=("Embed again, without --changed",)
+    )

@@ -391,7 +391,7 @@ def test_features_that_the_store_was_not_made_from_are_refused(
 ):
     settings = EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32", max_tokens=5)
     others = encode_dataset(Dataset.open(tiny_dataset), settings, tmp_path / "others")
-    with pytest.raises(ArtifactError, match="made from other features than"):
+    with pytest.raises(ArtifactError, match="built from other features than"):
         train(tiny_graph, tiny_dataset, others, tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["others"]
 
