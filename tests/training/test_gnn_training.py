@@ -339,7 +339,7 @@ def test_nothing_gained_is_told_once_and_as_it_is(tiny_graph, tiny_dataset, tiny
 
 @pytest.mark.parametrize("scales", [(), (0.0,), (-1.0, 1.0)])
 def test_context_scales_that_leave_nothing_to_choose_are_refused(scales):
-    with pytest.raises(GnnRetrievalError, match="give one or more above 0"):
+    with pytest.raises(GnnRetrievalError, match="give at least one scale above 0"):
         TrainSettings.parse({"context_scales": scales})
 
 

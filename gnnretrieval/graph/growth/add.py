@@ -237,16 +237,16 @@ class _Growth:
             new_rows += self.store.num_passages
             rows, scores, order = merge_top_k(np.hstack([rows, new_rows]), np.hstack([scores, new_scores]), k)
             came_from = np.take_along_axis(np.hstack([came_from, np.full(new_rows.shape, -1)]), order, 1)
-        asked, filled = self.additions.query_vectors, 0
-        if len(asked):
-            found, found_scores, filled = self._neighbors_of_new(asked, bm25)
-            rows, scores = np.vstack([rows, found]), np.vstack([scores, found_scores])
-            came_from = np.vstack([came_from, np.full(found.shape, -1)])
+        queries, filled = self.additions.query_vectors, 0
+        if len(queries):
+            of_new, scores_of_new, filled = self._neighbors_of_new(queries, bm25)
+            rows, scores = np.vstack([rows, of_new]), np.vstack([scores, scores_of_new])
+            came_from = np.vstack([came_from, np.full(of_new.shape, -1)])
         neighbors = _Neighbors(rows, scores, came_from, filled)
         return self._with_labels(neighbors) if self.settings.label_edges else neighbors
 
     def _with_labels(self, found: _Neighbors) -> _Neighbors:
-        """Label edges put in anew, from what was found; what was is kept."""
+        """Put label edges into the retrieved lists again, and find each edge's name before the addition."""
         with TextStore(self.directory / TEXTS) as texts:
             labels = relevant_pairs(texts)
         queries = load_array(self.directory / "query_features.npy")
