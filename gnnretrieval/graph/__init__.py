@@ -1,4 +1,4 @@
-"""The query-passage graph (§3.2): built, stored memory-mapped, masked for training, inspected."""
+"""The query-passage graph (§3.2): building, memory-mapped storage, masking for training, inspection."""
 
 from typing import TYPE_CHECKING
 

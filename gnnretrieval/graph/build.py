@@ -1,4 +1,4 @@
-"""Build a graph store: each training query joined to its top-k passages (§3.2)."""
+"""Building a graph store: each training query is joined to its top-k passages (§3.2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BM25_FOLDER = "bm25"
 
 
 class _Sources(NamedTuple):
-    """What a graph is built from beside its settings."""
+    """Inputs of a graph besides its settings."""
 
     dataset: Dataset
     features: Features
@@ -53,21 +53,21 @@ def build_graph(
     device: str = "cpu",
     overwrite: bool = False,
 ) -> Graph:
-    """Build the graph store ``out`` over the queries of one split; interrupted, it goes on where it was.
+    """Build the graph store ``out`` over the queries of one split. After an interruption, the same call continues.
 
     Args:
         dataset: Passages, queries and judgements.
-        features: Their vectors.
-        settings: Which edges, and what they carry.
-        out: Where the store goes.
-        run: TREC run that says which passages a query is joined to, with ``edges = run``.
-        edge_file: ``.npy`` of edge vectors ``(n, k, d_e)`` or ``(n * k, d_e)``, with ``edge_vectors = file``.
+        features: Vectors of these passages and queries.
+        settings: Edges and their features.
+        out: Directory of the store.
+        run: TREC run with the passages that each query is joined to, for ``edges = run``.
+        edge_file: ``.npy`` file of edge vectors ``(n, k, d_e)`` or ``(n * k, d_e)``, for ``edge_vectors = file``.
         device: Where to compute.
         overwrite: Replace a graph made from other inputs.
 
     Raises:
-        ArtifactError: ``features`` are of other texts than the dataset's.
-        InputError: the run or the edge vectors cannot be used.
+        ArtifactError: ``features`` were made from other texts than the dataset's.
+        InputError: The run or the edge vectors cannot be used.
         GnnRetrievalError: ``k`` is above the number of passages, or no query has a relevant passage.
     """
     require_features_of(dataset, features)
@@ -118,7 +118,7 @@ def require_k(k: int, dataset: Dataset) -> None:
     """Refuse a ``k`` above the number of passages."""
     if k > len(dataset.passage_ids):
         raise GnnRetrievalError(
-            f"k is {k}, and {dataset.path} has {len(dataset.passage_ids)} passages: give a k of at most that."
+            f"k is {k}, but {dataset.path} has only {len(dataset.passage_ids)} passages: give a smaller k."
         )
 
 
@@ -126,8 +126,8 @@ def require_features_of(dataset: Dataset, features: Features) -> None:
     """Refuse features that were made from other texts than ``dataset``'s."""
     if features.meta["inputs"]["texts"] != dataset.texts_hash:
         raise ArtifactError(
-            f"{features.path}: these features are of other texts than {dataset.path}'s. "
-            "Encode this dataset, or give the features that belong to it."
+            f"{features.path}: these features were made from other texts than those of {dataset.path}. "
+            "Encode this dataset, or give its features."
         )
 
 
@@ -139,13 +139,13 @@ def _require_files(settings: GraphSettings, run: str | Path | None, edge_file: s
 
 
 def _edge_vectors(path: Path, shape: tuple[int, int]) -> NDArray[np.floating]:
-    """Edge vectors of one's own ``(n, k, d_e)``, memory-mapped."""
+    """The edge vectors of a file ``(n, k, d_e)``, memory-mapped."""
     try:
         array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise InputError("no such file; edge vectors in .npy were expected there.", path) from None
+        raise InputError("no such file; expected a .npy file of edge vectors.", path) from None
     except (ValueError, EOFError, OSError) as error:
-        raise InputError(f"this is no .npy file of numbers ({error}).", path) from None
+        raise InputError(f"this is not a .npy file of numbers ({error}).", path) from None
     n, k = shape
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or array.ndim not in (2, 3):
         kind = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
@@ -167,7 +167,7 @@ def _write_store(
     qrels: dict[str, dict[str, int]],
     device: str,
 ) -> dict[str, Any]:
-    """Write every file of the store, step by step; a step that was done is not done again."""
+    """Write all files of the store, step by step; a step that is done is not repeated. Returns figures for the meta."""
     dataset, features = sources.dataset, sources.features
 
     def once(name: str, make: Callable[[], None]) -> None:
@@ -186,7 +186,10 @@ def _write_store(
             for name, array in found_arrays(labelled.changed, rows, scores).items():
                 save_array(directory / f"{name}.npy", array)
             rows, scores = labelled.rows, labelled.scores
-            say(f"{labelled.put_in:,} of {len(labels):,} labels were not among the {settings.k} found: edges now")
+            say(
+                f"added edges for {labelled.put_in:,} of {len(labels):,} labels: "
+                f"these passages were not among the {settings.k} retrieved"
+            )
         save_array(directory / "scores.npy", scores)
         save_array(directory / "neighbors.npy", rows.astype(np.uint32))
         indptr, edges = passage_side(rows.astype(np.uint32), len(dataset.passage_ids))
@@ -215,7 +218,7 @@ def _write_store(
 
 
 def open_bm25(directory: Path, settings: GraphSettings, once: Callable[[str, Callable[[], None]], None]) -> BM25 | None:
-    """The BM25 index that a store keeps where its edges or their features are BM25's; built if it is not there."""
+    """The BM25 index of a store whose edges or edge features need one (else None); built if it is missing."""
     if not settings.keeps_bm25:
         return None
     folder = directory / BM25_FOLDER
@@ -236,7 +239,7 @@ def _neighbors(
     query_ids: list[str],
     device: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
-    """Rows and scores ``(n, k)``, and how many edges the dual-encoder filled up."""
+    """Neighbours and scores ``(n, k)``, and the number of edges that the dual-encoder filled up."""
     queries, passages = load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy")
     similarity, k = sources.features.similarity, settings.k
     if settings.source is None:
@@ -246,17 +249,22 @@ def _neighbors(
     with TextStore(directory / TEXTS) as texts:
         found = settings.source.find(Wanted(range(len(query_ids)), query_ids, texts, k, bm25, sources.run))
     if sources.run is not None and not any(found):
-        raise GnnRetrievalError("this run ranks no passage of the dataset for any query of the graph: other ids?")
+        raise GnnRetrievalError(
+            "the run ranks no passage of the dataset for any query of the graph: check that its ids are the dataset's."
+        )
     rows, filled = filled_up(found, queries, passages, k, similarity, device)
     if filled:
-        say(f"{filled:,} of {rows.size:,} edges are the dual-encoder's: {settings.edges} has fewer than {k} passages")
+        say(
+            f"{filled:,} of {rows.size:,} edges come from the dual-encoder: {settings.edges} has fewer than {k} "
+            "passages for some queries"
+        )
     return rows, scores_of(rows, queries, passages, similarity), filled
 
 
 def _write_texts(
     path: Path, dataset: Dataset, query_ids: list[str], qrels: dict[str, dict[str, int]], split: str
 ) -> None:
-    """Write ids, texts and judgements."""
+    """Write ids, texts and judgements to the SQLite file ``path``."""
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     text_of = {query.id: query.text for query in dataset.queries_of(split)}
     with TextStore(path, create=True) as store, progress("texts", len(row_of), "passages") as meter:

@@ -1,4 +1,4 @@
-"""The graph in other tools' forms: PyG's ``HeteroData``, and an edge list in Parquet or as text."""
+"""Export of a graph: PyG's ``HeteroData``, and edge lists as Parquet, CSV or TSV."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 
 FOUND, FOUND_BY = ("query", "found", "passage"), ("passage", "found_by", "query")
 COLUMNS = ("query_id", "passage_id", "query_row", "passage_row", "rank", "score", "labelled")
-_EDGES = 2**18  # edges written together: a row group
+_EDGES = 2**18  # edges per block (a row group in Parquet)
 _TEXT = {".csv": ",", ".tsv": "\t"}
 
 
 def shown_queries(store: Graph) -> Rows:
-    """Rows of the queries of a store or of a view of it, ascending."""
+    """Rows of the visible queries of a store or view, ascending."""
     if store.visible is None:
         return np.arange(store.num_queries)
     return np.flatnonzero(store.visible)
 
 
 def to_hetero_data(store: Graph) -> HeteroData:
-    """The graph as PyG's ``HeteroData``, in memory, float32: ``("query", "found", "passage")`` and its reverse.
+    """The graph as PyG's ``HeteroData``, in memory.
 
-    Node stores have ``x`` ``(m, d)`` and ``(n, d)``, edge stores ``edge_index`` ``(2, E)`` by query, then by rank, and
-    ``edge_attr`` ``(E, d_e)``. Of a view, all nodes and its own edges.
+    Node types ``"query"`` and ``"passage"`` have ``x`` ``(n, d)`` and ``(m, d)``; edge types
+    ``("query", "found", "passage")`` and its reverse have ``edge_index`` ``(2, E)``, by query, then by rank, and
+    ``edge_attr`` ``(E, d_e)``. Features are float32. A view gives all nodes and the view's edges.
     """
     import torch
     from torch_geometric.data import HeteroData
@@ -61,14 +62,14 @@ def to_hetero_data(store: Graph) -> HeteroData:
 
 
 class EdgeBlock(NamedTuple):
-    """Consecutive edges, by query, then by rank.
+    """A block of edges, by query, then by rank.
 
     Attributes:
         queries: ``(E,)`` query rows.
         passages: ``(E,)`` passage rows.
         ranks: ``(E,)`` int32, from 1.
         scores: ``(E,)`` float32, the dual-encoder's similarity.
-        labelled: ``(E,)`` whether the pair is judged relevant.
+        labelled: ``(E,)`` bool, whether the pair is judged relevant.
     """
 
     queries: Rows
@@ -79,7 +80,7 @@ class EdgeBlock(NamedTuple):
 
 
 def edge_blocks(store: Graph) -> Iterator[EdgeBlock]:
-    """All edges of a store or a view, in blocks read from its memory maps."""
+    """All edges of a store or view, read block by block from its memory maps."""
     labels = store.labels[:, 0] * store.num_passages + store.labels[:, 1]  # sorted
     shown, ranks = shown_queries(store), np.arange(1, store.k + 1, dtype=np.int32)
     for part in blocks(len(shown), max(1, _EDGES // store.k)):
@@ -92,24 +93,24 @@ def edge_blocks(store: Graph) -> Iterator[EdgeBlock]:
 
 
 def write_edges(store: Graph, path: str | Path) -> int:
-    """Write one line an edge to ``path``: query and passage by id and by row, rank from 1, score, labelled.
+    """Write one line per edge to ``path``: ids and rows of query and passage, rank from 1, score, labelled.
 
-    ``.parquet`` (a row group a block), or text with a header: ``.csv`` or ``.tsv``, gzipped with ``.gz`` after it. The
-    file appears in one step, or not at all; in memory are the ids and one block.
+    The ending of ``path`` names the format: ``.parquet``, or ``.csv`` and ``.tsv`` with a header, also ``.csv.gz`` and
+    ``.tsv.gz``. The file appears only when it is complete. Memory holds the ids and one block of edges.
 
     Returns:
         The number of edges.
 
     Raises:
-        InputError: ``path`` has another ending, or no file can be written there.
-        GnnRetrievalError: pyarrow is not installed, for ``.parquet``.
+        InputError: ``path`` has another ending or is a directory, or the file cannot be written.
+        GnnRetrievalError: ``path`` ends in ``.parquet`` and pyarrow is not installed.
     """
     path = Path(path)
     kind = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if kind not in _TEXT and path.suffix.lower() != ".parquet":
-        raise InputError("edges are written as .parquet, .csv, .tsv, .csv.gz or .tsv.gz: end the name in one.", path)
+        raise InputError("unknown file type: end the name in .parquet, .csv, .tsv, .csv.gz or .tsv.gz.", path)
     if path.is_dir():
-        raise InputError("this is a directory: name a file for the edges.", path)
+        raise InputError("this is a directory: name a file.", path)
     write = _write_text if kind in _TEXT else _write_parquet
     with store.texts() as texts:
         ids = np.array(texts.query_ids(), dtype=np.object_), np.array(texts.passage_ids(), dtype=np.object_)
@@ -140,21 +141,21 @@ def _write_text(path: Path, store: Graph, ids: tuple[NDArray[Any], NDArray[Any]]
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in {*_TEXT, ".gz"}]
     with ExitStack() as stack:
         raw = stack.enter_context(path.open("wb"))
-        # No name and no time in the gzip header: the same graph is the same bytes.
+        # no name and no time in the gzip header, so that the same graph gives the same bytes
         file: Any = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0)) if ".gz" in suffixes else raw
         delimiter = next(_TEXT[suffix] for suffix in reversed(suffixes) if suffix in _TEXT)
         writer = csv.writer(_Utf8(file), delimiter=delimiter, lineterminator="\n")
         writer.writerow(COLUMNS)
         for block in edge_blocks(store):
             columns = [column.tolist() for column in _columns(block, ids)]
-            columns[5] = [f"{score:.9g}" for score in columns[5]]  # the digits that name a float32
+            columns[5] = [f"{score:.9g}" for score in columns[5]]  # 9 digits identify a float32
             columns[6] = [int(labelled) for labelled in columns[6]]
             writer.writerows(zip(*columns, strict=True))
             advance(len(block.queries))
 
 
 class _Utf8:
-    """What :mod:`csv` writes, into a binary file."""
+    """A text file for :mod:`csv` over a binary file."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Masked graph training: which queries leave the graph of an epoch and are trained on (§3.4, Algorithm 1, line 4)."""
+"""Masked graph training: the queries that leave an epoch's graph to be trained on (§3.4, Algorithm 1, line 4)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ MaskUnit = Literal["query", "passage", "mixed", "none"]
 def mask_queries(
     num_queries: int, labels: Rows, ratio: float, unit: MaskUnit, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Choose ``Q_t``, the queries of an epoch that are trained on and have no edges in its graph.
+    """Choose ``Q_t``: the queries that an epoch trains on and whose edges its graph lacks.
 
     Args:
         num_queries: ``n``.
         labels: ``(L, 2)`` relevant pairs (query row, passage row).
-        ratio: ``β``: share of the queries to mask.
-        unit: ``query``: any queries, as the paper. ``passage``: all queries of a passage together, so that training
-            sees positives that only strangers' queries point to. ``mixed``: half of them so, half as the paper.
-            ``none``: all are trained on, and none is masked (the ablation without masked graph training).
-        rng: Source of the choice.
+        ratio: ``β``, share of the queries to mask.
+        unit: ``query``: random queries (the paper). ``passage``: all queries of random passages, so that training sees
+            positives whose only edges come from queries that are not about them. ``mixed``: half by passage, half by
+            query. ``none``: all queries are trained on and keep their edges (the ablation without masking).
+        rng: Generator that draws them.
 
     Returns:
-        ``(n,)`` True for the queries of ``Q_t``. There are ``round(β n)`` of them, at least 1 (by passage, up to one
-        passage's queries more).
+        ``(n,)`` bool, True for the queries of ``Q_t``: ``round(β n)`` of them, at least 1. By passage there may be
+        more, because the last passage's queries stay together.
     """
     if unit == "none":
         return np.ones(num_queries, dtype=bool)

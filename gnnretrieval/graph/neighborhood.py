@@ -1,4 +1,4 @@
-"""One node and who it is joined to, with texts; and the neighbourhood of some nodes as a networkx graph."""
+"""Neighbours of a node with their texts, and neighbourhoods as networkx graphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NeighborNode(NamedTuple):
     Attributes:
         id: Its id.
         text: Its text, title first.
-        score: The dual-encoder's similarity on the edge.
+        score: The dual-encoder's similarity of the pair.
         rank: Rank of the passage for the query, from 1.
         labelled: Whether the pair is judged relevant.
     """
@@ -36,65 +36,64 @@ class NeighborNode(NamedTuple):
 
 
 def queries_of_passage(store: Graph, passage_id: str, most: int | None = None) -> tuple[PassageRow, list[NeighborNode]]:
-    """A passage and the queries that found it, highest score first, at most ``most`` of them (None: all).
+    """A passage and the queries joined to it, highest score first, at most ``most`` (None: all).
 
     Raises:
-        InputError: there is no such passage; the nearest id is suggested.
+        InputError: The graph has no passage with this id; the message suggests the nearest id.
     """
     with store.texts() as texts:
         require_node(store, texts, passage_id, is_query=False)
         passage = texts.passage_by_id(passage_id)
         queries, ranks = _finders(store, passage.row)
         scores = np.asarray(store.scores[queries, ranks], dtype=np.float32)
-        found = []
+        neighbors = []
         for place in np.lexsort((queries, -scores))[:most].tolist():
             query = texts.query(int(queries[place]))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
-            found.append(NeighborNode(query.id, query.text, float(scores[place]), int(ranks[place]) + 1, labelled))
-    return passage, found
+            neighbors.append(NeighborNode(query.id, query.text, float(scores[place]), int(ranks[place]) + 1, labelled))
+    return passage, neighbors
 
 
 def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> tuple[QueryRow, list[NeighborNode]]:
-    """A training query and the passages it found, in retrieval order, at most ``most`` of them (None: all).
+    """A query of the graph and the passages it is joined to, by rank, at most ``most`` (None: all).
 
     Raises:
-        InputError: there is no such query in the graph; the nearest id is suggested.
+        InputError: The graph has no query with this id; the message suggests the nearest id.
     """
     with store.texts() as texts:
         require_node(store, texts, query_id, is_query=True)
         query = texts.query_by_id(query_id)
         if store.visible is not None and not store.visible[query.row]:
             return query, []
-        found = []
+        neighbors = []
         for rank, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
             if most is not None and rank > most:
                 break
             passage = texts.passage(int(row))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
-            found.append(NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, labelled))
-    return query, found
+            neighbors.append(NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, labelled))
+    return query, neighbors
 
 
 def count_neighbors(store: Graph, row: int, is_query: bool) -> int:
-    """How many edges a node has."""
+    """Number of edges of a node."""
     if is_query:
         return store.k if store.visible is None or store.visible[row] else 0
     return len(_finders(store, row)[0])
 
 
 def require_node(store: Graph, texts: TextStore, id_: str, is_query: bool) -> None:
-    """Refuse an id that is not in the graph, by lookups in its index alone.
+    """Check that an id is in the graph, by index lookups only.
 
     Raises:
-        InputError: it is of the other kind, or unknown; the nearest of its kind is suggested.
+        InputError: The id is unknown or of the other kind; the message suggests the nearest id or the right option.
     """
-    found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
-    if found:
+    if texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_]):
         return
     kind, other = ("query", "passage") if is_query else ("passage", "query")
     if texts.rows_of_passages([id_]) if is_query else texts.rows_of_queries([id_]):
         remedy = "leave out --query" if is_query else "add --query"
-        raise InputError(f"{id_!r} is a {other}, and a {kind} is asked for: {remedy}.", store.path)
+        raise InputError(f"{id_!r} is a {other}, not a {kind}: {remedy}.", store.path)
     beside = texts.ids_beside("queries" if is_query else "passages", id_)
     among = " among the graph's queries" if is_query else ""
     raise InputError(f"there is no {kind} {id_!r}{among}.{nearest(id_, beside)}", store.path)
@@ -105,19 +104,20 @@ def to_networkx(
 ) -> networkx.DiGraph:
     """The neighbourhood of some nodes as a ``networkx.DiGraph``, for drawing and for its algorithms.
 
-    Nodes are ``(kind, id)`` with attributes ``kind`` (``"passage"`` or ``"query"``), ``id``, ``text`` and ``hop`` (how
-    far from the nearest of ``ids``). Edges point from a query to a passage it found, with ``score``, ``rank`` and
+    Nodes are ``(kind, id)`` with attributes ``kind`` (``"passage"`` or ``"query"``), ``id``, ``text`` and ``hop``
+    (distance from the nearest of ``ids``). Edges point from a query to a passage, with ``score``, ``rank`` and
     ``labelled``.
 
     Args:
         store: The graph.
-        ids: Where to start.
-        hops: How many edges to go.
-        is_query: ``ids`` are of queries, not of passages.
-        most: Edges followed from one node, the best.
+        ids: Ids of the nodes to start from.
+        hops: Maximum distance from them, in edges.
+        is_query: Whether ``ids`` are ids of queries, not of passages.
+        most: Maximum number of edges followed from a node, the best ones.
 
     Raises:
-        InputError: an id is not in the graph.
+        InputError: An id is not in the graph.
+        GnnRetrievalError: networkx is not installed.
     """
     graph = extra("networkx", "quickstart", "A neighbourhood as a graph").DiGraph()
     kind, other = ("query", "passage") if is_query else ("passage", "query")
@@ -145,6 +145,6 @@ def _around(store: Graph, kind: str, id_: str, most: int) -> tuple[QueryRow | Pa
 
 
 def _finders(store: Graph, passage: int) -> tuple[Rows, Rows]:
-    """The queries that found a passage, and its rank for each, from 0."""
+    """Rows of the queries joined to a passage, and its rank for each, from 0."""
     edges, _ = store.found_by(np.array([passage]))
     return edges // store.stride, edges % store.stride

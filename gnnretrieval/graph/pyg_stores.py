@@ -1,17 +1,17 @@
-"""PyG's ``FeatureStore`` and ``GraphStore`` over the memory-mapped store, and a sampler for its loaders.
+"""PyG's ``FeatureStore`` and ``GraphStore`` over a memory-mapped graph, and a sampler for PyG's loaders.
 
-A loader over these reads the features of a batch's nodes from disk and no others::
+A loader over them reads only the features of a batch's nodes from disk::
 
     features, edges = pyg_stores(store)
     sampler = TwoHopSampler(store)
     for batch in NodeLoader((features, edges), sampler, input_nodes="passage", batch_size=512):
         batch["query", "found", "passage"].edge_attr = features.edge_attr(batch, FOUND)
 
-:class:`TwoHopSampler` takes every neighbour and needs no compiled package; ``NeighborLoader((features, edges), …)``
-draws some of them, with pyg-lib or torch-sparse.
+:class:`TwoHopSampler` takes all neighbours and needs no compiled package. ``NeighborLoader((features, edges), …)``
+samples neighbours and needs pyg-lib or torch-sparse.
 
-Edges of each type are numbered by destination, then by source as the store has them: PyG's CSC order, which its
-samplers' ``e_id`` count in.
+Edges of each type are numbered by destination, then in the store's order of sources: PyG's CSC order. The ``e_id`` of
+its samplers are these numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EdgeType = tuple[str, str, str]
 
 
 class _ByDestination:
-    """The edges of a store or a view in CSC order, by name (``query row * stride + rank``)."""
+    """Edges of a store or view in CSC order, named ``query row * stride + rank``."""
 
     def __init__(self, store: Graph) -> None:
         self.store = store
@@ -46,25 +46,25 @@ class _ByDestination:
 
     @cached_property
     def into_passages(self) -> tuple[Rows, Rows]:
-        """Names ``(E,)`` by passage, and where each passage's start ``(m + 1,)``."""
+        """Edge names by passage ``(E,)``, and the offsets of each passage's edges ``(m + 1,)``."""
         return self.store.found_by(slice(0, self.store.num_passages))
 
     @cached_property
     def into_queries(self) -> tuple[Rows, Rows]:
-        """Names ``(E,)`` by query, and where each query's start ``(n + 1,)``."""
+        """Edge names by query ``(E,)``, and the offsets of each query's edges ``(n + 1,)``."""
         names = (self.shown[:, None] * self.store.stride + np.arange(self.store.k)).ravel()
         counts = np.zeros(self.store.num_queries, dtype=np.int64)
         counts[self.shown] = self.store.k
         return names, np.concatenate([[0], np.cumsum(counts)])
 
     def names(self, edge_type: EdgeType) -> Rows:
-        """Names of a type's edges ``(E,)``."""
+        """Names of the edges of a type ``(E,)``."""
         return (self.into_passages if edge_type == FOUND else self.into_queries)[0]
 
 
 class NodeFeatures(FeatureStore):  # type: ignore[misc]
-    """Features as float32: ``x`` of groups ``"query"`` ``(n, d)`` and ``"passage"`` ``(m, d)``, and ``edge_attr``
-    ``(E, d_e)`` of both edge types. Only the rows that are asked for are read. Read-only.
+    """Read-only features, float32: ``x`` of the groups ``"query"`` ``(n, d)`` and ``"passage"`` ``(m, d)``, and
+    ``edge_attr`` ``(E, d_e)`` of both edge types. Only the requested rows are read.
     """
 
     def __init__(self, edges: _ByDestination) -> None:
@@ -72,12 +72,12 @@ class NodeFeatures(FeatureStore):  # type: ignore[misc]
         self.__dict__.update(_store=edges.store, _edges=edges)
 
     def edge_attr(self, batch: HeteroData, edge_type: EdgeType) -> Tensor:
-        """Features ``(E, d_e)`` of the edges of a loader's batch."""
+        """Features ``(E, d_e)`` of the edges of a type in a loader's batch."""
         return self.get_tensor(group_name=edge_type, attr_name="edge_attr", index=batch[edge_type].e_id)  # type: ignore[no-any-return]
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         if self._get_tensor_size(attr) is None:
-            raise KeyError(f"there is no {attr.attr_name!r} of {attr.group_name!r}")
+            raise KeyError(f"{attr.group_name!r} has no {attr.attr_name!r}")
         rows = slice(None) if attr.index is None else attr.index
         if isinstance(rows, Tensor):
             rows = rows.cpu().numpy()
@@ -93,7 +93,7 @@ class NodeFeatures(FeatureStore):  # type: ignore[misc]
         return None if rows is None or attr.attr_name != "x" else (rows, self._store.dimension)
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """The features of nodes: what PyG's loaders put into a batch by themselves."""
+        """The node features, which PyG's loaders put into every batch."""
         return [TensorAttr(group_name=group, attr_name="x") for group in ("query", "passage")]
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
@@ -104,9 +104,9 @@ class NodeFeatures(FeatureStore):  # type: ignore[misc]
 
 
 class GraphEdges(PyGGraphStore):  # type: ignore[misc]
-    """Edges of types ``("query", "found", "passage")`` and ``("passage", "found_by", "query")``, as CSC and COO.
+    """Read-only edges of types ``("query", "found", "passage")`` and ``("passage", "found_by", "query")``: CSC and COO.
 
-    PyG asks for all edges of a type at once: they are in memory then, 16 bytes each. Read-only.
+    PyG reads all edges of a type at once, so they must fit into memory: 16 bytes per edge.
     """
 
     def __init__(self, edges: _ByDestination) -> None:
@@ -114,7 +114,7 @@ class GraphEdges(PyGGraphStore):  # type: ignore[misc]
         self._edges = edges
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        """Both types in both layouts."""
+        """Both edge types in both layouts."""
         n, m = self._edges.store.num_queries, self._edges.store.num_passages
         return [
             EdgeAttr(edge_type, layout, is_sorted=True, size=size)
@@ -144,19 +144,19 @@ class GraphEdges(PyGGraphStore):  # type: ignore[misc]
 
 
 def _read_only() -> GnnRetrievalError:
-    return GnnRetrievalError("a graph store is not changed through PyG: use gnnretrieval graph add.")
+    return GnnRetrievalError("PyG cannot change a graph store: use gnnretrieval graph add.")
 
 
 def pyg_stores(store: Graph) -> tuple[NodeFeatures, GraphEdges]:
-    """A graph store, or a view of it, as PyG's remote backend ``(FeatureStore, GraphStore)``."""
+    """A graph store or view as PyG's remote backend ``(FeatureStore, GraphStore)``."""
     edges = _ByDestination(store)
     return NodeFeatures(edges), GraphEdges(edges)
 
 
 class TwoHopSampler(BaseSampler):  # type: ignore[misc]
-    """For PyG's ``NodeLoader``: the whole two-hop neighbourhood of some passages, on which their embeddings are exact.
+    """Sampler for PyG's ``NodeLoader``: the complete two-hop neighbourhood of some passages, for exact embeddings.
 
-    A batch has the passages asked for first, then those that their queries found.
+    The requested passages come first in a batch, then the other passages of their queries.
     """
 
     def __init__(self, store: Graph) -> None:
@@ -166,10 +166,10 @@ class TwoHopSampler(BaseSampler):  # type: ignore[misc]
         """The subgraph of a batch of passages.
 
         Raises:
-            GnnRetrievalError: the nodes are not passages.
+            GnnRetrievalError: The nodes are not passages.
         """
         if index.input_type != "passage":
-            raise GnnRetrievalError(f"two hops start from 'passage' nodes, and these are {index.input_type!r}.")
+            raise GnnRetrievalError(f"two hops start from 'passage' nodes, not from {index.input_type!r} nodes.")
         store, asked = self._edges.store, index.node.numpy()
         part = store.subgraph(asked)
         passages = np.concatenate([asked, np.setdiff1d(part.sources, asked)])
@@ -195,9 +195,9 @@ class TwoHopSampler(BaseSampler):  # type: ignore[misc]
         return HeteroSamplerOutput(**tensors, metadata=(index.input_id, index.time))
 
     def sample_from_edges(self, index: EdgeSamplerInput, **kwargs: Any) -> HeteroSamplerOutput | SamplerOutput:
-        """Refused: for links, ask for the passages of both ends.
+        """Not supported: sample the passages instead.
 
         Raises:
-            GnnRetrievalError: always.
+            GnnRetrievalError: Always.
         """
         raise GnnRetrievalError("two hops start from 'passage' nodes, not from edges: use PyG's NodeLoader.")

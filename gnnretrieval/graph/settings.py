@@ -16,28 +16,28 @@ EdgeFeature = Literal["score", "reciprocal_rank", "bm25", "probability", "label"
 
 
 class GraphSettings(Settings):
-    """Which edges, and what they carry.
+    """Edges of a graph and their features.
 
     Attributes:
-        k: Passages a training query is joined to.
-        edges: Who finds them: the ``dual-encoder``, ``bm25``, or a TREC ``run`` (``--run FILE``). Where these two find
-            fewer than k, the dual-encoder fills up.
-        search: How the dual-encoder finds them: ``exact``, or ``faiss``: an approximate IVF index, scored exactly.
-        probes: Share of the lists that ``search = faiss`` looks into.
-        label_edges: Each query is also joined to its relevant passages: one that is not among its k takes the place of
-            the last that is not relevant. A click log is evidence; training masks it with its query. The paper: False.
+        k: Passages that each training query is joined to.
+        edges: Source of the edges: the ``dual-encoder``, ``bm25``, or a TREC ``run`` (``--run FILE``). Where one of the
+            last two has fewer than k passages, the dual-encoder adds its best others.
+        search: Search of the dual-encoder: ``exact``, or ``faiss``: an approximate IVF index, rescored exactly.
+        probes: Share of the lists that ``search = faiss`` probes.
+        label_edges: Also join each query to its relevant passages: one that is not among its k replaces the last
+            passage that is not relevant. Training masks these edges with their query. The paper: False.
         edge_features: Cheap edge features: the dual-encoder's ``score``, the ``reciprocal_rank``, ``bm25``: the pair's
             BM25 score as a share of the query's best, ``probability``: the cross-encoder's, and ``label``: 1 where the
             passage is judged relevant to the query.
-        edge_vectors: Wide edge features beside them: ``none``, the pair's [CLS] vector by a ``cross-encoder``, or a
-            ``file`` of your own (``--edge-file FILE.npy``).
+        edge_vectors: Edge vectors besides the cheap features: ``none``, the pair's [CLS] vector by a ``cross-encoder``,
+            or a ``file`` of your own (``--edge-file FILE.npy``).
         cross_encoder: Name or path of the cross-encoder ``M_ce``.
-        pair_tokens: Longest pair in tokens.
-        self_loops: What a node's self-loop carries: a ``learned`` vector, or the ``cross-encoder``'s vector of the text
-            with itself, as the paper: n + m more pairs.
-        edge_form: How edge vectors are stored: ``float16``, or ``int8`` with a scale an edge.
-        edge_dimensions: Project edge vectors to this many dimensions (PCA); not given: as they are.
-        split: The queries that make the graph.
+        pair_tokens: Maximum length of a pair in tokens.
+        self_loops: Edge feature of a node's self-loop: a ``learned`` vector, or the ``cross-encoder``'s vector of the
+            text paired with itself (the paper), which costs n + m more pairs.
+        edge_form: Storage of edge vectors: ``float16``, or ``int8`` with one scale per edge.
+        edge_dimensions: Project edge vectors to this many dimensions (PCA); not given: no projection.
+        split: The split whose queries make the graph.
     """
 
     k: int = Field(5, ge=1)
@@ -56,17 +56,17 @@ class GraphSettings(Settings):
 
     @property
     def source(self) -> EdgeSource | None:
-        """Who finds the edges; None: the dual-encoder."""
+        """Source of the edges; None: the dual-encoder."""
         return EDGE_SOURCES.get(self.edges)
 
     @property
     def takes_run(self) -> bool:
-        """Whether a TREC run has the edges."""
+        """Whether the edges come from a TREC run."""
         return self.source is not None and self.source.takes_run
 
     @property
     def keeps_bm25(self) -> bool:
-        """Whether the store keeps a BM25 index: for its edges, or for what they carry."""
+        """Whether the store keeps a BM25 index, for its edges or for their features."""
         return "bm25" in self.edge_features or (self.source is not None and self.source.keeps_bm25)
 
     @property
@@ -76,7 +76,7 @@ class GraphSettings(Settings):
 
     @property
     def cross_encoder_settings(self) -> CrossEncoderSettings:
-        """The cross-encoder that reads the pairs; of use where :attr:`reads_pairs`."""
+        """Settings of the cross-encoder that reads the pairs, if :attr:`reads_pairs`."""
         from gnnretrieval.encoders.settings import CrossEncoderSettings
 
         return CrossEncoderSettings(checkpoint=str(self.cross_encoder), max_tokens=self.pair_tokens)
@@ -90,7 +90,7 @@ class GraphSettings(Settings):
         if self.self_loops == "cross-encoder" and self.edge_vectors != "cross-encoder":
             raise ValueError("self_loops = cross-encoder goes with edge_vectors = cross-encoder")
         if self.edge_vectors == "none" and (self.edge_dimensions is not None or self.edge_form != "float16"):
-            raise ValueError("edge_form and edge_dimensions are of edge vectors, and edge_vectors is none")
+            raise ValueError("edge_form and edge_dimensions need edge vectors, but edge_vectors is none")
         if self.source is not None and self.search != "exact":
             raise ValueError("search = faiss goes with edges = dual-encoder")
         return self

@@ -1,4 +1,4 @@
-"""The two-hop neighbourhood of some passages: all that their embeddings depend on."""
+"""Two-hop neighbourhoods of passages: all that their embeddings depend on."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ PassageEdges = Literal["all", "hard-negatives"]
 
 
 class Subgraph(NamedTuple):
-    """Passages, the queries that found them, and the passages that those queries found.
+    """Passages, the queries adjacent to them, and the passages adjacent to those queries; all arrays int64.
 
-    An edge is named by its place in the stored neighbours: ``query row * stride + rank``.
+    An edge is named by its position in the stored neighbours: ``query row * stride + rank``.
 
     Attributes:
-        passages: ``(T,)`` rows of the target passages, as asked.
+        passages: ``(T,)`` rows of the target passages, in the given order.
         queries: ``(S,)`` rows of the adjacent queries, sorted.
-        sources: ``(U,)`` rows of the passages that ``queries`` found, sorted.
-        passage_edges: ``(E,)`` edges into ``passages``, sorted by passage (as asked), then by query.
-        passage_index: ``(E,)`` position in ``queries`` of each of them.
-        passage_offsets: ``(T + 1,)`` where each passage's edges start.
-        query_edges: ``(S * k,)`` edges into ``queries``, by query, then by rank; without the dropped ones.
-        query_index: ``(S * k,)`` position in ``sources`` of each of them.
-        query_offsets: ``(S + 1,)``.
+        sources: ``(U,)`` rows of the passages adjacent to ``queries``, sorted.
+        passage_edges: ``(E,)`` edges into ``passages``, sorted by passage (in the given order), then by query.
+        passage_index: ``(E,)`` position in ``queries`` of each of these edges.
+        passage_offsets: ``(T + 1,)``; passage ``i`` has the edges ``passage_offsets[i]:passage_offsets[i + 1]``.
+        query_edges: ``(S * k,)`` edges into ``queries``, by query, then by rank; fewer if edges are dropped.
+        query_index: ``(S * k,)`` position in ``sources`` of each of these edges.
+        query_offsets: ``(S + 1,)``, likewise.
     """
 
     passages: Rows
@@ -48,49 +48,52 @@ def edges_into(
     k: int,
     dropped: NDArray[np.bool_] | None = None,
 ) -> tuple[Rows, Rows]:
-    """The edges into some passages ``(E,)``, and where each passage's start ``(T + 1,)``.
+    """Edges into some passages ``(E,)``, and the offsets of each passage's edges ``(T + 1,)``.
 
     Args:
-        passages: ``(T,)`` rows, or a slice of them.
-        indptr: ``(m + 1,)`` of the passage-side CSR.
-        edges: ``(n * stride,)`` of the passage-side CSR.
-        visible: ``(n,)`` False for queries that are masked out; None: all are in.
-        stride: Passages a query, as edges are named.
-        k: Ranks from here on are left out.
-        dropped: ``(n * stride,)`` True for edges that are left out; None: none are.
+        passages: ``(T,)`` rows, or a slice of rows.
+        indptr: ``(m + 1,)``, offsets of the passage-side CSR.
+        edges: ``(n * stride,)``, edges of the passage-side CSR.
+        visible: ``(n,)`` bool, False for masked queries; None: all are visible.
+        stride: Stored passages per query, by which edges are named.
+        k: Only edges of rank below ``k`` (from 0) are kept.
+        dropped: ``(n * stride,)`` bool, True for edges to leave out; None: none.
     """
     if isinstance(passages, slice):
         bounds = np.asarray(indptr[passages.start : passages.stop + 1])
-        found, offsets = np.asarray(edges[bounds[0] : bounds[-1]]), bounds - bounds[0]
+        names, offsets = np.asarray(edges[bounds[0] : bounds[-1]]), bounds - bounds[0]
     else:
         starts, counts = indptr[passages], indptr[passages + 1] - indptr[passages]
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        found = edges[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)]
-    kept = None if visible is None else visible[found // stride]
+        names = edges[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)]
+    kept = None if visible is None else visible[names // stride]
     if k < stride:
-        kept = found % stride < k if kept is None else kept & (found % stride < k)
+        kept = names % stride < k if kept is None else kept & (names % stride < k)
     if dropped is not None:
-        kept = ~dropped[found] if kept is None else kept & ~dropped[found]
+        kept = ~dropped[names] if kept is None else kept & ~dropped[names]
     if kept is None:
-        return found, offsets
-    return found[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
+        return names, offsets
+    return names[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
 
 
 def at_most(edges: Rows, offsets: Rows, most: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """A sample of the edges into each passage, for hubs: edges ``(E,)`` and offsets ``(T + 1,)`` as they were given.
+    """Sample at most ``most`` edges into each passage, which bounds the cost of hubs.
 
     Args:
         edges: ``(E,)``.
         offsets: ``(T + 1,)``.
-        most: Edges of a passage that has more are drawn at random, and keep their order.
-        rng: Source of the choice.
+        most: Maximum number of edges into a passage. Where there are more, a random sample is kept, in order.
+        rng: Generator that draws them.
+
+    Returns:
+        The sampled edges and their offsets ``(T + 1,)``.
     """
     counts = np.diff(offsets)
     if not len(counts) or counts.max() <= most:
         return edges, offsets
     target = np.repeat(np.arange(len(counts)), counts)
     shuffled = np.lexsort((rng.random(len(edges)), target))
-    place = np.arange(len(edges)) - offsets[target]  # among its passage's edges
+    place = np.arange(len(edges)) - offsets[target]  # position among its passage's edges
     kept = np.sort(shuffled[place < most])
     return edges[kept], np.concatenate([[0], np.cumsum(np.minimum(counts, most))])
 
@@ -107,18 +110,19 @@ def two_hops(
     unheard: NDArray[np.bool_] | None = None,
     sample: tuple[int, np.random.Generator] | None = None,
 ) -> Subgraph:
-    """The subgraph on which eq. 6-10 give the embeddings of ``passages`` exactly.
+    """The subgraph on which eq. 6-10 compute the embeddings of ``passages`` exactly.
 
     Args:
-        passages: ``(T,)`` target rows; a row may stand twice.
+        passages: ``(T,)`` target rows; a row may occur twice.
         neighbors: ``(n, k)`` passages of each query.
-        indptr: ``(m + 1,)`` of the passage-side CSR.
-        edges: ``(n * stride,)`` of the passage-side CSR: the edges of each passage, sorted.
-        visible: ``(n,)`` False for queries that are masked out of the graph; None: all are in it.
-        stride: Passages a query, as edges are named; None: ``k``.
-        dropped: ``(n * stride,)`` True for edges that both layers lack; None: none.
-        unheard: ``(n * stride,)`` True for edges that the passages' layer (eq. 8) lacks too; None: none.
-        sample: At most so many edges into each passage, drawn by this generator (:func:`at_most`); None: all.
+        indptr: ``(m + 1,)``, offsets of the passage-side CSR.
+        edges: ``(n * stride,)``, edges of the passage-side CSR, sorted by passage, then by query.
+        visible: ``(n,)`` bool, False for masked queries; None: all are visible.
+        stride: Stored passages per query, by which edges are named; None: ``k``.
+        dropped: ``(n * stride,)`` bool, True for edges that both layers leave out; None: none.
+        unheard: ``(n * stride,)`` bool, True for edges that only the passages' layer (eq. 8) leaves out; None: none.
+        sample: Maximum number of edges into a passage, and the generator of the sample (:func:`at_most`); None: all
+            edges.
     """
     k = neighbors.shape[1]
     stride = stride or k
@@ -129,12 +133,12 @@ def two_hops(
         passage_edges, offsets = at_most(passage_edges, offsets, *sample)
     queries, passage_index = np.unique(passage_edges // stride, return_inverse=True)
     query_edges = (queries[:, None] * stride + np.arange(k)).ravel()
-    found, query_offsets = neighbors[queries].astype(np.int64).ravel(), np.arange(len(queries) + 1) * k
+    retrieved, query_offsets = neighbors[queries].astype(np.int64).ravel(), np.arange(len(queries) + 1) * k
     if dropped is not None:
         kept = ~dropped[query_edges]
-        query_edges, found = query_edges[kept], found[kept]
+        query_edges, retrieved = query_edges[kept], retrieved[kept]
         query_offsets = np.concatenate([[0], np.cumsum(kept)])[query_offsets]
-    sources, query_index = np.unique(found, return_inverse=True)
+    sources, query_index = np.unique(retrieved, return_inverse=True)
     return Subgraph(
         passages=passages,
         queries=queries,

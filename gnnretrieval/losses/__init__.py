@@ -1,4 +1,4 @@
-"""Training losses, one a file: what they optimise and which to take is in ``docs/losses.md``."""
+"""Training losses, one per file. ``docs/losses.md`` compares them."""
 
 from gnnretrieval.losses.contrastive import contrastive_loss
 from gnnretrieval.losses.listwise_distillation import listwise_distillation_loss

@@ -15,18 +15,18 @@ def contrastive_loss(scores: Tensor, positives: Tensor, relevant: Tensor) -> Ten
     .. math::
         L = -\log \frac{\exp s(q, p^+)}{\exp s(q, p^+) + \sum_{p^-} \exp s(q, p^-)}
 
-    A query's other relevant passages are no negatives of it: they are left out of the sum. The similarity arrives
-    scaled by its temperature. It asks for labels alone; :func:`pair_loss` also tells passages from each other, and
-    :func:`listwise_distillation_loss` and :func:`margin_mse_loss` learn from a teacher's scores instead.
+    A query's other relevant passages are not negatives: the sum leaves them out. This loss needs labels only.
+    :func:`pair_loss` also separates passages from each other; :func:`listwise_distillation_loss` and
+    :func:`margin_mse_loss` learn from a teacher's scores.
 
     Args:
-        scores: ``(B, C)`` similarity of each query to each candidate.
+        scores: ``(B, C)`` similarity of each query to each candidate, scaled by its temperature.
         positives: ``(B,)`` int64, column of each query's positive.
         relevant: ``(B, C)`` bool, True wherever the candidate is relevant to the query.
 
     Returns:
-        The mean over the pairs of the batch, float32: a query counts once for each of its positives. A query without a
-        negative has no loss.
+        Mean over the batch's rows, a float32 scalar. A query with several positives has a row for each. A row without
+        negatives has loss 0.
 
     Example:
         >>> scores = torch.tensor([[2.0, 1.0, 0.0]])  # (1, 3)

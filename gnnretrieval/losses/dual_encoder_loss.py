@@ -1,4 +1,4 @@
-"""The losses that dual-encoders are trained by, found by themselves: one module of this folder each."""
+"""Registry of the losses for dual-encoders: every module of this folder that defines ``DUAL_ENCODER``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from torch import Tensor
 
 
 class LossBatch(NamedTuple):
-    """What a loss sees of a batch of ``B`` queries and ``C`` passages.
+    """Input of a loss: a batch of ``B`` queries and ``C`` passages.
+
+    ``between`` and ``lists`` are functions, so that only a loss that needs them pays for them.
 
     Attributes:
-        scores: ``(B, C)`` similarities, scaled.
-        positives: ``(B,)`` column of each query's positive.
-        relevant: ``(B, C)`` bool: which passages are relevant to which query.
-        between: Gives the positives' similarities to all passages ``(B, C)``, scaled.
-        lists: Gives, of each query's positive and its own negatives, the scores, the cross-encoder's logits and where
-            there are any, each ``(B, L)``.
-        alpha: ``α``, the setting.
+        scores: ``(B, C)`` similarity of each query to each passage, scaled by its temperature.
+        positives: ``(B,)`` int64, column of each query's positive.
+        relevant: ``(B, C)`` bool, True where the passage is relevant to the query.
+        between: Returns the similarity of each query's positive to each passage ``(B, C)``, scaled.
+        lists: Returns scores, the cross-encoder's logits and a mask of filled places, each ``(B, L)``, for each
+            query's positive followed by its hard negatives.
+        alpha: ``α`` of :func:`~gnnretrieval.losses.pair_loss`, from the settings.
     """
 
     scores: Tensor
@@ -33,14 +35,14 @@ class LossBatch(NamedTuple):
 
 
 class DualEncoderLoss(NamedTuple):
-    """A loss by its name in the settings.
+    """A loss and its name in the settings.
 
-    A module of this folder that has one as ``DUAL_ENCODER`` can be named by ``loss = …``: nothing else is to be told.
+    A module of this folder registers one by defining ``DUAL_ENCODER``.
 
     Attributes:
-        name: What ``loss`` is.
-        of: The loss of a batch, a scalar.
-        is_distilled: Whether it learns from the cross-encoder's probabilities (:attr:`LossBatch.lists`).
+        name: The value of ``loss`` in a recipe.
+        of: Computes the loss of a batch, a scalar.
+        is_distilled: Whether the loss learns from the cross-encoder's probabilities (:attr:`LossBatch.lists`).
     """
 
     name: str
@@ -50,9 +52,9 @@ class DualEncoderLoss(NamedTuple):
 
 @cache
 def dual_encoder_losses() -> dict[str, DualEncoderLoss]:
-    """Every loss in this folder, by name."""
+    """All losses of this folder, by name."""
     import gnnretrieval.losses as folder
 
     modules = (import_module(f"{folder.__name__}.{module.name}") for module in iter_modules(folder.__path__))
-    found = (module.DUAL_ENCODER for module in modules if hasattr(module, "DUAL_ENCODER"))
-    return {loss.name: loss for loss in found}
+    losses = (module.DUAL_ENCODER for module in modules if hasattr(module, "DUAL_ENCODER"))
+    return {loss.name: loss for loss in losses}

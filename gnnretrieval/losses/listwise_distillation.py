@@ -15,23 +15,25 @@ def listwise_distillation_loss(scores: Tensor, teacher: Tensor, mask: Tensor) ->
         L_{KL} = \sum_{p \in P_q} \tilde t(q, p) \log \frac{\tilde t(q, p)}{\tilde s(q, p)},
         \qquad \tilde s = \mathrm{softmax}_{P_q}(s), \; \tilde t = \mathrm{softmax}_{P_q}(t)
 
-    No label is needed, and a wrong one cannot hurt: how relevant each passage is, is the teacher's to say. Unlike
-    :func:`margin_mse_loss` it looks at shares and not at score differences: a teacher that is sure of one passage says
-    little about the others. It compares a query's own list only: batch negatives are :func:`contrastive_loss`'s, and
-    every candidate costs a teacher's score. RocketQAv2 (arXiv 2110.07367) differs in two things: it trains the teacher
-    at the same time, which here is fixed and receives no gradient, and it prints the divergence the other way round,
-    from student to teacher; this is the way of distillation, which lets no passage go that the teacher holds relevant.
+    The teacher alone decides how relevant a passage is: labels are not used, so a wrong label cannot hurt. Unlike
+    :func:`margin_mse_loss` it compares shares, not score differences: where the teacher is sure of one passage, the
+    others hardly count. It uses a query's own list only, without in-batch negatives, and each passage of the list needs
+    a teacher's score.
+
+    RocketQAv2 (arXiv 2110.07367) differs in two ways. It trains the teacher at the same time; here the teacher is fixed
+    and receives no gradient. And it prints the divergence from student to teacher; this one, from teacher to student,
+    is usual in distillation and penalises most a passage that the teacher ranks high and the student ranks low.
 
     Args:
         scores: ``(B, L)`` similarity of each query to the passages of its list, scaled by its temperature.
-        teacher: ``(B, L)`` the teacher's scores of the same pairs: logits, not probabilities.
-        mask: ``(B, L)`` bool, False where the list has no passage: what stands there is never looked at.
+        teacher: ``(B, L)`` the teacher's logits (not probabilities) of the same pairs.
+        mask: ``(B, L)`` bool, False at empty places of a list; scores there are ignored.
 
     Returns:
-        The mean over the queries with two passages or more, float32; 0 if there is none.
+        Mean over the queries that have at least two passages, a float32 scalar; 0 if there is none.
 
     Raises:
-        GnnRetrievalError: the three have different shapes.
+        GnnRetrievalError: The three tensors have different shapes.
 
     Example:
         >>> import torch
@@ -43,15 +45,15 @@ def listwise_distillation_loss(scores: Tensor, teacher: Tensor, mask: Tensor) ->
     """
     if not scores.shape == teacher.shape == mask.shape:
         shapes = ", ".join(str(tuple(given.shape)) for given in (scores, teacher, mask))
-        raise GnnRetrievalError(f"scores, teacher and mask are of one shape (queries, list); these are {shapes}.")
-    lists = mask.sum(-1) >= 2  # one passage alone has the share 1 whatever its score
+        raise GnnRetrievalError(f"scores, teacher and mask must have one shape (queries, list); these have {shapes}.")
+    lists = mask.sum(-1) >= 2  # a single passage has share 1, whatever its score
     if not lists.any():
         return scores[:0].float().sum()  # 0 with a gradient
     absent = ~mask[lists]  # (b, L)
     student, target = (
         given[lists].float().masked_fill(absent, float("-inf")).log_softmax(-1) for given in (scores, teacher.detach())
     )
-    differences = (target - student).masked_fill(absent, 0.0)  # -inf less -inf would be no number
+    differences = (target - student).masked_fill(absent, 0.0)  # -inf minus -inf would be NaN
     return (target.exp() * differences).sum(-1).mean()
 
 

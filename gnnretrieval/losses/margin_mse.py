@@ -1,4 +1,4 @@
-"""MarginMSE: the teacher's margins between a query's positive and its negatives."""
+"""MarginMSE: regression on the teacher's margins between a query's positive and its negatives."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def margin_mse_loss(scores: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
     .. math::
         L = \left((s(q, p^+) - s(q, p^-)) - (t(q, p^+) - t(q, p^-))\right)^2
 
-    Only differences count: the student is free in where its scores lie, but not in their scale, which has to be able to
-    reach the teacher's. Unlike :func:`listwise_distillation_loss` every negative has the same weight, however
-    improbable the teacher finds it, and large margins, squared, weigh most. It compares a query's own list only, and
-    every candidate costs a teacher's score.
+    Only differences of scores count, so a constant offset does not matter; but the student's scores must be able to
+    reach the scale of the teacher's. Unlike :func:`listwise_distillation_loss` it weighs all negatives alike, even
+    those that the teacher finds improbable. Large errors, squared, count most. It uses a query's own list only, and
+    each passage of the list needs a teacher's score.
 
     Args:
-        scores: ``(B, L)`` similarity of each query to its positive, first, and to its negatives.
-        teacher: ``(B, L)`` the teacher's scores of the same pairs: logits, not probabilities. It receives no gradient.
-        mask: ``(B, L)`` bool, False where the list has no passage: what stands there is never looked at.
+        scores: ``(B, L)`` similarity of each query to its positive (first) and to its negatives.
+        teacher: ``(B, L)`` the teacher's logits (not probabilities) of the same pairs; they receive no gradient.
+        mask: ``(B, L)`` bool, False at empty places of a list; scores there are ignored.
 
     Returns:
-        The mean over the pairs of a positive with one of its negatives, float32; 0 if there is none.
+        Mean over the pairs of a positive and one of its negatives, a float32 scalar; 0 if there is none.
 
     Raises:
-        GnnRetrievalError: the three have different shapes.
+        GnnRetrievalError: The three tensors have different shapes.
 
     Example:
         >>> import torch
@@ -41,12 +41,12 @@ def margin_mse_loss(scores: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
     """
     if not scores.shape == teacher.shape == mask.shape:
         shapes = ", ".join(str(tuple(given.shape)) for given in (scores, teacher, mask))
-        raise GnnRetrievalError(f"scores, teacher and mask are of one shape (queries, list); these are {shapes}.")
+        raise GnnRetrievalError(f"scores, teacher and mask must have one shape (queries, list); these have {shapes}.")
     pairs = mask[:, :1] & mask[:, 1:]  # (B, L - 1)
     if not pairs.any():
         return scores[:0].float().sum()  # 0 with a gradient
-    margins, wanted = ((given[:, :1] - given[:, 1:])[pairs] for given in (scores.float(), teacher.detach().float()))
-    return F.mse_loss(margins, wanted)
+    margins, targets = ((given[:, :1] - given[:, 1:])[pairs] for given in (scores.float(), teacher.detach().float()))
+    return F.mse_loss(margins, targets)  # both (number of pairs,)
 
 
 DUAL_ENCODER = DualEncoderLoss("margin-mse", lambda batch: margin_mse_loss(*batch.lists()), is_distilled=True)

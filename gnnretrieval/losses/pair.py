@@ -1,4 +1,4 @@
-"""PAIR's loss: query-centric and passage-centric similarity together (eq. 6)."""
+"""PAIR's loss: a weighted sum of the contrastive and the passage-centric loss (eq. 6)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gnnretrieval.losses.passage_centric import passage_centric_loss
 def pair_loss(
     scores: Tensor, passage_scores: Tensor, positives: Tensor, relevant: Tensor, alpha: float = 0.1
 ) -> Tensor:
-    r"""A share ``α`` of the passage-centric loss beside the contrastive one (Ren et al. 2021, PAIR, §3.2, eq. 6).
+    r"""Weighted sum of the contrastive and the passage-centric loss (Ren et al. 2021, PAIR, §3.2, eq. 6).
 
     .. math::
         L = (1 - \alpha) L_Q + \alpha L_P
 
-    ``α = 0`` is exactly :func:`contrastive_loss`, ``α = 1`` exactly :func:`passage_centric_loss`, whose cost it has.
-    The paper pre-trains with it on pseudo-labels at ``α = 0.1`` and fine-tunes with the contrastive loss.
+    ``α = 0`` is exactly :func:`contrastive_loss`, ``α = 1`` exactly :func:`passage_centric_loss`. It costs as much as
+    the latter. The paper pre-trains with it on pseudo-labels at ``α = 0.1`` and fine-tunes with the contrastive loss.
 
     Args:
         scores: ``(B, C)`` similarity of each query to each candidate, scaled by its temperature.
-        passage_scores: ``(B, C)`` similarity of each query's positive to each candidate, scaled alike.
+        passage_scores: ``(B, C)`` similarity of each query's positive to each candidate, with the same scale.
         positives: ``(B,)`` int64, column of each query's positive.
-        relevant: ``(B, C)`` bool, True wherever the candidate is relevant to the query: it is no negative.
+        relevant: ``(B, C)`` bool, True wherever the candidate is relevant to the query and so not a negative.
         alpha: ``α``, from 0 to 1.
 
     Returns:
-        The mean over the pairs of the batch, float32.
+        Mean over the batch's rows, a float32 scalar.
 
     Raises:
-        GnnRetrievalError: ``alpha`` is outside of 0 to 1.
+        GnnRetrievalError: ``alpha`` is not between 0 and 1.
 
     Example:
         >>> import torch
@@ -43,7 +43,7 @@ def pair_loss(
         0.4273
     """
     if not 0 <= alpha <= 1:
-        raise GnnRetrievalError(f"alpha is the passage-centric loss's share: give 0 to 1 rather than {alpha}.")
+        raise GnnRetrievalError(f"alpha is {alpha}; it is the share of the passage-centric loss: give 0 to 1.")
     query_centric = contrastive_loss(scores, positives, relevant)
     passage_centric = passage_centric_loss(scores, passage_scores, positives, relevant)
     return (1 - alpha) * query_centric + alpha * passage_centric

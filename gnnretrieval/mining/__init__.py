@@ -1,7 +1,7 @@
-"""What training learns from besides the labels: hard negatives, denoised ones, and pseudo-labels.
+"""Training examples besides the labels: hard negatives, denoised hard negatives, and pseudo-labels.
 
-Each run writes examples with a report of what it kept and dropped, and why. The modules load torch when they compute,
-so that the command line answers without it.
+Each run writes examples, with a report of what it kept and what it dropped and why. The modules import torch only when
+they compute, so that the command line starts fast.
 """
 
 from gnnretrieval.mining.denoise import denoise

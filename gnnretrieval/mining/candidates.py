@@ -1,4 +1,4 @@
-"""What a search finds for each query: the passages among which its negatives are, and their texts."""
+"""Candidates for mining: the passages that a search retrieves for each query, and their texts."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from gnnretrieval.storage.making import scratch
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
 
-_FOUND = 2**25  # scores of a block of queries: 400 MiB with their rows
-_QUERIES = 1024  # queries whose words BM25 looks up together
+_FOUND = 2**25  # scores per block of queries: 400 MiB with their rows
+_QUERIES = 1024  # queries per BM25 search
 
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and scores of a query's retrieved passages, best first
 
 
 def require_features_of(dataset: Dataset, features: Features) -> None:
     """Refuse features that were made from other texts than ``dataset``'s."""
     if features.meta["inputs"]["texts"] != dataset.texts_hash:
         raise ArtifactError(
-            f"{features.path}: these features are of other texts than {dataset.path}'s. "
-            "Encode this dataset, or give the features that belong to it."
+            f"{features.path}: these features were made from other texts than those of {dataset.path}. "
+            "Encode this dataset, or give its features."
         )
 
 
 def open_texts(dataset: Dataset, directory: Path, features: Features | None = None) -> TextStore:
-    """Texts of the dataset by row, from its features or else from a file in the half-made artifact ``directory``."""
-    from gnnretrieval.encoders.features import TEXTS, write_texts  # torch loads for seconds
+    """The dataset's texts by row, from ``features`` or from a scratch file of the unfinished artifact ``directory``."""
+    from gnnretrieval.encoders.features import TEXTS, write_texts  # importing torch takes seconds
 
     if features is not None:
         return TextStore(features.path / TEXTS)
@@ -51,16 +51,19 @@ def open_texts(dataset: Dataset, directory: Path, features: Features | None = No
 def search(
     texts: TextStore, queries: Sequence[int], k: int, directory: Path, features: Features | None, device: str
 ) -> Iterator[Found]:
-    """Rows and scores of at most ``k`` passages of each query, best first; fewer where no more are found.
+    """Retrieve at most ``k`` passages for each query.
 
     Args:
         texts: The dataset's texts.
         queries: Rows of the queries.
-        k: How many.
-        directory: The half-made artifact that this is for; a long search goes on from what it keeps there.
-        features: Whose similarity finds them: of whole passages, or, where passages were read by sentences, of their
-            best sentence. None: BM25.
-        device: Where similarities are computed.
+        k: Maximum number of passages per query.
+        directory: The unfinished artifact; an interrupted search continues from its scratch files there.
+        features: Vectors to search by: a passage's score is that of its vector, or of its best sentence if the features
+            are by sentence. None: BM25.
+        device: Where to compute similarities.
+
+    Yields:
+        Rows and scores of each query's passages, best first, in the order of ``queries``.
     """
     if features is None:
         return _by_bm25(texts, queries, k, directory)
@@ -101,14 +104,14 @@ def _by_passages(features: Features, queries: Sequence[int], k: int, directory: 
 
 
 def _by_sentences(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Found]:
-    """By each passage's best sentence, of as many sentences as ``k`` passages have on average."""
+    """Score each passage by its best sentence, among as many top sentences as ``k`` passages have on average."""
     from gnnretrieval.encoders.exact_search import exact_top_k
 
     starts, sentences, vectors = np.asarray(features.sentence_starts), features.sentences, features.queries
     most = max(1, min(len(sentences), round(k * len(sentences) / (len(starts) - 1))))
     for part in blocks(len(queries), max(1, _FOUND // most)):
         with progress("searching", len(sentences), "sentences") as meter:
-            found = exact_top_k(
+            retrieved = exact_top_k(
                 vectors[np.asarray(queries[part])],
                 sentences,
                 most,
@@ -116,7 +119,7 @@ def _by_sentences(features: Features, queries: Sequence[int], k: int, device: st
                 device=device,
                 advance=meter.advance,
             )
-        for rows, scores in zip(*found, strict=True):
+        for rows, scores in zip(*retrieved, strict=True):
             passages = np.searchsorted(starts, rows, side="right") - 1
-            first = np.sort(np.unique(passages, return_index=True)[1])[:k]  # sentences come best first
+            first = np.sort(np.unique(passages, return_index=True)[1])[:k]  # each passage's first, so best, sentence
             yield passages[first], scores[first]

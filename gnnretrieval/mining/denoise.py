@@ -1,4 +1,4 @@
-"""Denoised hard negatives (RocketQA, Qu et al. 2021, §3.3): negatives that a cross-encoder takes for such too."""
+"""Denoised hard negatives (RocketQA, Qu et al. 2021, §3.3): negatives that a cross-encoder also finds irrelevant."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _EXAMPLES = 1024  # examples whose ids are looked up together
 
 
 class DenoiseSettings(JudgeSettings):
-    """Which negatives are believed.
+    """Judge and thresholds of denoising.
 
     Attributes:
         cross_encoder: Name or path of the cross-encoder that judges.
-        pair_tokens: Longest pair in tokens.
-        positive_threshold: A candidate is a positive above this probability.
-        negative_threshold: A candidate is a negative below this probability.
-        scored: Negatives a query that are judged, a random sample; the others are dropped. Not given: all are.
-        seed: Of the sample.
+        pair_tokens: Maximum length of a pair in tokens.
+        positive_threshold: Above this probability a candidate becomes a positive.
+        negative_threshold: Below this probability a candidate stays a negative.
+        scored: Judge a random sample of this many negatives per query and drop the others; not given: judge all.
+        seed: Seed of the sample.
     """
 
     scored: int | None = Field(None, ge=1)
@@ -58,29 +58,34 @@ def denoise(
     device: str = "cpu",
     overwrite: bool = False,
 ) -> Examples:
-    """Judge the negatives of ``examples`` by a cross-encoder, into the examples ``out``; interrupted, it goes on.
+    """Judge the negatives of ``examples`` by a cross-encoder. After an interruption, the same call continues.
 
-    Below ``negative_threshold`` a negative stays one, above ``positive_threshold`` it becomes a positive, and between
-    it is dropped. Positives are scored too, for losses that learn from probabilities, and stay whatever they score.
+    A negative below ``negative_threshold`` stays a negative, one above ``positive_threshold`` becomes a positive, and
+    one between the thresholds is dropped. Positives get a probability too, for losses that learn from it, and stay
+    positives whatever it is.
 
     Args:
-        dataset: The dataset that the examples are of.
+        dataset: The dataset of the examples.
         examples: Mined examples.
-        settings: Who judges, and how sure it must be.
-        out: Where they go.
+        settings: Cross-encoder and thresholds.
+        out: Directory of the new examples.
         device: Where to compute.
         overwrite: Replace examples made from other inputs.
 
+    Returns:
+        The denoised examples.
+
     Raises:
-        ArtifactError: the examples are of other texts than the dataset's.
-        InputError: they cannot be read, there are none, or they name what is not in the dataset.
-        GnnRetrievalError: the cross-encoder cannot be found or loaded.
+        ArtifactError: The examples were made from other texts than the dataset's.
+        InputError: The examples cannot be read, are empty, or name ids that are not in the dataset.
+        GnnRetrievalError: The cross-encoder cannot be found or loaded.
     """
     from gnnretrieval.encoders.checkpoint import find_checkpoint
 
     if examples.meta["texts"] != dataset.texts_hash:
         raise ArtifactError(
-            f"{examples.path}: these examples are of other texts than {dataset.path}'s. Mine them from this dataset."
+            f"{examples.path}: these examples were made from other texts than those of {dataset.path}. "
+            "Mine examples from this dataset."
         )
     checkpoint = find_checkpoint(settings.cross_encoder)
 
@@ -112,7 +117,7 @@ def denoise(
 
 
 def _sampled(example: Example, number: int, settings: DenoiseSettings) -> tuple[Candidate, ...]:
-    """The negatives of example ``number`` that are judged."""
+    """The negatives of example ``number`` to judge."""
     count = len(example.negatives)
     if settings.scored is None or count <= settings.scored:
         return example.negatives
@@ -121,7 +126,7 @@ def _sampled(example: Example, number: int, settings: DenoiseSettings) -> tuple[
 
 
 def _pairs(examples: Examples, settings: DenoiseSettings, texts: TextStore) -> NDArray[np.int64]:
-    """Rows ``(P, 2)`` of what is judged: of each example its positives, then its sampled negatives."""
+    """Query and passage rows ``(P, 2)`` of the pairs to judge: each example's positives, then its sampled negatives."""
     parts = []
     numbered = enumerate(examples.examples())
     while block := list(islice(numbered, _EXAMPLES)):
@@ -132,12 +137,12 @@ def _pairs(examples: Examples, settings: DenoiseSettings, texts: TextStore) -> N
             pairs = [(queries[query], passages[one.passage]) for query, candidates in judged for one in candidates]
         except KeyError as error:
             raise InputError(
-                f"the examples name {error}, which is not in this dataset. Mine them from it again.",
+                f"the examples name {error}, which is not in this dataset. Mine them again from this dataset.",
                 examples.path / EXAMPLES,
             ) from None
         parts.append(np.array(pairs, dtype=np.int64))
     if not parts:
-        raise InputError("there is no example in it, and nothing to judge.", examples.path / EXAMPLES)
+        raise InputError("the file has no example: there is nothing to judge.", examples.path / EXAMPLES)
     return np.concatenate(parts)
 
 
@@ -148,15 +153,15 @@ def _denoised(
     for number, example in enumerate(examples.examples()):
         sampled = _sampled(example, number, settings)
         count = len(example.positives) + len(sampled)
-        found = [as_written(value) for value in probabilities[start : start + count]]
+        values = [as_written(value) for value in probabilities[start : start + count]]
         start += count
-        labels = [one._replace(probability=value) for one, value in zip(example.positives, found, strict=False)]
+        labels = [one._replace(probability=value) for one, value in zip(example.positives, values, strict=False)]
         positives, negatives = list(labels), []
         tally.candidates += len(example.negatives)
         tally.dropped["not in the random sample"] += len(example.negatives) - len(sampled)
         for one in labels:
             tally.judged(one.probability or 0.0, label=True)
-        for one, value in zip(sampled, found[len(labels) :], strict=True):
+        for one, value in zip(sampled, values[len(labels) :], strict=True):
             tally.judged(value)
             verdict = settings.verdict(value)
             if verdict == "positive":

@@ -1,4 +1,4 @@
-"""Training examples: a query with its positive and negative passages, each with where it comes from."""
+"""Training examples: a query with its positive and negative passages and their sources."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EXAMPLES, REPORT = "examples.jsonl", "report.json"
 
 
 class Candidate(NamedTuple):
-    """A passage that a query may learn from.
+    """A positive or negative passage of a query.
 
     Attributes:
-        passage: Its id.
-        source: Who named it: ``label``, ``bm25``, ``dual-encoder`` or ``cross-encoder``.
-        rank: Its place in the retriever's ranking, from 1.
-        score: The retriever's.
-        probability: That it answers the query, by the cross-encoder.
+        passage: Id of the passage.
+        source: ``label``, ``bm25``, ``dual-encoder`` or ``cross-encoder``.
+        rank: Rank by the retriever, from 1.
+        score: Score by the retriever.
+        probability: Probability that the passage is relevant, by the cross-encoder.
     """
 
     passage: str
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A query and what it learns from; no passage is in both."""
+    """A query id with its positives and negatives; no passage is in both."""
 
     query: str
     positives: tuple[Candidate, ...]
@@ -47,27 +47,31 @@ class Example(NamedTuple):
 
 
 class Examples(Artifact):
-    """Mined examples with the report of how they were mined."""
+    """An artifact of mined examples, with a report."""
 
     def examples(self) -> Iterator[Example]:
-        """The examples, read from disk one by one."""
+        """Read the examples from disk, one by one."""
         return read_examples(self.path / EXAMPLES)
 
     @property
     def report(self) -> dict[str, Any]:
-        """What was kept and dropped, and why (see :mod:`gnnretrieval.mining.report`)."""
+        """What was kept, and what was dropped and why (see :mod:`gnnretrieval.mining.report`).
+
+        Raises:
+            ArtifactError: The report is damaged.
+        """
         path = self.path / REPORT
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            report = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ArtifactError(f"{path}: this report is damaged ({error}). Make these examples again.") from None
-        if not isinstance(found, dict):
+        if not isinstance(report, dict):
             raise ArtifactError(f"{path}: this report is damaged. Make these examples again.")
-        return found
+        return report
 
 
 def open_examples(path: str | Path) -> Examples:
-    """Open the examples at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    """Open the examples at ``path``; raises as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(path, KIND, ("dataset", "texts", "made_from"))
     return Examples(artifact.path, artifact.meta)
 
@@ -83,16 +87,16 @@ def make_examples(
     seed: int | None,
     overwrite: bool,
 ) -> Examples:
-    """Make the examples ``out``: :func:`gnnretrieval.storage.making.make_artifact`, with what all examples record.
+    """Make the examples ``out``: :func:`gnnretrieval.storage.making.make_artifact` with the metadata of examples.
 
     Args:
-        out: Where they go.
-        dataset: Whose queries and passages they name.
-        write: Writes the two files into a directory and returns figures.
-        sources: Artifacts they are made from, by name; their hashes are inputs.
-        inputs: Other inputs' hashes.
-        config: Every setting that decides their content.
-        seed: Where randomness takes part.
+        out: Directory of the examples.
+        dataset: The dataset of their queries and passages.
+        write: Writes ``examples.jsonl`` and ``report.json`` into a directory and returns figures.
+        sources: Artifacts that they are made from, by name; their hashes are inputs.
+        inputs: Hashes of other inputs.
+        config: All settings that decide their content.
+        seed: Seed of random choices; None: there are none.
         overwrite: Replace examples made from other inputs.
     """
     places = {"dataset": dataset.path} | {name: source.path for name, source in sources.items()}
@@ -114,12 +118,12 @@ def make_examples(
 
 
 def as_written(value: np.float32) -> float:
-    """The shortest decimal number that is this float32: 0.9, not 0.8999999761581421."""
+    """The shortest decimal number that rounds to this float32: 0.9, not 0.8999999761581421."""
     return float(str(value))
 
 
 def write_examples(path: str | Path, examples: Iterable[Example]) -> int:
-    """Write examples as JSON lines to ``path``, what is None left out; returns their count."""
+    """Write examples as JSON lines to ``path``, without fields that are None; returns the number of examples."""
     count = 0
     with Path(path).open("w", encoding="utf-8", newline="\n") as file:
         for example in examples:
@@ -138,14 +142,14 @@ def _as_json(candidate: Candidate) -> dict[str, Any]:
 
 
 def read_examples(path: str | Path) -> Iterator[Example]:
-    """The examples of a file of JSON lines, every line checked.
+    """Read and check the examples of a file of JSON lines.
 
     Raises:
-        InputError: no such file, not UTF-8, a line that is not JSON, an unknown key, a field that is missing or no such
-            value, a query without a positive, or a passage that a query names twice.
+        InputError: The file is missing or not UTF-8, a line is not JSON, a key is unknown, a field is missing or has a
+            wrong value, a query has no positive, or a query names a passage twice.
     """
     path = Path(path)
-    for number, line in read_lines(path, "one training example a line, as JSON"):
+    for number, line in read_lines(path, "one training example per line, as JSON"):
         try:
             example = _example(line)
         except ValueError as error:
@@ -154,16 +158,16 @@ def read_examples(path: str | Path) -> Iterator[Example]:
 
 
 def _example(line: str) -> Example:
-    """The example of a line; a ValueError says what is wrong with it."""
+    """Parse a line; the ValueError of a bad line says what is wrong."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        raise ValueError(f"not JSON: {excerpt(line)}; wanted one example a line.") from None
+        raise ValueError(f"not JSON: {excerpt(line)}; wanted one example per line.") from None
     _check_keys(record, "example", Example._fields, Example._fields)
     query = _string(record["query"], "query")
     positives, negatives = (_candidates(record[name], name) for name in ("positives", "negatives"))
     if not positives:
-        raise ValueError(f"query {query!r} has no positive, and nothing can be learned from it.")
+        raise ValueError(f"query {query!r} has no positive: training cannot use it.")
     seen: dict[str, str] = {}
     for name, candidates in (("positives", positives), ("negatives", negatives)):
         for passage in (candidate.passage for candidate in candidates):
@@ -194,7 +198,7 @@ def _candidate(value: Any) -> Candidate:
 
 
 def _check_keys(value: Any, what: str, known: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    """Refuse what is no object of these keys."""
+    """Check that ``value`` is an object with known keys and all wanted ones; raises a ValueError."""
     if not isinstance(value, dict):
         raise ValueError(f"found {excerpt(value)}, wanted an object with {', '.join(map(repr, wanted))}.")
     for key in value:

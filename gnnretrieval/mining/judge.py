@@ -1,4 +1,4 @@
-"""A cross-encoder as judge of pairs (RocketQA, §3.3): thresholds, and probabilities written as they are made."""
+"""A cross-encoder as judge of pairs (RocketQA, §3.3): its probabilities, and thresholds on them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gnnretrieval.storage.provenance import write_json
 if TYPE_CHECKING:
     from gnnretrieval.encoders.settings import CrossEncoderSettings
 
-_PAIRS = 8192  # pairs a block
+_PAIRS = 8192  # pairs per block
 _FILE, _MANIFEST = "probabilities.npy", "probabilities.json"
 
 Verdict = Literal["positive", "negative", "between"]
 
 
 class JudgeSettings(Settings):
-    """Who judges, and how sure it must be: the base of the settings of :mod:`denoise` and :mod:`pseudo_label`.
+    """Cross-encoder and thresholds; base of the settings of :mod:`denoise` and :mod:`pseudo_label`.
 
     Attributes:
         cross_encoder: Name or path of the cross-encoder.
-        pair_tokens: Longest pair in tokens.
-        positive_threshold: A candidate is a positive above this probability.
-        negative_threshold: A candidate is a negative below this probability.
+        pair_tokens: Maximum length of a pair in tokens.
+        positive_threshold: Above this probability a candidate is a positive.
+        negative_threshold: Below this probability a candidate is a negative.
     """
 
     cross_encoder: str
@@ -52,13 +52,13 @@ class JudgeSettings(Settings):
 
     @property
     def reads(self) -> CrossEncoderSettings:
-        """How the cross-encoder reads a pair."""
+        """Settings of the cross-encoder."""
         from gnnretrieval.encoders.settings import CrossEncoderSettings
 
         return CrossEncoderSettings(checkpoint=self.cross_encoder, max_tokens=self.pair_tokens)
 
     def verdict(self, probability: float) -> Verdict:
-        """What a candidate of this probability is; at a threshold itself it is between them."""
+        """Verdict on a candidate with this probability; a value equal to a threshold is ``between``."""
         if probability > self.positive_threshold:
             return "positive"
         return "negative" if probability < self.negative_threshold else "between"
@@ -67,19 +67,19 @@ class JudgeSettings(Settings):
 def probabilities_of(
     pairs: NDArray[np.int64], texts: TextStore, settings: JudgeSettings, directory: Path, device: str
 ) -> NDArray[np.float32]:
-    """The cross-encoder's probability of each pair ``(P,)``; goes on where it was interrupted.
+    """The cross-encoder's probability of each pair ``(P,)`` float32.
 
-    Pairs are read passage by passage, so that few passages are split to tokens twice, in blocks that are written as
-    they are done.
+    Pairs are sorted by passage, so that few passages are tokenised twice. Each block is written to disk when it is
+    done: an interrupted run continues after its last block.
 
     Args:
-        pairs: Query and passage rows ``(P, 2)``.
+        pairs: ``(P, 2)`` query and passage rows.
         texts: Their texts.
-        settings: Who judges.
-        directory: The half-made artifact that this is for.
+        settings: The cross-encoder.
+        directory: The unfinished artifact, in which blocks are kept.
         device: Where to compute.
     """
-    from gnnretrieval.encoders.cross_encoder import CrossEncoder  # transformers load for seconds
+    from gnnretrieval.encoders.cross_encoder import CrossEncoder  # importing transformers takes seconds
 
     if not len(pairs):
         return np.empty(0, dtype=np.float32)
@@ -95,12 +95,12 @@ def probabilities_of(
             some = pairs[order[done + part.start : done + part.stop]]
             queries, first = np.unique(some[:, 0], return_inverse=True)
             passages, second = np.unique(some[:, 1], return_inverse=True)
-            made = encoder.encode_pairs(
+            encoded = encoder.encode_pairs(
                 texts.texts_of_queries(queries.tolist()),
                 texts.texts_of_passages(passages.tolist()),
                 np.stack([first, second], axis=1),
             )
-            writer.write(made.probabilities)
+            writer.write(encoded.probabilities)
             writer.flush()
             write_json(manifest, {"done": done + part.stop})
             meter.advance(len(some))

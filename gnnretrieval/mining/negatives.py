@@ -1,4 +1,4 @@
-"""Negatives from a search: the passages that BM25 or a dual-encoder finds for a query and that are not relevant."""
+"""Mining negatives: passages that BM25 or a dual-encoder retrieves for a query and that are not relevant to it."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from gnnretrieval.storage.provenance import write_json
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
 
-_TEXTS = 16384  # candidates whose texts are in memory together
+_TEXTS = 16384  # candidates whose texts are in memory at a time
 
 
 class NegativeSettings(Settings):
-    """Which of the found passages are negatives.
+    """Choice of negatives among the retrieved passages.
 
     Attributes:
-        top_k: Ranks that are looked at.
-        negatives: Most negatives a query: a random sample of them; not given: all.
-        skip: Best ranks that are passed over.
-        answers: Candidates that hold one of the query's answers (metadata.answers in queries.jsonl): ``keep`` or
-            ``drop`` them, as DPR.
-        split: The queries.
-        seed: Of the sample.
+        top_k: Number of passages retrieved per query.
+        negatives: Maximum number of negatives per query, a random sample; not given: all.
+        skip: Number of first ranks to leave out.
+        answers: ``keep`` or ``drop`` candidates that contain one of the query's answers (metadata.answers in
+            queries.jsonl); DPR drops them.
+        split: The split whose queries get negatives.
+        seed: Seed of the sample.
     """
 
     top_k: int = Field(100, ge=1)
@@ -62,12 +62,12 @@ class NegativeSettings(Settings):
     @model_validator(mode="after")
     def _something_is_left(self) -> NegativeSettings:
         if self.skip >= self.top_k:
-            raise ValueError(f"skip = {self.skip} passes over all of top_k = {self.top_k} ranks: give less")
+            raise ValueError(f"skip = {self.skip} leaves out all top_k = {self.top_k} ranks: give a smaller skip")
         return self
 
 
 class _Asked(NamedTuple):
-    """A query with its labels."""
+    """A query with the ids of its relevant passages and its answers."""
 
     row: int
     id: str
@@ -84,21 +84,24 @@ def mine_negatives(
     device: str = "cpu",
     overwrite: bool = False,
 ) -> Examples:
-    """Mine the negatives of a split's queries into the examples ``out``; their positives are the labels.
+    """Mine negatives for the queries of a split. The positives of the examples are the labels.
 
-    A candidate that is relevant, or has the text of a relevant passage or of the query itself, is no negative.
+    A candidate is not a negative if it is relevant or has the text of a relevant passage or of the query.
 
     Args:
         dataset: Passages, queries and judgements.
-        settings: Which candidates are negatives.
-        out: Where they go.
-        features: Whose similarity finds the candidates; None: BM25 does.
-        device: Where similarities are computed.
+        settings: Choice of negatives.
+        out: Directory of the examples.
+        features: Vectors that retrieve the candidates; None: BM25 retrieves them.
+        device: Where to compute similarities.
         overwrite: Replace examples made from other inputs.
 
+    Returns:
+        The mined examples.
+
     Raises:
-        ArtifactError: ``features`` are of other texts than the dataset's.
-        InputError: there is no such split, or none of its queries has a relevant passage.
+        ArtifactError: ``features`` were made from other texts than the dataset's.
+        InputError: The split does not exist, or none of its queries has a relevant passage.
     """
     if features is not None:
         require_features_of(dataset, features)
@@ -106,7 +109,7 @@ def mine_negatives(
     answers = read_answers(dataset.path / QUERIES) if settings.answers == "drop" else {}
     rows = {id_: row for row, id_ in enumerate(dataset.query_ids)}
     labels = {query: [passage for passage, relevance in of.items() if relevance > 0] for query, of in judged.items()}
-    asked = [_Asked(rows[id_], id_, found, answers.get(id_, ())) for id_, found in labels.items() if found]
+    asked = [_Asked(rows[id_], id_, relevant, answers.get(id_, ())) for id_, relevant in labels.items() if relevant]
     if not asked:
         raise InputError(f"split {settings.split!r} has no query with a relevant passage.", dataset.path)
 
@@ -139,11 +142,12 @@ def mine_negatives(
 
 
 class _Texts(NamedTuple):
-    """Passages' texts by row, as they are compared.
+    """Forms of the passages' texts for comparison, by row.
 
     Attributes:
-        forms: Normalised: equal for texts that are the same.
-        words: As :func:`gnnretrieval.data.answers.answer_words`; empty where no query has answers.
+        forms: Normalised texts (:func:`gnnretrieval.data.inspection.same_text.normalised`).
+        words: Words for the search for answers (:func:`gnnretrieval.data.answers.answer_words`); empty if no query has
+            answers.
     """
 
     forms: Mapping[int, str]
@@ -151,7 +155,7 @@ class _Texts(NamedTuple):
 
 
 class _Miner:
-    """Makes an example of a query and what was found for it."""
+    """Makes an example from a query and its retrieved passages."""
 
     def __init__(
         self, passage_ids: Sequence[str], texts: TextStore, settings: NegativeSettings, source: str, tally: Tally
@@ -160,7 +164,7 @@ class _Miner:
         self.tally = tally
 
     def examples(self, asked: Sequence[_Asked], found: Iterator[Found]) -> Iterator[Example]:
-        """The examples of all queries, in order."""
+        """Examples of all queries, in order; ``found`` has the retrieved passages of each."""
         for part in blocks(len(asked), max(1, _TEXTS // self.settings.top_k)):
             some = asked[part]
             results = list(islice(found, len(some)))

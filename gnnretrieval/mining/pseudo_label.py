@@ -1,4 +1,4 @@
-"""Data augmentation (RocketQA, Qu et al. 2021, §3.3): a cross-encoder labels what is found for unlabelled queries."""
+"""Data augmentation (RocketQA, Qu et al. 2021, §3.3): a cross-encoder labels passages of unjudged queries."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class PseudoLabelSettings(JudgeSettings):
-    """Which found passages are labelled.
+    """Judge and thresholds of pseudo-labelling.
 
     Attributes:
         cross_encoder: Name or path of the cross-encoder that judges.
-        pair_tokens: Longest pair in tokens.
-        positive_threshold: A candidate is a positive above this probability.
-        negative_threshold: A candidate is a negative below this probability.
-        top_k: Passages a query that are judged.
+        pair_tokens: Maximum length of a pair in tokens.
+        positive_threshold: Above this probability a candidate is a positive.
+        negative_threshold: Below this probability a candidate is a negative.
+        top_k: Number of passages to judge per query.
     """
 
     top_k: int = Field(50, ge=1)
@@ -56,23 +56,26 @@ def pseudo_label(
     device: str = "cpu",
     overwrite: bool = False,
 ) -> Examples:
-    """Label the queries that no split judges, into the examples ``out``; interrupted, it goes on.
+    """Label the queries that have no judgements in any split. After an interruption, the same call continues.
 
-    A query with the text of a judged one is left out: training on it would be training on a question that is measured,
-    or that has labels. So is one without a passage above ``positive_threshold``.
+    A query with the text of a judged query is left out, because it may be a test question or have labels already. A
+    query without a passage above ``positive_threshold`` is left out too.
 
     Args:
         dataset: Passages and queries.
-        features: Whose similarity finds the passages.
-        settings: Who judges, and how sure it must be.
-        out: Where they go.
+        features: Vectors that retrieve the passages.
+        settings: Cross-encoder and thresholds.
+        out: Directory of the examples.
         device: Where to compute.
         overwrite: Replace examples made from other inputs.
 
+    Returns:
+        The pseudo-labelled examples.
+
     Raises:
-        ArtifactError: ``features`` are of other texts than the dataset's.
-        InputError: every query is judged.
-        GnnRetrievalError: the cross-encoder cannot be found or loaded.
+        ArtifactError: ``features`` were made from other texts than the dataset's.
+        InputError: There is no query without judgements.
+        GnnRetrievalError: The cross-encoder cannot be found or loaded.
     """
     from gnnretrieval.encoders.checkpoint import find_checkpoint
 
@@ -81,7 +84,7 @@ def pseudo_label(
     unjudged, repeated = _unjudged(dataset)
     if not unjudged:
         raise InputError(
-            "every query is judged in some split, or has the text of one that is, and none is left to label. "
+            "there is no query to label: every query is judged in some split, or has the text of a judged one. "
             "Add queries without judgements to queries.jsonl.",
             dataset.path,
         )
@@ -91,8 +94,8 @@ def pseudo_label(
         tally.left_out["with the text of a judged query"] = repeated
         with open_texts(dataset, directory, features) as texts:
             found = list(search(texts, unjudged, settings.top_k, directory, features, device))
-            asked = np.repeat(unjudged, [len(rows) for rows, _ in found])
-            pairs = np.stack([asked, np.concatenate([rows for rows, _ in found])], axis=1)
+            query_rows = np.repeat(unjudged, [len(rows) for rows, _ in found])
+            pairs = np.stack([query_rows, np.concatenate([rows for rows, _ in found])], axis=1)  # (P, 2)
             probabilities = probabilities_of(pairs, texts, settings, directory, device)
             ids = [dataset.query_ids[row] for row in unjudged]
             labelled = _labelled(ids, dataset.passage_ids, found, probabilities, settings, tally)
@@ -120,7 +123,7 @@ def pseudo_label(
 
 
 def _unjudged(dataset: Dataset) -> tuple[list[int], int]:
-    """Rows of the queries that no split judges, and how many more have the text of one that is judged."""
+    """Rows of the queries to label, and the number of unjudged queries with the text of a judged one."""
     judged = {query for split in dataset.splits for query in dataset.split(split)}
     known = {normalised(query.text) for query in dataset.queries() if query.id in judged}
     rows, repeated = [], 0

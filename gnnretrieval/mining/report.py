@@ -1,4 +1,4 @@
-"""The report of a mining run: what came in, what was kept, what was dropped and why, and examples to look at."""
+"""Report of a mining run: what came in, what was kept, what was dropped and why, and examples to look at."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from gnnretrieval.mining.judge import JudgeSettings
 
 _BINS, _SHOWN = 10, 3
 _BAR = 40  # characters of the longest bar
-_EXCERPT = 160  # characters of a passage that are shown
+_EXCERPT = 160  # characters shown of a passage
 _QUANTILES = {"least": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "most": 1.0}
 
 
 class Tally:
-    """Counts a run as it goes.
+    """Counts of a mining run.
 
     Args:
         kind: ``negatives``, ``denoise`` or ``pseudo-label``.
-        queries: How many come in.
-        judge: The thresholds, where a cross-encoder judges.
+        queries: Number of queries that come in.
+        judge: Thresholds, if a cross-encoder judges.
 
     Attributes:
-        candidates: How many passages were found, or given.
-        left_out: Queries without an example, by why.
-        dropped: Candidates that are neither positive nor negative, by why.
-        noted: Other counts worth telling, by what they count.
+        candidates: Number of candidates that came in.
+        left_out: Number of queries without an example, by reason.
+        dropped: Number of candidates that are neither positive nor negative, by reason.
+        noted: Other counts, by what they count.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class Tally:
         self._positives: Counter[str] = Counter()
         self._scores = array("f")
         self._judged, self._labels = array("d"), array("d")
-        self._found: list[tuple[str, Candidate]] = []  # a query's most probable new positive
-        self._hard: list[tuple[str, Candidate]] = []  # a query's best-ranked negative
+        self._found: list[tuple[str, Candidate]] = []  # each query's most probable new positive
+        self._hard: list[tuple[str, Candidate]] = []  # each query's best-ranked negative
 
     def judged(self, probability: float, label: bool = False) -> None:
-        """Count a probability, of a candidate or of a label."""
+        """Record the probability of a candidate, or of a label."""
         (self._labels if label else self._judged).append(probability)
 
     def keep(self, example: Example) -> None:
-        """Count an example that is written."""
+        """Record an example that is written."""
         self._kept += 1
         self._negatives += len(example.negatives)
         self._positives.update(candidate.source for candidate in example.positives)
@@ -67,11 +67,11 @@ class Tally:
             self._hard.append((example.query, example.negatives[0]))
 
     def notes(self) -> list[str]:
-        """What was noted, a line each."""
+        """The other counts as lines for the user."""
         return [f"{count:,} {what}" for what, count in self.noted.items() if count]
 
     def as_json(self, texts: TextStore) -> dict[str, Any]:
-        """The report as JSON values; ``texts`` of the examples that it shows."""
+        """The report as JSON values; ``texts`` has the texts of the examples it shows."""
         scores = np.frombuffer(self._scores, dtype=np.float32)
         return {
             "kind": self.kind,
@@ -119,7 +119,7 @@ def _counted(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _spread(items: Sequence[tuple[str, Candidate]]) -> list[tuple[str, Candidate]]:
-    """A few of the items, evenly from the first to the last."""
+    """A few items, evenly spaced from the first to the last."""
     places = np.unique(np.linspace(0, len(items) - 1, min(_SHOWN, len(items))).astype(np.int64))
     return [items[place] for place in places.tolist()]
 
@@ -137,7 +137,7 @@ def _shown(texts: TextStore, query: str, candidate: Candidate) -> dict[str, Any]
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """A report in lines to read."""
+    """A report as text for a terminal."""
     queries, candidates = report["queries"], report["candidates"]
     lines = [f"queries: {queries['in']:,}, of which {queries['kept']:,} are kept"]
     lines += _listed("left out", queries["left_out"])
@@ -154,7 +154,7 @@ def report_text(report: Mapping[str, Any]) -> str:
     for name, title in (("probabilities", "candidates"), ("labels", "labelled positives")):
         if report[name] is not None:
             lines += _drawn(title, report[name])
-    for name, title in (("positives", "positives found, such as"), ("negatives", "negatives, such as")):
+    for name, title in (("positives", "new positives, for example"), ("negatives", "negatives, for example")):
         if report["shown"][name]:
             lines += [title, *(line for one in report["shown"][name] for line in _told(one))]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The layers, one operator a file: GAT layer (eq. 3-5), filter gate (eq. 9), GNN-encoder (eq. 6-10)."""
+"""Layers, one operator per file: GAT layer (eq. 3-5), filter gate (eq. 9), GNN-encoder (eq. 6-10)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A constant in the filter gate's place (the ablation of table 3)."""
+"""A constant gate in place of the filter gate (the ablation of table 3)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class ConstantGate(nn.Module):
-    r"""The same share :math:`\alpha` of every passage's context (`"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_,
-    §4.5): :math:`h'_p = \alpha \tilde h_p + h_p`.
+    r"""Constant gate of `"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_, §4.5: every passage receives the same
+    share :math:`\alpha` of its context, :math:`h'_p = \alpha \tilde h_p + h_p`.
 
-    It learns nothing: :math:`\alpha` is chosen on dev, as a factor on ``value`` (the context scale).
+    Nothing is learned. The context scale, chosen on dev, multiplies ``value``.
 
     Args:
         value: :math:`\alpha`.
@@ -28,5 +28,5 @@ class ConstantGate(nn.Module):
         return self.value * context
 
     def gate(self, context: Tensor, passages: Tensor) -> Tensor:
-        """:math:`\\alpha` in every place ``(T, dimension)``."""
+        """The gate: :math:`\\alpha` everywhere ``(T, dimension)``."""
         return torch.full_like(context, self.value)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 
 class FilterGate(nn.Module):
-    r"""Filter gate of `"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_, eq. 9: how much of each dimension of a
-    passage's aggregated context is let through.
+    r"""Filter gate of `"GNN-encoder" <https://arxiv.org/abs/2204.08241>`_, eq. 9: the share of each dimension of a
+    passage's context that passes.
 
     .. math::
         f_p = \mathrm{sigmoid}(W_{qp} [\tilde h_p \,\Vert\, h_p] + b_{qp}), \qquad
@@ -16,7 +16,7 @@ class FilterGate(nn.Module):
 
     Args:
         dimension: Width :math:`d`.
-        start: Value of every gate at the start.
+        start: Initial value of every gate, between 0 and 1.
 
     Shapes:
         - context, passages and output ``(T, dimension)``
@@ -29,7 +29,7 @@ class FilterGate(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Every gate at ``start``, whatever its input."""
+        """Set every gate to ``start``, for any input."""
         nn.init.zeros_(self.lin.weight)
         nn.init.constant_(self.lin.bias, float(torch.logit(torch.tensor(self.start))))
 
@@ -38,5 +38,5 @@ class FilterGate(nn.Module):
         return self.gate(context, passages) * context
 
     def gate(self, context: Tensor, passages: Tensor) -> Tensor:
-        """The gate :math:`f_p` in ``[0, 1]`` ``(T, dimension)``."""
+        """The gate :math:`f_p` ``(T, dimension)``, between 0 and 1."""
         return torch.sigmoid(self.lin(torch.cat([context, passages], dim=-1)))

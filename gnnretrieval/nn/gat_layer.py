@@ -21,27 +21,28 @@ class GATLayer(nn.Module):
         \alpha_{ij} = \mathrm{softmax}_j(\mathrm{LeakyReLU}(e_{ij})), \qquad
         \tilde{h}_i = \sum_{j \in \mathcal{N}_i \cup \{i\}} \alpha_{ij} W_s h_j
 
-    It equals :class:`torch_geometric.nn.GATConv` with a bipartite input (``lin_src`` = :math:`W_s`, ``lin_dst`` =
-    :math:`W_t`, ``lin_edge`` = :math:`W_e`; the three parts of :math:`\mathbf{a}` are ``att_src``, ``att_dst`` and
-    ``att_edge``) and carries its parameter names, so that a state dict loads in either. It differs in cost: an
-    attention vector is folded into its projection first, and the weighted sum is one fused gather and sum, projected
-    afterwards. No tensor of edges × width is made, forward or backward. Attention and sums are float32, whatever the
-    weights' type or autocast; gradients are the same bytes on every run.
+    It equals :class:`torch_geometric.nn.GATConv` with a bipartite input and uses its parameter names, so a state dict
+    loads into either: ``lin_src`` = :math:`W_s`, ``lin_dst`` = :math:`W_t`, ``lin_edge`` = :math:`W_e`, and
+    :math:`\mathbf{a}` is ``att_dst``, ``att_src`` and ``att_edge``.
+
+    It is cheaper than ``GATConv``: each attention vector is folded into its projection first, and the weighted sum is
+    one fused gather and sum, projected afterwards. Neither pass makes an ``(E, d)`` tensor. Attention and sums are
+    float32, whatever the weights' type or autocast. Gradients are the same bytes on every run.
 
     Args:
         in_channels: Width of source and target features.
         out_channels: Width of one head's output.
         heads: Attention heads; their outputs are concatenated.
-        edge_dim: Width of edge features; None for a graph without.
-        negative_slope: Of the LeakyReLU.
+        edge_dim: Width of the edge features; None: the graph has none.
+        negative_slope: Slope of the LeakyReLU below 0.
         dropout: Probability of dropping an attention weight in training.
 
     Shapes:
         - source features ``(S, in_channels)``, target features ``(T, in_channels)``
-        - edge features ``(E, edge_dim)`` of any floating type, float16 as stored; self-loop edge feature
-          ``(edge_dim,)`` or ``(T, edge_dim)``
-        - edge moments: mean and deviation ``(edge_dim,)`` by which edge features (not the self-loops') are
-          standardised; None: taken as they are
+        - edge features ``(E, edge_dim)``, any floating type (the store holds float16)
+        - edge feature of the self-loops ``(edge_dim,)`` or ``(T, edge_dim)``
+        - edge moments: mean and standard deviation ``(edge_dim,)`` that standardise the edge features, but not the
+          self-loops'; None: no standardisation
         - output ``(T, heads * out_channels)``
     """
 
@@ -67,12 +68,12 @@ class GATLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot start, as ``GATConv``."""
+        """Glorot initialisation, as in ``GATConv``."""
         for name, parameter in self.named_parameters():
             nn.init.xavier_uniform_(parameter if name.startswith("lin") else parameter[0])
 
     def start_as_identity(self) -> None:
-        """Let every head pass its slice of the source features through: :math:`W_s = I`, attention uniform."""
+        """Start with :math:`W_s = I` and uniform attention: each head returns the mean of its slice of the features."""
         with torch.no_grad():
             nn.init.eye_(self.lin_src.weight)
             for attention in (self.att_src, self.att_dst, *([self.att_edge] if self.edge_dim is not None else [])):
@@ -87,7 +88,7 @@ class GATLayer(nn.Module):
         loop_feature: Tensor | None = None,
         edge_moments: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """Aggregated context :math:`\\tilde h` of every target ``(T, heads * out_channels)``."""
+        """Context :math:`\\tilde h` of each target ``(T, heads * out_channels)``."""
         attention, loop_attention = self.attention(source, target, neighbors, edge_features, loop_feature, edge_moments)
         attention = F.dropout(attention, self.dropout, self.training)
         loop_attention = F.dropout(loop_attention, self.dropout, self.training)
@@ -118,11 +119,11 @@ class GATLayer(nn.Module):
             loop_logits = as_source + as_target  # (T, heads)
             if self.edge_dim is not None:
                 if edge_features is None or loop_feature is None:
-                    raise ValueError("this layer has edge_dim: it wants edge_features and loop_feature")
+                    raise ValueError("a layer with edge_dim needs edge_features and loop_feature")
                 fold_edge = self._fold(self.lin_edge, self.att_edge)  # (edge_dim, heads)
                 loop_logits = loop_logits + at_least_float32(loop_feature) @ fold_edge
                 mean, deviation = edge_moments or (None, None)
-                if deviation is not None:
+                if deviation is not None:  # ((h - mean) / deviation) @ fold = (h - mean) @ (fold / deviation)
                     fold_edge = fold_edge / deviation[:, None]
                 logits = logits + fold_edges(edge_features, fold_edge, mean)
             slope = self.negative_slope
@@ -132,7 +133,7 @@ class GATLayer(nn.Module):
         return linear.weight.view(self.heads, self.out_channels, -1)
 
     def _fold(self, linear: nn.Linear, attention: Tensor) -> Tensor:
-        """``W^T a`` per head ``(in, heads)``: the attention of a feature without its projection."""
+        """``W^T a`` of each head ``(in, heads)``: multiplies a feature directly, without projecting it first."""
         weight, attention = at_least_float32(self._per_head(linear)), at_least_float32(attention[0])
         return torch.einsum("hci,hc->ih", weight, attention)
 

@@ -18,19 +18,19 @@ from gnnretrieval.nn.settings import GNNEncoderSettings
 
 
 class GraphBatch(NamedTuple):
-    """Some passages with their two-hop neighbourhood, as tensors.
+    """Passages with their two-hop neighbourhood, as tensors.
 
     Attributes:
         passages: ``h_p`` of the target passages ``(T, d)``.
-        queries: ``h_q`` of the adjacent queries ``(S, d)``.
-        sources: Cached ``h_p`` of the passages those queries found ``(U, d)``.
-        to_queries: Edges sources → queries (layer 1).
-        to_passages: Edges queries → passages (layer 2).
-        query_edge_features: ``(E1, d_e)``, in the order of ``to_queries``; float16 as stored, or float32.
-        passage_edge_features: ``(E2, d_e)``, in the order of ``to_passages``.
-        query_loop_features: ``(S, d_l)``, stored features of each query's self-loop, standing for the last ``d_l`` of
-            the ``d_e`` edge features; None: all learned.
-        passage_loop_features: ``(T, d_l)``, the same of each passage's self-loop.
+        queries: ``h_q`` of the queries adjacent to them ``(S, d)``.
+        sources: Cached ``h_p`` of the passages adjacent to those queries ``(U, d)``.
+        to_queries: Edges from sources to queries (layer 1), ``E1`` of them.
+        to_passages: Edges from queries to passages (layer 2), ``E2`` of them.
+        query_edge_features: ``(E1, d_e)`` in the order of ``to_queries``, float16 or float32; None: there are none.
+        passage_edge_features: ``(E2, d_e)`` in the order of ``to_passages``, likewise.
+        query_loop_features: ``(S, d_l)``, stored edge features of the queries' self-loops, which replace the last
+            ``d_l`` of the ``d_e`` learned ones; None: all are learned.
+        passage_loop_features: ``(T, d_l)``, the same for the passages' self-loops.
     """
 
     passages: Tensor
@@ -53,19 +53,25 @@ class GNNEncoder(nn.Module):
         \tilde h_p &= \mathrm{GAT}_2(\{h'_q : q \in Q_p\} \cup \{h_p\}), &
         h'_p &= \lambda\, f_p \odot \tilde h_p + h_p
 
-    It starts close to the identity: :math:`W_s = I`, :math:`W_{pq} = [0 \,\Vert\, I]`, uniform attention and a small
-    gate, so that training can only move away from the dual-encoder on evidence. :math:`\lambda` (``context_scale``, not
-    in the paper, where it is 1) is chosen on dev after training; 0 is the dual-encoder. Edge features are standardised
-    with the moments of the training graph (``edge_mean``, ``edge_deviation``), inside the layers' folds. A self-loop's
-    edge feature is a learned vector of its node type, or the node's own where ``loop_features`` are stored,
-    standardised with the same moments; stored ones of fewer dimensions stand for the last, and the first stay learned.
-    With one layer (the ablation of table 3) :math:`h'_q = h_q`, and eq. 6 and 7 are left out.
+    It starts close to the dual-encoder and training moves it away from there: :math:`W_s = I`,
+    :math:`W_{pq} = [0 \,\Vert\, I]`, uniform attention and a small gate. :math:`\lambda` (``context_scale``) is chosen
+    on dev after training; at 0 the output is the dual-encoder's, and the paper has no such factor (it is 1).
+
+    Edge features are standardised with the moments of the training graph (``edge_mean``, ``edge_deviation``). A
+    self-loop's edge feature is a learned vector, one per node type. Where the graph stores features of self-loops, they
+    replace the last dimensions of that vector, standardised with the same moments.
+
+    With one layer (the ablation of table 3) eq. 6 and 7 are left out: :math:`h'_q = h_q`.
 
     Args:
         dimension: Width :math:`d` of the features.
-        edge_dim: Width :math:`d_e` of the edge features; 0 for a graph without.
-        settings: Shape.
-        layer: What stands for GAT: the paper's, or another of :data:`~gnnretrieval.nn.graph_layers.GRAPH_LAYERS`.
+        edge_dim: Width :math:`d_e` of the edge features; 0: the graph has none.
+        settings: Heads, layers, gate and dropout.
+        layer: Graph layer of both steps: ``gat`` (the paper's), or another name of
+            :data:`~gnnretrieval.nn.graph_layers.GRAPH_LAYERS`.
+
+    Raises:
+        ValueError: The heads cannot share ``dimension`` equally.
     """
 
     context_scale: Tensor
@@ -84,7 +90,7 @@ class GNNEncoder(nn.Module):
         self.dimension, self.edge_dim = dimension, edge_dim
         heads = self.settings.heads
         if dimension % heads:
-            raise ValueError(f"{heads} heads cannot share a width of {dimension}")
+            raise ValueError(f"{heads} heads cannot share a width of {dimension} equally")
         shape = Shape(dimension, heads, edge_dim, self.settings.dropout)
         two, start = self.settings.layers == 2, self.settings.gate_start
         if two:
@@ -103,7 +109,7 @@ class GNNEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The identity start."""
+        """Start as close to the identity as the gate allows."""
         for layer in self.children():
             if isinstance(layer, (GATLayer, PyGLayer)):
                 layer.reset_parameters()
@@ -150,7 +156,7 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> Tensor:
-        """:math:`h'_p` ``(T, d)`` (eq. 10) from passages ``h_p`` and interactive queries ``h'_q``."""
+        """Query-interactive passage embeddings :math:`h'_p` ``(T, d)`` (eq. 8-10), given :math:`h'_q`."""
         gated = self.gated_context(passages, queries, neighbors, edge_features, loop_features)
         return passages + self.context_scale * gated
 
@@ -162,7 +168,7 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> Tensor:
-        """:math:`f_p \\odot \\tilde h_p` ``(T, d)`` (eq. 8, 9): what the queries add to a passage."""
+        """Gated context :math:`f_p \\odot \\tilde h_p` ``(T, d)`` (eq. 8, 9): what is added to a passage."""
         context = self.passage_context(passages, queries, neighbors, edge_features, loop_features)
         gated: Tensor = self.filter_gate(context, passages)
         return gated
@@ -175,7 +181,7 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> Tensor:
-        """:math:`\\tilde h_p` ``(T, d)`` (eq. 8)."""
+        """Context :math:`\\tilde h_p` of each passage ``(T, d)`` (eq. 8)."""
         loops = self._loops(self.passage_loop, loop_features)
         queries = F.dropout(queries, self.settings.feature_dropout, self.training)
         context: Tensor = self.queries_to_passages(queries, passages, neighbors, edge_features, loops, self._moments)
@@ -189,9 +195,9 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attention of eq. 6: of each edge ``(E, heads)`` and of each query's self-loop ``(S, heads)``.
+        """Attention of eq. 6: weights of the edges ``(E, heads)`` and of the queries' self-loops ``(S, heads)``.
 
-        With one layer a query hears itself alone.
+        With one layer a query attends to itself only.
         """
         if self.settings.layers == 1:
             return queries.new_zeros(neighbors.num_edges, 1), queries.new_ones(len(queries), 1)
@@ -206,7 +212,7 @@ class GNNEncoder(nn.Module):
         edge_features: Tensor | None,
         loop_features: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attention of eq. 8: of each edge ``(E, heads)`` and of each passage's self-loop ``(T, heads)``."""
+        """Attention of eq. 8: weights of the edges ``(E, heads)`` and of the passages' self-loops ``(T, heads)``."""
         loops = self._loops(self.passage_loop, loop_features)
         return self.queries_to_passages.attention(queries, passages, neighbors, edge_features, loops, self._moments)
 
@@ -215,11 +221,11 @@ class GNNEncoder(nn.Module):
         return self.edge_mean, self.edge_deviation
 
     def _loops(self, learned: Tensor, stored: Tensor | None) -> Tensor:
-        """Edge feature of the self-loops: ``(edge_dim,)`` learned, or a node's own ``(T, edge_dim)``."""
+        """Edge feature of the self-loops: ``(edge_dim,)`` if all is learned, else one per node ``(T, edge_dim)``."""
         if stored is None:
             return learned
         start = self.edge_dim - stored.shape[1]
         if start < 0:
-            raise ValueError(f"self-loops have {stored.shape[1]} features, and edges only {self.edge_dim}")
+            raise ValueError(f"self-loops have {stored.shape[1]} features, but edges only {self.edge_dim}")
         standardised = (stored - self.edge_mean[start:]) / self.edge_deviation[start:]
         return torch.cat([learned[:start].expand(len(stored), -1), standardised], dim=1)

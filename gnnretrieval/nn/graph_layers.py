@@ -1,6 +1,6 @@
-"""Graph layers by name, in the place of eq. 3-5: a function and a line of the table each.
+"""Registry of graph layers for eq. 3-5: one function and one line of the table per layer.
 
-The table is read without loading torch, for the command line's help.
+Reading the table does not load torch: the command line's help needs the names only.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ def _lightgcn(shape: Shape) -> PyGLayer:
 
 
 _LAYERS: Mapping[str, Callable[[Shape], GATLayer | PyGLayer]] = {
-    "gat": _gat,  # eq. 3-5: equal to PyG's GATConv, folded and fused
+    "gat": _gat,  # eq. 3-5, equal to PyG's GATConv
     "gatv2": _gatv2,  # Brody et al. 2022
     "transformer": _transformer,  # Shi et al. 2021
-    "sage": _sage,  # Hamilton et al. 2017: mean of the neighbours, and the target by a separate projection
-    "mean": _mean,  # nothing is learned in the layer
-    "lightgcn": _lightgcn,  # He et al. 2020, normalised on the target's side alone (their LightGCN-L)
+    "sage": _sage,  # Hamilton et al. 2017: mean of the neighbours; the target has a separate projection
+    "mean": _mean,  # has no parameters
+    "lightgcn": _lightgcn,  # He et al. 2020, normalised on the target's side only (their LightGCN-L)
 }
 GRAPH_LAYERS = tuple(_LAYERS)
 
 
 def graph_layer(name: str, shape: Shape) -> GATLayer | PyGLayer:
-    """A layer by its name."""
+    """The layer that is registered as ``name``, made for ``shape``."""
     return _LAYERS[name](shape)

@@ -1,4 +1,4 @@
-"""Messages along label edges and hard-negative edges, under one linear head."""
+"""Messages along label edges and from rejected passages, in the space of a linear head."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_QUERIES = 1024  # queries a block
+_QUERIES = 1024  # queries per block
 
 
 class MessageGraph(NamedTuple):
-    """The node features and edges that messages go along, in memory.
+    """Node features and edges of the messages, in memory.
 
     Attributes:
-        passages: ``h_p`` ``(m, d)`` float32, as they are compared.
-        queries: ``h_q`` ``(n, d)`` float32, as they are compared.
-        neighbors: ``(n, k)`` passages that each query retrieved.
-        labels: ``(L, 2)`` relevant (query row, passage row) pairs of visible queries.
-        visible: ``(n,)`` True for queries that are in the graph.
-        normalize: Whether vectors are compared at length 1 (cosine).
-        scale: Factor on the similarity in a softmax.
+        passages: ``h_p`` ``(m, d)`` float32, normalised if ``normalize``.
+        queries: ``h_q`` ``(n, d)`` float32, normalised if ``normalize``.
+        neighbors: ``(n, k)`` int64, passages that each query retrieved.
+        labels: ``(L, 2)`` int64, relevant (query row, passage row) pairs of visible queries.
+        visible: ``(n,)`` bool, True for queries that are in the graph.
+        normalize: Whether the similarity is the cosine.
+        scale: ``τ``, factor on the similarity in a softmax.
     """
 
     passages: Tensor
@@ -33,29 +33,29 @@ class MessageGraph(NamedTuple):
     scale: float
 
     def prepare(self, vectors: Tensor) -> Tensor:
-        """Vectors ``(…, d)`` as they are compared."""
+        """Vectors ``(…, d)`` as the similarity compares them: of length 1 for the cosine."""
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def without(self, hidden: Tensor) -> MessageGraph:
-        """The same without some queries ``(n,)``: neither their labels nor what they retrieved is heard."""
+        """The graph without the queries where ``hidden`` ``(n,)`` is True: no labels and no rejections of theirs."""
         return self._replace(labels=self.labels[~hidden[self.labels[:, 0]]], visible=self.visible & ~hidden)
 
     @property
     def label_counts(self) -> Tensor:
-        """Visible queries labelled with each passage ``(m,)``."""
+        """Number of visible queries with a label on each passage ``(m,)`` float32."""
         return torch.bincount(self.labels[:, 1], minlength=len(self.passages)).float()
 
 
 class Messages(NamedTuple):
-    """What is added to a passage, and how both sides are projected. All zero is the dual-encoder.
+    """Weights of the messages and training of the head. With all at 0 the vectors are the dual-encoder's.
 
     Attributes:
-        steps: Steps that the head was trained for; 0: the head is the identity.
-        mean: ``w``: weight of the mean of a passage's labelled queries.
-        rounds: How often queries reject passages.
-        step_size: ``η`` of one round.
-        prior: Share by which the vectors of passages with labelled queries are made longer, or shorter below 0.
-        trained_mean: ``w`` while the head was trained.
+        steps: Training steps of the head; 0: the head is the identity.
+        mean: ``w``, weight of the mean of a passage's labelled queries.
+        rounds: Number of rejection rounds.
+        step_size: ``η``, step size of a round.
+        prior: ``c``: the vectors of passages with labelled queries are multiplied by ``1 + c``; it may be negative.
+        trained_mean: ``w`` during the training of the head.
     """
 
     steps: int = 0
@@ -67,7 +67,7 @@ class Messages(NamedTuple):
 
 
 def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
-    r"""Passage vectors after all messages ``(m, d)``, to be compared with plain query vectors by dot product.
+    r"""Passage vectors after all messages ``(m, d)`` float32, for the dot product with plain query vectors.
 
     .. math::
         x_p &= h_p + w \Bigl(\tfrac{1}{|L_p|} \sum_{q \in L_p} h_q - h_p\Bigr), \qquad z_p = \widehat{H x_p} \\
@@ -76,15 +76,15 @@ def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages
         \qquad \pi_{qp} = \mathrm{softmax}_{p \in N_q \cup L_q}(\tau\, z_p^\top \widehat{H h_q}) \\
         v_p &= (1 + c\,[L_p \ne \emptyset])\; H^\top z_p
 
-    The label mean is one hop of uniform attention over label edges. A rejection round is attention that each query
-    spreads over its passages: those that it retrieved and that are not relevant to it move away from it. This is a
-    gradient step on eq. 12 with respect to the passages. :math:`(Hq)^\top z_p = q^\top (H^\top z_p)`, so that the
-    head is folded into the passage vectors, and a question costs what it did.
+    The label mean is one hop of uniform attention over label edges. In a rejection round each query spreads attention
+    over its passages, and those that it retrieved and that are not relevant move away from it: a gradient step on
+    eq. 12 with respect to the passages. As :math:`(Hq)^\top z_p = q^\top (H^\top z_p)`, the head is folded into the
+    passage vectors, and encoding a query costs no more than before.
 
     Args:
         graph: Features and edges.
         head: ``H`` ``(d, d)``; None: the identity.
-        messages: What is sent.
+        messages: Weights of the messages.
     """
     vectors, _ = _projected(graph, head, messages)
     folded = vectors if head is None else vectors @ head
@@ -94,12 +94,12 @@ def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages
 
 
 def rejections(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
-    """How strongly each query pushed away each passage that it retrieved: ``η Σ_t π`` ``(n, k)``."""
+    """Weight with which each query pushed away each passage that it retrieved, ``η Σ_t π`` ``(n, k)`` float32."""
     return _projected(graph, head, messages)[1]
 
 
 def _projected(graph: MessageGraph, head: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor]:
-    """``z_p`` after all messages ``(m, d)``, and what :func:`rejected` says of strengths ``(n, k)``."""
+    """``z_p`` after all messages ``(m, d)``, and the rejection weights ``(n, k)`` of :func:`rejected`."""
     mixed = label_mean(graph, messages.mean)
     if head is None:
         passages, queries = graph.prepare(mixed), graph.queries
@@ -109,7 +109,7 @@ def _projected(graph: MessageGraph, head: Tensor | None, messages: Messages) -> 
 
 
 def label_mean(graph: MessageGraph, weight: float) -> Tensor:
-    """Passages mixed with the mean of their labelled queries ``(m, d)``; a passage without any stays as it is."""
+    """Passages mixed with the mean of their labelled queries ``(m, d)``; a passage without labels is unchanged."""
     if not weight:
         return graph.passages
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
@@ -121,38 +121,39 @@ def label_mean(graph: MessageGraph, weight: float) -> Tensor:
 def rejected(
     graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int, step_size: float
 ) -> tuple[Tensor, Tensor]:
-    """Passages after each query pushed away, ``rounds`` times, what it retrieved and did not want.
+    """Passages after rejection: each round moves them away from queries that retrieved them but do not want them.
 
     Args:
         graph: The edges.
         passages: ``z_p`` ``(m, d)``.
         queries: ``(n, d)``, in the same space.
-        rounds: How often; attention is computed again each time.
+        rounds: Number of rounds; each computes the attention again.
         step_size: ``η``.
 
     Returns:
-        ``(m, d)`` passages, and how strongly each query pushed each passage it retrieved: ``η Σ_t π`` ``(n, k)``.
+        ``(m, d)`` passages, and the weight with which each query pushed each passage that it retrieved, ``η Σ_t π``
+        ``(n, k)``; 0 for relevant passages.
     """
     m = len(passages)
-    keys = graph.labels[:, 0] * m + graph.labels[:, 1]
+    keys = graph.labels[:, 0] * m + graph.labels[:, 1]  # (L,) one number per labelled pair
     pushes, now, strength = torch.zeros_like(passages), passages, torch.zeros(graph.neighbors.shape)
     rows = torch.nonzero(graph.visible).ravel()
     for _ in range(rounds):
         outside = _labels_outside(graph, now, queries)  # (n,)
         for block in torch.split(rows, _QUERIES):
-            found, asked = graph.neighbors[block], queries[block]  # (b, k), (b, d)
-            logits = graph.scale * torch.einsum("bkd,bd->bk", now[found], asked)
-            attention = torch.softmax(torch.cat([logits, outside[block, None]], dim=1), dim=1)[:, :-1]
-            attention = step_size * attention.masked_fill(torch.isin(block[:, None] * m + found, keys), 0.0)
+            neighbors, query = graph.neighbors[block], queries[block]  # (b, k), (b, d)
+            logits = graph.scale * torch.einsum("bkd,bd->bk", now[neighbors], query)
+            attention = torch.softmax(torch.cat([logits, outside[block, None]], dim=1), dim=1)[:, :-1]  # (b, k)
+            attention = step_size * attention.masked_fill(torch.isin(block[:, None] * m + neighbors, keys), 0.0)
             strength[block] += attention
-            for rank in range(found.shape[1]):
-                pushes.index_add_(0, found[:, rank], -attention[:, rank, None] * asked)
+            for rank in range(neighbors.shape[1]):  # rank by rank: no (b, k, d) tensor of pushes
+                pushes.index_add_(0, neighbors[:, rank], -attention[:, rank, None] * query)
         now = graph.prepare(passages + pushes)
     return now, strength
 
 
 def _labels_outside(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:
-    """Logit that stands for the relevant passages a query did not retrieve ``(n,)``; minus infinity for none."""
+    """Log-sum-exp of the logits of the relevant passages that a query did not retrieve ``(n,)``; -inf if none."""
     query, passage = graph.labels.T
     outside = ~(graph.neighbors[query] == passage[:, None]).any(1)
     query, passage = query[outside], passage[outside]

@@ -1,4 +1,4 @@
-"""Who each target node hears: edges sorted by target, with or without a fixed number a target."""
+"""Edges of a bipartite graph, sorted by target, with a fixed or varying number per target."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """Edges sorted by target, in compressed sparse rows.
+    """Edges sorted by target (CSR): each target aggregates the features of its sources.
 
-    Where every target has the same number of edges (``width``), sums over a target's edges are sums over an axis of
-    ``(targets, width)``; otherwise they are segment reductions. Both run in a fixed order, so that they are repeatable.
+    If every target has the same number of edges (``width``), a sum over a target's edges is a sum over an axis of
+    ``(targets, width)``; otherwise it is a segment reduction. Both sum in a fixed order, so results are repeatable.
 
     Attributes:
         sources: ``(E,)`` int64, source row of each edge.
-        offsets: ``(targets + 1,)`` int64; the edges of target ``i`` are ``offsets[i]:offsets[i + 1]``.
-        width: Edges of every target, where all have the same number; None otherwise.
+        offsets: ``(targets + 1,)`` int64; target ``i`` has the edges ``offsets[i]:offsets[i + 1]``.
+        width: Number of edges of every target; None: it varies.
 
     Raises:
         ValueError: ``width`` does not fit the number of edges.
@@ -37,7 +37,7 @@ class Neighbors:
 
     @classmethod
     def regular(cls, sources: Tensor) -> Neighbors:
-        """Neighbors of equally many sources a target, from their rows ``(targets, width)`` int64."""
+        """Edges from ``width`` sources to each target; ``sources`` is ``(targets, width)`` int64."""
         targets, width = sources.shape
         offsets = torch.arange(targets + 1, device=sources.device) * width
         return cls(sources.reshape(-1).contiguous(), offsets, width)
@@ -53,29 +53,29 @@ class Neighbors:
         return self.sources.numel()
 
     def targets(self) -> Tensor:
-        """Target row of each edge ``(E,)``, made once."""
+        """Target row of each edge ``(E,)`` int64, computed once."""
         return self._targets
 
     def spread(self, values: Tensor) -> Tensor:
-        """Each edge's value of its target ``(E, heads)``, from ``(targets, heads)``."""
+        """Copy the targets' values ``(targets, heads)`` to their edges ``(E, heads)``."""
         if self.width is None:
             return values.index_select(0, self.targets())
         return values[:, None].expand(-1, self.width, -1).reshape(self.num_edges, values.shape[1])
 
     def total(self, values: Tensor) -> Tensor:
-        """Sum over each target's edges ``(targets, heads)``, from ``(E, heads)``."""
+        """Sum of ``(E, heads)`` values over each target's edges ``(targets, heads)``."""
         if self.width is None:
             return torch.segment_reduce(values, "sum", offsets=self.offsets, axis=0, unsafe=True)
         return values.view(self.num_targets, self.width, values.shape[1]).sum(1)
 
     def highest(self, values: Tensor) -> Tensor:
-        """Maximum over each target's edges ``(targets, heads)``, minus infinity where there is none."""
+        """Maximum of ``(E, heads)`` values over each target's edges ``(targets, heads)``; -inf without edges."""
         if not self.width:
             return torch.segment_reduce(values, "max", offsets=self.offsets, axis=0, unsafe=True)
         return values.view(self.num_targets, self.width, values.shape[1]).amax(1)
 
     def reversed(self, num_sources: int) -> Reversed:
-        """The same edges sorted by source, of which there are ``num_sources``; made once."""
+        """The same edges sorted by source, computed once; ``num_sources`` is the number of source rows."""
         if num_sources not in self._reversed:
             by_source, order = torch.sort(self.sources, stable=True)
             rows = torch.arange(num_sources + 1, device=by_source.device)
@@ -95,8 +95,8 @@ class Reversed(NamedTuple):
     """Edges sorted by source.
 
     Attributes:
-        neighbors: The edges turned round: whom each source is heard by.
-        order: ``(E,)`` int64, place of each of these edges among the edges sorted by target.
+        neighbors: The reversed edges: the targets that aggregate each source.
+        order: ``(E,)`` int64, position of each of these edges among the edges sorted by target.
     """
 
     neighbors: Neighbors

@@ -1,4 +1,4 @@
-"""PyTorch Geometric's own convolutions over our neighbours, in the place of eq. 3-5."""
+"""PyTorch Geometric's convolutions in place of eq. 3-5."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from gnnretrieval.nn.segment_softmax import at_least_float32
 
 
 class Shape(NamedTuple):
-    """What a layer is made for: width ``d`` of nodes, heads that share it, width of edge features, dropout."""
+    """Arguments of a graph layer.
+
+    Attributes:
+        width: Width ``d`` of node features and of the output.
+        heads: Attention heads; they share ``width``.
+        edge_dim: Width of the edge features; 0: there are none.
+        dropout: Probability of dropping an attention weight in training.
+    """
 
     width: int
     heads: int
@@ -22,28 +29,30 @@ class Shape(NamedTuple):
 
     @property
     def attention(self) -> dict[str, Any]:
-        """Arguments of PyG's attention layers, in the order-free part of their signatures."""
+        """Keyword arguments of PyG's attention layers."""
         return {"heads": self.heads, "edge_dim": self.edge_dim or None, "dropout": self.dropout, "bias": False}
 
     @property
     def ends(self) -> tuple[tuple[int, int], int]:
-        """Widths of source and target, and of a head's output."""
+        """Widths of source and target, and width of a head's output."""
         return (self.width, self.width), self.width // self.heads
 
 
 class PyGLayer(nn.Module):
-    """A bipartite convolution of PyTorch Geometric with :class:`~gnnretrieval.nn.GATLayer`'s arguments and start.
+    """A convolution of PyTorch Geometric with the arguments of :class:`~gnnretrieval.nn.GATLayer`.
 
-    Attention and sums are float32, whatever autocast says.
+    It computes in float32, also under autocast, and starts as the mean of the neighbours.
 
     Args:
-        conv: ``conv((sources, targets), edge_index, edge_attr)`` where it has edge features or weights.
-        shape: What it is made for.
-        eye: Name of the projection of the sources; the identity at the start, as eq. 3's ``W_s``.
-        zero: Names of the parameters that are zero at the start, so that all neighbours weigh the same.
-        loops: Whether each target has a self-loop, with the self-loop's edge feature.
-        attends: Whether it has attention weights and edge features; else all edges of a target weigh the same.
-        weight: Weight of each edge of a target by how many it has ``(T,)``; None: the convolution's own.
+        conv: Called as ``conv((sources, targets), edge_index)``, with edge features or weights as a third argument
+            where it takes them.
+        shape: Widths, heads and dropout.
+        eye: Name of the projection of the sources (``W_s`` of eq. 3); it starts as the identity.
+        zero: Names of the parameters that start at 0, so that all neighbours weigh the same.
+        loops: Whether each target has a self-loop.
+        attends: Whether the layer has attention weights and edge features; else all edges of a target weigh the same.
+        weight: Maps the targets' degrees ``(T,)`` to the weight of their edges ``(T,)``; None: the convolution's own
+            weights.
     """
 
     def __init__(
@@ -62,11 +71,11 @@ class PyGLayer(nn.Module):
         self._eye, self._zero, self._loops, self._attends, self._weight = eye, zero, loops, attends, weight
 
     def reset_parameters(self) -> None:
-        """The convolution's own start."""
+        """Initialise the parameters as the convolution does."""
         self.conv.reset_parameters()  # type: ignore[operator]
 
     def start_as_identity(self) -> None:
-        """Output the mean of each target's neighbours, unprojected."""
+        """Set the parameters so that the layer outputs the mean of each target's neighbours."""
         with torch.no_grad():
             for name, parameter in self.conv.named_parameters():
                 if name.partition(".")[0] == self._eye:
@@ -83,7 +92,7 @@ class PyGLayer(nn.Module):
         loop_feature: Tensor | None = None,
         edge_moments: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """Aggregated context of every target ``(T, d)``."""
+        """Context of each target ``(T, d)``; arguments as in :class:`~gnnretrieval.nn.GATLayer`."""
         with torch.autocast(source.device.type, enabled=False):
             nodes, edges, values = self._given(source, target, neighbors, edge_features, loop_feature, edge_moments)
             context: Tensor = self.conv(nodes, edges, *([] if values is None else [values]))
@@ -98,7 +107,7 @@ class PyGLayer(nn.Module):
         loop_feature: Tensor | None = None,
         edge_moments: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Weights of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``; they sum to 1 by target."""
+        """Weights of the edges ``(E, heads)`` and of the self-loops ``(T, heads)``; a target's weights sum to 1."""
         if not self._attends:
             share = 1 / (neighbors.offsets.diff() + self._loops).clamp(min=1)[:, None]
             loops = share if self._loops else torch.zeros_like(share)
@@ -117,23 +126,23 @@ class PyGLayer(nn.Module):
         loop_feature: Tensor | None,
         edge_moments: tuple[Tensor, Tensor] | None,
     ) -> tuple[Any, Tensor, Tensor | None]:
-        """Nodes, edges ``(2, E)`` and edge features or weights, as PyG takes them; loops are the last edges."""
+        """PyG's arguments: nodes, edge index ``(2, E)``, edge features or weights. Self-loops are the last edges."""
         source, target = at_least_float32(source), at_least_float32(target)
-        senders, hearers = neighbors.sources, neighbors.targets()
+        senders, receivers = neighbors.sources, neighbors.targets()
         rows = torch.arange(len(target), device=target.device)
         nodes: Any = (source, target)
-        if self._loops:
+        if self._loops:  # a target's copy among the sources sends its self-loop
             nodes = (torch.cat([source, target]), target)
-            senders, hearers = torch.cat([senders, rows + len(source)]), torch.cat([hearers, rows])
-        if self._weight is not None:  # such a convolution takes one kind of node
+            senders, receivers = torch.cat([senders, rows + len(source)]), torch.cat([receivers, rows])
+        if self._weight is not None:  # PyG's weighted convolutions take one kind of node
             weights = neighbors.spread(self._weight(neighbors.offsets.diff())[:, None])[:, 0]
-            return torch.cat([source, target]), torch.stack([senders, hearers + len(source)]), weights
+            return torch.cat([source, target]), torch.stack([senders, receivers + len(source)]), weights
         values = None
         if self._attends and self.shape.edge_dim:
             if edge_features is None or loop_feature is None:
-                raise ValueError("this layer has edge_dim: it wants edge_features and loop_feature")
+                raise ValueError("a layer with edge_dim needs edge_features and loop_feature")
             values = at_least_float32(edge_features)
             if edge_moments is not None:
                 values = (values - edge_moments[0]) / edge_moments[1]
             values = torch.cat([values, at_least_float32(loop_feature).expand(len(target), -1)])
-        return nodes, torch.stack([senders, hearers]), values
+        return nodes, torch.stack([senders, receivers]), values

@@ -1,4 +1,4 @@
-"""Attention logits of edges, and their softmax over each target's edges and self-loop (eq. 4)."""
+"""Attention logits of edges, and the softmax over each target's edges and self-loop (eq. 4)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gnnretrieval.nn.neighbors import Neighbors
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """``values`` in the precision that sums are made in: float64 as it is, everything else as float32."""
+    """``values`` in the type that sums are computed in: float64 unchanged, every other type as float32."""
     return values if values.dtype == torch.float64 else values.float()
 
 
 def edge_scores(source_scores: Tensor, target_scores: Tensor, neighbors: Neighbors) -> Tensor:
-    """Score of each edge's source plus that of its target ``(E, heads)``.
+    """Source's score plus target's score of each edge ``(E, heads)``.
 
     Args:
         source_scores: ``(S, heads)``.
@@ -29,11 +29,11 @@ def edge_scores(source_scores: Tensor, target_scores: Tensor, neighbors: Neighbo
 
 
 def segment_softmax(logits: Tensor, loop_logits: Tensor, neighbors: Neighbors) -> tuple[Tensor, Tensor]:
-    """Softmax over each target's edges and its self-loop (eq. 4), in float32 (in float64 for float64).
+    """Softmax over each target's edges and its self-loop (eq. 4), in float32 (float64 for float64 input).
 
     Args:
-        logits: ``(E, heads)`` of the edges.
-        loop_logits: ``(targets, heads)`` of the self-loops.
+        logits: ``(E, heads)``, the edges' logits.
+        loop_logits: ``(targets, heads)``, the self-loops' logits.
         neighbors: The edges.
 
     Returns:
@@ -45,7 +45,7 @@ def segment_softmax(logits: Tensor, loop_logits: Tensor, neighbors: Neighbors) -
 
 
 class _EdgeScores(torch.autograd.Function):
-    """Gather and spread; the gradients are sums by source and by target, each in one order."""
+    """Gathered sum of both ends' scores. Gradients are sums by source and by target, in a fixed order."""
 
     @staticmethod
     def forward(ctx: Any, source_scores: Tensor, target_scores: Tensor, neighbors: Neighbors) -> Tensor:
@@ -65,11 +65,11 @@ class _EdgeScores(torch.autograd.Function):
 
 
 class _SegmentSoftmax(torch.autograd.Function):
-    """``gradient_j = α_j (g_j - Σ_i α_i g_i)``, over a target's edges and its self-loop."""
+    """Softmax with the gradient ``α_j (g_j - Σ_i α_i g_i)``, ``i`` over a target's edges and its self-loop."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, loop_logits: Tensor, neighbors: Neighbors) -> tuple[Tensor, Tensor]:
-        highest = torch.maximum(neighbors.highest(logits), loop_logits)
+        highest = torch.maximum(neighbors.highest(logits), loop_logits)  # (targets, heads), against overflow
         weights = (logits - neighbors.spread(highest)).exp_()
         loop_weights = (loop_logits - highest).exp_()
         total = neighbors.total(weights) + loop_weights

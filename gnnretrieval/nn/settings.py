@@ -1,4 +1,4 @@
-"""Shape of a GNN-encoder."""
+"""Settings of a GNN-encoder's layers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from gnnretrieval.settings import Settings
 
 
 class GNNEncoderSettings(Settings):
-    """Shape of a GNN-encoder.
+    """Layers of a GNN-encoder.
 
     Attributes:
-        heads: Attention heads of each GAT layer; they share the width.
-        layers: 2: queries hear their passages, then passages hear queries (the paper); 1: the second alone.
-        gate: ``filter``: of each passage and dimension (eq. 9); ``constant``: ``gate_start``, which is not learned.
-        gate_start: Value of every filter gate at the start.
-        dropout: On attention weights, in training.
-        feature_dropout: On the queries' features that passages hear, in training.
+        heads: Attention heads of each graph layer; they share the width.
+        layers: ``2``: queries attend to their passages, then passages to their queries (the paper); ``1``: only the
+            second.
+        gate: ``filter``: learned for each passage and dimension (eq. 9); ``constant``: always ``gate_start``.
+        gate_start: Initial value of the filter gate; value of the constant gate.
+        dropout: Dropout on attention weights, in training.
+        feature_dropout: Dropout on the query features that passages attend to, in training.
     """
 
     heads: int = Field(1, ge=1)

@@ -1,4 +1,4 @@
-"""Sums of neighbours by attention (eq. 5), fused forward and backward."""
+"""Attention-weighted sum of neighbours (eq. 5), fused in both passes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gnnretrieval.nn.neighbors import Neighbors
 
 
 def weighted_sum(source: Tensor, target: Tensor, weights: Tensor, loop_weights: Tensor, neighbors: Neighbors) -> Tensor:
-    r"""Sum of each target's neighbours and of itself, by weight.
+    r"""Weighted sum of each target's neighbours and of the target itself.
 
     .. math::
         c_i = \sum_{j \in \mathcal{N}_i} \alpha_{ij} h_j + \alpha_{ii} h_i
 
-    Nothing of edges × width is made, forward or backward: the sum is one ``embedding_bag`` over the edges sorted by
-    target, the gradient of the sources one over the same edges sorted by source, and that of a weight the dot product
-    of its source and its target's gradient.
+    Neither pass makes an ``(E, d)`` tensor. The sum is one ``embedding_bag`` over the edges sorted by target. The
+    gradient of the sources is one over the same edges sorted by source. The gradient of a weight is the dot product of
+    its source and its target's gradient.
 
     Args:
-        source: ``(S, d)``, float32 or float64, as all that follow.
+        source: ``(S, d)``; all tensors are float32, or all float64.
         target: ``(targets, d)``.
-        weights: ``(E,)`` of the edges.
-        loop_weights: ``(targets,)`` of the self-loops.
+        weights: ``(E,)``, the edges' weights.
+        loop_weights: ``(targets,)``, the self-loops' weights.
         neighbors: The edges.
 
     Returns:
@@ -37,10 +37,10 @@ def weighted_sum(source: Tensor, target: Tensor, weights: Tensor, loop_weights: 
 
 
 def chosen_dots(rows: Tensor, others: Tensor, pairs: Neighbors) -> Tensor:
-    """Dot product of a target's row and a source's for each edge of ``pairs`` ``(E,)``, neither side gathered.
+    """Dot product of target row and source row for each edge of ``pairs`` ``(E,)``, without gathering either side.
 
-    This is the gradient of ``embedding_bag`` by its weights, called by itself: by way of autograd it would bring the
-    sum, or the bag's own gradient, with it. (``torch.sparse.sampled_addmm`` wants every pair to stand only once.)
+    It calls the kernel for the gradient of ``embedding_bag`` with respect to its weights: autograd would compute the
+    sum or the other gradients too. (``torch.sparse.sampled_addmm`` does not allow a pair to occur twice.)
 
     Args:
         rows: ``(targets, d)``, float32 or float64.
@@ -72,7 +72,7 @@ class _WeightedSum(torch.autograd.Function):
             of_source = _bag(gradient, weights.index_select(0, order), by_source)
         if ctx.needs_input_grad[1]:
             of_target = gradient * loop_weights[:, None]
-        if ctx.needs_input_grad[2]:  # by source: a source's row is read once, and the smaller table is jumped about in
+        if ctx.needs_input_grad[2]:  # by source: each source row is read once; random access is to the smaller table
             of_weights = torch.empty_like(weights).index_copy_(0, order, chosen_dots(source, gradient, by_source))
         if ctx.needs_input_grad[3]:
             of_loops = (gradient * target).sum(1)

@@ -1,4 +1,4 @@
-"""Masked graph training (Algorithm 1), and the embeddings of a trained GNN-encoder."""
+"""Training of GNN-encoders (Algorithm 1) and encoders, and the embeddings of a trained GNN-encoder."""
 
 from typing import TYPE_CHECKING
 

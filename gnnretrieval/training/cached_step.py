@@ -1,10 +1,10 @@
-"""One batch's gradient: whole, cached part by part, over several processes, or all of these, by the same lines.
+"""Gradient of a batch: in one piece or with gradient caching, in one process or several, by the same code.
 
-Cross-batch negatives (RocketQA §3.3) compare every query of a batch with every passage of it, whichever process encoded
-them. A process encodes its share of the texts and all vectors are summed together; each then computes the loss of the
-whole batch, takes the gradient of its own vectors, and carries that into the weights. With gradient caching (Gao et al.
-2021) the vectors are first made without a graph, and each part is encoded once more to carry its gradient: memory is
-that of one part. The loss sees the same vectors on every path, so temperature, masks and mean are the same on each.
+Cross-batch negatives (RocketQA §3.3) compare every query of a batch with every passage, whichever process encoded them.
+Each process encodes its share of the texts, and the vectors are summed over all processes. Each then computes the loss
+of the whole batch and backpropagates the gradient of its own vectors into the weights. With gradient caching (Gao et
+al. 2021) the vectors are first computed without a graph, and each part is encoded again to backpropagate its gradient,
+so memory is that of one part. The loss sees the same vectors on every path: temperature, masks and mean are the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gnnretrieval.training.ranks import ALONE, Ranks
 
 
 class Batch(NamedTuple):
-    """What a step learns from.
+    """A batch of texts and its loss.
 
     Attributes:
-        items: The texts; their rows, one after another, are the rows that the loss sees.
-        loss: Of the rows ``(R, d)``, float32: a mean over the whole batch.
+        items: The texts. Their rows, in this order, are the input of the loss.
+        loss: Computes the loss from the rows ``(R, d)`` float32: a mean over the whole batch.
     """
 
     items: Sequence[Item]
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Texts of one tower that are encoded together, and their rows."""
+    """Texts of one tower that are encoded together, and the positions of their rows ``(r,)``."""
 
     items: list[Item]
     rows: Tensor
@@ -50,15 +50,15 @@ def add_gradient(
     ranks: Ranks = ALONE,
     seed: Sequence[int] = (0,),
 ) -> float:
-    """Add the gradient of a batch's loss to the parameters; over several processes, this one's share of it.
+    """Add the gradient of a batch's loss to the parameters; with several processes, the share of this process.
 
     Args:
-        towers: By the names that items give.
-        batch: The same on every process.
-        cached: Encode every part twice, and hold one part's graph at a time.
-        token_budget: Tokens, with padding, of a part.
-        ranks: The processes; their gradients are still to be summed (:meth:`Ranks.sum_gradients`).
-        seed: Of dropout, equal in both passes of a part.
+        towers: Towers by name.
+        batch: The batch, the same on every process.
+        cached: Encode every part twice, and keep the graph of one part in memory at a time.
+        token_budget: Maximum number of tokens of a part, with padding.
+        ranks: The processes. The caller must sum their gradients (:meth:`Ranks.sum_gradients`).
+        seed: Seed of dropout, equal in both passes over a part.
 
     Returns:
         The loss.
@@ -75,7 +75,7 @@ def add_gradient(
             vectors = towers[part.items[0].tower].rows(part.items)
         rows[part.rows] = vectors.detach()
         made.append(vectors)
-    rows = ranks.sum_(rows).requires_grad_()  # each row is one process's, and 0 elsewhere
+    rows = ranks.sum_(rows).requires_grad_()  # (R, d); each row is nonzero on one process only
     loss = batch.loss(rows)
     loss.backward()  # type: ignore[no-untyped-call]
     gradient = rows.grad if rows.grad is not None else torch.zeros_like(rows)
@@ -85,12 +85,12 @@ def add_gradient(
             _seed(seed, ranks.rank, number)
             vectors = towers[part.items[0].tower].rows(part.items)
         vectors.backward(gradient[part.rows])  # type: ignore[no-untyped-call]
-        made[number] = vectors.detach()  # frees this part's graph
+        made[number] = vectors.detach()  # frees the graph of this part
     return float(loss.detach())
 
 
 def _parts(items: Sequence[Item], token_budget: int, ranks: Ranks, device: torch.device) -> list[_Part]:
-    """The texts that are this process's share, similar lengths together."""
+    """Parts of similar lengths, with the texts of this process."""
     counts = np.array([item.rows for item in items], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     parts = []
@@ -98,7 +98,7 @@ def _parts(items: Sequence[Item], token_budget: int, ranks: Ranks, device: torch
         here = np.array([number for number, item in enumerate(items) if item.tower == tower])
         lengths = np.array([len(items[number].ids) for number in here], dtype=np.int64)
         longest_first = here[np.argsort(-lengths, kind="stable")]
-        own = np.sort(longest_first[ranks.rank :: ranks.count])  # everyone gets as much
+        own = np.sort(longest_first[ranks.rank :: ranks.count])  # similar work for every process
         lengths = np.array([len(items[number].ids) for number in own], dtype=np.int64)
         for chosen in batches_by_tokens(lengths, token_budget):
             numbers: NDArray[np.int64] = own[chosen]

@@ -17,12 +17,12 @@ from gnnretrieval.storage.artifacts import whole_file
 
 
 class Progress(NamedTuple):
-    """How far training came.
+    """Progress of training.
 
     Attributes:
-        epoch: Epochs done.
-        step: Steps done.
-        history: One record an epoch, as in the log.
+        epoch: Number of epochs done.
+        step: Number of steps done.
+        history: One record per epoch or measurement, as in the log.
     """
 
     epoch: int
@@ -37,7 +37,7 @@ def save_checkpoint(
     best: Mapping[str, Tensor],
     progress: Progress,
 ) -> None:
-    """Write a checkpoint in one step: killed while writing, the one before stays."""
+    """Write a checkpoint atomically: if the process is killed meanwhile, the previous checkpoint stays."""
     tensors = {f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()}
     tensors |= {f"best.{key}": value for key, value in best.items()}
     for number, state in optimizer.state_dict()["state"].items():
@@ -53,17 +53,19 @@ def load_checkpoint(
     """Restore ``modules`` and ``optimizer``; returns the best weights so far and the progress.
 
     Raises:
-        InputError: the file is no checkpoint of these modules.
+        InputError: The file is not a checkpoint of these modules.
     """
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (the file is no mapping)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (the file is not a mapping)
             progress = Progress(*json.loads(file.metadata()["progress"]))
         for name, module in modules.items():
             module.load_state_dict(_of(tensors, name))
     except (SafetensorError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"this checkpoint cannot be resumed ({reason}). Delete it to train anew.", path) from None
+        raise InputError(
+            f"this checkpoint cannot be resumed ({reason}). Delete it to train from the start.", path
+        ) from None
     state = optimizer.state_dict()
     state["state"] = {}
     for key, value in _of(tensors, "optimizer").items():

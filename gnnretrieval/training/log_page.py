@@ -1,4 +1,4 @@
-"""A training log as one page with plots that opens offline."""
+"""A training log as one HTML page with plots, which opens offline."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gnnretrieval.pages.axes import Axis
 from gnnretrieval.pages.html import Figure, Html, element, figures, page, require_page_place, section, table, write_page
 from gnnretrieval.pages.plots import Line, line_plot
 
-_POINTS = 1000  # of a curve, at most: more are not seen and make the page heavy
-_MEMORY = 0.02  # of the records: what the smoothed loss averages over
+_POINTS = 1000  # maximum number of points of a curve: more are not visible and make the page heavy
+_MEMORY = 0.02  # share of the records that the smoothed loss averages over
 
 
 class StepRecord(BaseModel):
@@ -31,7 +31,7 @@ class StepRecord(BaseModel):
 
 
 class DevRecord(BaseModel):
-    """A measurement on dev, as a line of the log; the first measure is what is chosen by."""
+    """A measurement on dev, as a line of the log; training chooses by the first measure."""
 
     step: int
     epoch: float
@@ -39,11 +39,11 @@ class DevRecord(BaseModel):
 
 
 class TrainingLog(NamedTuple):
-    """A log's records, by step.
+    """The records of a log, by step.
 
     Attributes:
-        steps: One a step.
-        measurements: One a measurement on dev.
+        steps: Records of steps.
+        measurements: Records of measurements on dev.
     """
 
     steps: list[StepRecord]
@@ -51,7 +51,7 @@ class TrainingLog(NamedTuple):
 
     @property
     def best(self) -> DevRecord | None:
-        """The first measurement with the highest first measure."""
+        """The measurement with the highest first measure, the first of equal ones; None if there is none."""
         measured = [record for record in self.measurements if record.dev]
         return max(measured, key=lambda record: next(iter(record.dev.values())), default=None)
 
@@ -59,11 +59,11 @@ class TrainingLog(NamedTuple):
 def read_log(path: Path) -> TrainingLog:
     """Read a training log in JSON lines.
 
-    A step that was done again after an interruption counts as it was done last, and a last line without an end, which
-    is being written, is left out.
+    If a step was repeated after an interruption, its last record counts. An incomplete last line, which training is
+    still writing, is left out.
 
     Raises:
-        InputError: no such file, nothing in it, or a line that is no record of a step or a measurement.
+        InputError: The file is missing or empty, or a line is not a record of a step or a measurement.
     """
     record_of: TypeAdapter[StepRecord | DevRecord] = TypeAdapter(StepRecord | DevRecord)
     lines = list(read_lines(path, "a training log"))
@@ -76,7 +76,7 @@ def read_log(path: Path) -> TrainingLog:
             record = record_of.validate_json(line)
         except ValidationError:
             raise InputError(
-                f"{excerpt(line)} is no record of a training log: wanted step, epoch, loss, learning_rate and "
+                f"{excerpt(line)} is not a record of a training log: wanted step, epoch, loss, learning_rate and "
                 "gradient_norm, or step, epoch and dev.",
                 path,
                 number,
@@ -97,11 +97,11 @@ def write_log_page(log: Path, out: Path, title: str) -> None:
         log: JSON lines: ``{"step", "epoch", "loss", "learning_rate", "gradient_norm"}`` for a step and ``{"step",
             "epoch", "dev": {"RR@10": …}}`` for a measurement.
         out: The file to write.
-        title: What was trained.
+        title: Name of the model.
 
     Raises:
-        InputError: as :func:`read_log`.
-        GnnRetrievalError: no file can be written at ``out``.
+        InputError: As :func:`read_log`.
+        GnnRetrievalError: The file ``out`` cannot be written.
     """
     require_page_place(out)
     found = read_log(log)
@@ -112,7 +112,7 @@ def write_log_page(log: Path, out: Path, title: str) -> None:
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """Exponential average over 2 % of ``values``, without the bias of its start; what is not finite is passed over."""
+    """Bias-corrected exponential average over 2 % of ``values``; values that are not finite are skipped."""
     keep = 1 - 1 / max(1.0, _MEMORY * len(values))
     total = weight = 0.0
     line = []
@@ -124,7 +124,7 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def summary_of(log: TrainingLog) -> str:
-    """How far it went, its last loss, and its best measurement, in a line."""
+    """Steps, last loss and best measurement, in a line."""
     records: list[StepRecord | DevRecord] = [*log.steps, *log.measurements]
     last = max(records, key=lambda record: record.step)
     parts = [f"{last.step:,} steps, {last.epoch:g} epochs"]
@@ -137,11 +137,11 @@ def summary_of(log: TrainingLog) -> str:
 
 
 def plots_of(log: TrainingLog, named: Html | None = None) -> list[Figure]:
-    """Its plots: of the measurements, and of the steps, where there are any.
+    """Plots of the measurements and of the steps, if there are any.
 
     Args:
         log: The log.
-        named: Names its file; None: the page is of this log alone.
+        named: Names the log's file under each plot; None: the page shows this log only.
     """
     plots = [] if log.best is None else [_dev(log, log.best)]
     return [plot._replace(source=named) for plot in (*plots, *(_of_steps(log.steps) if log.steps else []))]
@@ -154,7 +154,7 @@ def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
     return [
         Figure(
             "Loss",
-            "Of a batch, thin, and its exponential average over 2 % of the records, thick.",
+            "Thin: the loss of each batch. Thick: its exponential average over 2 % of the records.",
             line_plot(
                 f"Loss by step; the last {smoothed(loss)[-1]:.4g}, smoothed",
                 [_line("each step", steps, loss, look="thin"), _line("smoothed", steps, smoothed(loss))],
@@ -164,7 +164,7 @@ def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
         ),
         Figure(
             "Learning rate",
-            "Of the update.",
+            "The learning rate of each update.",
             line_plot(
                 f"Learning rate by step, {max(rates):.3g} at most",
                 [_line("learning rate", steps, rates)],
@@ -174,7 +174,7 @@ def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
         ),
         Figure(
             "Gradient norm",
-            "Before clipping. Where it keeps growing, the learning rate is too high.",
+            "Before clipping. If it keeps growing, the learning rate is too high.",
             line_plot(
                 f"Gradient norm by step; the last {norms[-1]:.3g}",
                 [_line("gradient norm", steps, norms, look="thin")],
@@ -186,7 +186,7 @@ def _of_steps(steps: Sequence[StepRecord]) -> list[Figure]:
 
 
 def _dev(log: TrainingLog, best: DevRecord) -> Figure:
-    """Measures by step: the one that is chosen by thick, and a ring around its best."""
+    """Plot of the measures: the first one thick, with a ring around its best value."""
     first, *others = dict.fromkeys(name for record in log.measurements for name in record.dev)
     epochs = [record.epoch for record in log.measurements]
     by = "epoch" if all(one < other for one, other in pairwise(epochs)) and epochs[-1] > 0 else "step"
@@ -219,7 +219,7 @@ def _line(
 
 
 def dev_table(log: TrainingLog) -> Html:
-    """The measurements, the best step marked; a line instead where there is none."""
+    """Table of the measurements, with the best one marked."""
     names = list(dict.fromkeys(name for record in log.measurements for name in record.dev))
     rows = []
     for record in log.measurements:

@@ -1,4 +1,4 @@
-"""Optimizers of encoder training, and the schedule of their learning rate."""
+"""Optimizers of encoder training, and the learning rate schedule."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _STEP = "step"
 def make_optimizer(
     name: OptimizerName, parameters: Sequence[tuple[str, nn.Parameter]], learning_rate: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """The optimizer of ``parameters``, which resumes bit for bit from :mod:`gnnretrieval.training.checkpoint`.
+    """Make an optimizer that resumes bit for bit from :mod:`gnnretrieval.training.checkpoint`.
 
-    ``adam`` adds weight decay to the gradient, ``adamw`` takes it off the weights (Loshchilov and Hutter 2019), and
-    ``lamb`` (You et al. 2020, Algorithm 2) adds it to Adam's update, whose norm is then made the weight's own, of at
-    most 10, times the learning rate: for batches of thousands.
+    ``adam`` adds weight decay to the gradient, ``adamw`` subtracts it from the weights (Loshchilov and Hutter 2019).
+    ``lamb`` (You et al. 2020, Algorithm 2), for batches of thousands, adds it to Adam's update and scales the update to
+    the norm of the weight (at most 10) times the learning rate.
 
     Args:
-        name: Which one.
-        parameters: Names and parameters, as ``Module.named_parameters()`` gives them; frozen ones are left out.
-        learning_rate: Peak of the schedule.
-        weight_decay: Of matrices; biases and normalisation weights, which have one dimension, have none.
+        name: ``adamw``, ``adam`` or ``lamb``.
+        parameters: Names and parameters, as from ``Module.named_parameters()``; frozen ones are left out.
+        learning_rate: Peak learning rate.
+        weight_decay: Weight decay of matrices; parameters with one dimension (biases, normalisation) have none.
 
     Raises:
-        GnnRetrievalError: no such optimizer, none of the parameters can be trained, or LAMB is not installed.
+        GnnRetrievalError: The name is unknown, all parameters are frozen, or LAMB is not installed.
     """
     trained = [parameter for _, parameter in parameters if parameter.requires_grad]
     if not trained:
@@ -53,9 +53,9 @@ def make_optimizer(
 
 
 def linear_schedule(step: int, total: int, warmup_share: float) -> float:
-    """Factor on the learning rate at ``step``, from 0, of ``total``: linear warm-up, then linear to zero.
+    """Factor on the learning rate at ``step`` (from 0) of ``total``: linear warm-up, then linear decay to 0.
 
-    The peak, 1, is at the last step of the warm-up; after the last step it is 0.
+    The factor is 1 at the last step of the warm-up and reaches 0 after the last step.
     """
     warm = max(1, round(warmup_share * total))
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
@@ -63,8 +63,9 @@ def linear_schedule(step: int, total: int, warmup_share: float) -> float:
 
 def _lamb(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
     lamb = extra("pytorch_optimizer", "lamb", "LAMB").Lamb
-    # weight_decouple=False: decay inside of the trust ratio, as the paper. adam_debias=True: no correction of the
-    # moments' bias; the trust ratio cancels any factor, and correcting after it would make the first step ten times.
+    # weight_decouple=False: decay inside the trust ratio, as in the paper. adam_debias=True: no bias correction of the
+    # moments, because the trust ratio cancels any factor; a correction after it would make the first step ten times
+    # larger.
     optimizer: torch.optim.Optimizer = lamb(
         groups, lr=learning_rate, weight_decay=0.0, weight_decouple=False, adam_debias=True
     )
@@ -74,9 +75,9 @@ def _lamb(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Opt
 
 
 def _with_step(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-    """LAMB's state with the step count, an int of its groups, beside each parameter's moments.
+    """LAMB's state as tensors per parameter, which a checkpoint can hold: moments and the groups' step count.
 
-    A checkpoint holds tensors of parameters. Norms and ratio of the last step, for looking at, are left out.
+    Norms and trust ratios of the last step, which are only informative, are left out.
     """
     step_of = {number: group.get(_STEP, 0) for group in state["param_groups"] for number in group["params"]}
     moments = {
@@ -90,7 +91,7 @@ def _with_step(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[
 
 
 def _restore_step(optimizer: torch.optim.Optimizer) -> None:
-    """Give the groups the step count that came with the moments: all groups step together."""
+    """Restore the groups' step count from the loaded state; it is the same for all groups."""
     steps = [int(kept[_STEP]) for kept in optimizer.state.values() if _STEP in kept]
     for group in optimizer.param_groups if steps else ():
         group[_STEP] = max(steps)

@@ -1,4 +1,4 @@
-"""Float32 weights that are updated, and the copy in a lower precision that computes."""
+"""Float32 master weights for updates, and their copies in lower precision for computing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnretrieval.training.encoder.towers import Tower
 class MasterWeights:
     """The float32 parameters of some towers.
 
-    In bfloat16, forward and backward passes run on rounded copies, their gradients are summed into the float32 weights
-    as each part of a batch is done, and :meth:`publish` rounds the updated weights again. A fused autocast would cast
-    every weight in every pass, and is slower.
+    In bfloat16, both passes run on rounded copies. The gradients of each part of a batch are added to the float32
+    weights, and :meth:`publish` rounds the updated weights again. Autocast is slower: it casts every weight in every
+    pass.
 
     Args:
-        towers: Whose parameters; a tower that comes twice is one.
-        dtype: Of the copies; float32: there are none.
+        towers: The towers; one that occurs twice counts once.
+        dtype: Type of the copies; float32: there are no copies.
     """
 
     def __init__(self, towers: Sequence[Tower], dtype: torch.dtype) -> None:
@@ -41,7 +41,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def publish(self) -> None:
-        """Give the copies the weights as they are now."""
+        """Copy the current weights to the rounded copies."""
         for parameter, master in zip(self.working, self.parameters, strict=True):
             if parameter is not master:
                 parameter.copy_(master)
@@ -59,7 +59,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def to_float32(self) -> None:
-        """Put the float32 weights into the towers, to be saved."""
+        """Put the float32 weights into the towers, for saving."""
         for module in self.rounded:
             for parameter in module.parameters():
                 parameter.data = parameter.data.float()
@@ -69,14 +69,14 @@ class MasterWeights:
 
 
 def _gradients_by_token(module: nn.Module, by_token: bool) -> None:
-    """Whether a part's gradient of an embedding holds its tokens' rows alone, or the whole vocabulary's."""
+    """Set whether gradients of embeddings are sparse (rows of the part's tokens only) or cover the vocabulary."""
     for part in module.modules():
         if isinstance(part, nn.Embedding):
             part.sparse = by_token
 
 
 class _Into:
-    """Adds a finished gradient to the float32 weight's, and frees it."""
+    """Hook: adds a parameter's gradient to that of its float32 weight, and frees it."""
 
     def __init__(self, master: nn.Parameter) -> None:
         self.master = master

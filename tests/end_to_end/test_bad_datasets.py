@@ -129,7 +129,7 @@ def test_features_and_graph_want_the_dataset_that_they_are_of(made, dataset, ref
     record = json.loads(lines[0]) | {"text": "Other words."}
     (dataset / "corpus.jsonl").write_text("\n".join([json.dumps(record), *lines[1:]]) + "\n", encoding="utf-8")
     out = tmp_path / "graph"
-    message = ("these features are of other texts", "Encode this dataset")
+    message = ("these features were made from other texts", "Encode this dataset")
     refuses("graph", "build", dataset, made.features, "--out", out, says=message, out=out)
 
 

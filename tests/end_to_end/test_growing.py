@@ -73,9 +73,15 @@ def test_building_it_again_from_the_old_dataset_is_refused(grown, made, refuses)
         ((), "there is nothing to add: give --queries FILE, --passages FILE, or both."),
         (("--queries", "none.jsonl"), "none.jsonl"),
         (("--queries", "known.jsonl"), "1 of 1 queries are in the graph already, such as 'train-00': leave them out."),
-        (("--queries", "new.jsonl", "--query-vectors", "wide.npy"), "vectors of 3 dimensions, and the graph's have 32"),
+        (
+            ("--queries", "new.jsonl", "--query-vectors", "wide.npy"),
+            "the vectors have 3 dimensions, but the graph's have 32",
+        ),
         (("--queries", "new.jsonl", "--query-vectors", "many.npy"), "many.npy"),
-        (("--queries", "new.jsonl", "--run", "a.run"), "its edges are dual-encoder's: leave out --run."),
+        (
+            ("--queries", "new.jsonl", "--run", "a.run"),
+            "its edges (dual-encoder) do not come from a run: leave out --run.",
+        ),
         (("--queries", "new.jsonl", "--qrels", "bad.tsv"), "there is no passage 'nowhere'"),
     ],
 )
@@ -97,4 +103,6 @@ def test_of_the_wrong_model_or_graph_embed_changed_says_what_to_do(made, refuses
     shutil.copytree(made.embeddings, tmp_path / "embeddings")
     meta: Path = tmp_path / "embeddings" / "meta.json"
     meta.write_text(meta.read_text().replace('"graph": "', '"graph": "other'))
-    refuses("embed", made.model, "--out", tmp_path / "embeddings", "--changed", says=("Embed anew, without --changed",))
+    refuses(
+        "embed", made.model, "--out", tmp_path / "embeddings", "--changed", says=("Embed again, without --changed",)
+    )

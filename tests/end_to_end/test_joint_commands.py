@@ -72,8 +72,8 @@ def test_the_model_has_a_card_with_its_figures_and_an_inspection(joint, succeeds
 @pytest.mark.parametrize("mode", [("--layer", "gat"), JOINT])
 def test_a_dry_run_says_what_it_would_take_and_makes_nothing(graph, succeeds, tmp_path, mode):
     said = succeeds("train", graph, "--out", tmp_path / "model", "--dry-run", *mode).out
-    assert "60 training queries, 10 to choose by" in said
-    assert "s a step, about" in said
+    assert "60 training queries, 10 dev queries" in said
+    assert "s per step, about" in said
     assert "GiB" in said
     assert "nothing was made" in said
     assert list(tmp_path.iterdir()) == []
@@ -123,4 +123,4 @@ def test_several_processes_for_a_frozen_encoder_are_refused(graph, refuses, tmp_
 
     monkeypatch.setattr(ranks, "ALONE", ranks.Ranks(0, 2))
     monkeypatch.setattr(ranks.Ranks, "agree", lambda self, value: value)
-    refuses("train", graph, "--out", tmp_path / "model", says=["train a frozen one in one"])
+    refuses("train", graph, "--out", tmp_path / "model", says=["train mode = frozen in one"])

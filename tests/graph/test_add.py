@@ -233,7 +233,7 @@ def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path):
     settings = GraphSettings(k=5, edges="run")
     graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph", run=old)
     assert graph.meta["filled"] == graph.num_queries  # four of five are the run's
-    with pytest.raises(GnnRetrievalError, match="its edges are a run's: give --run FILE"):
+    with pytest.raises(GnnRetrievalError, match="its edges come from a run: give --run FILE"):
         added(graph, parts, True, False)
     grown = added(graph, parts, True, False, run=new)
     at_once = built(parts, "more-queries", tiny_settings, settings, tmp_path / "at-once", run=tmp_path / "both.run")
@@ -255,7 +255,7 @@ def test_there_must_be_something_to_add(parts, tiny_settings, tmp_path):
     graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
     with pytest.raises(GnnRetrievalError, match="there is nothing to add"):
         read_additions(graph)
-    with pytest.raises(GnnRetrievalError, match="its edges are dual-encoder's: leave out --run"):
+    with pytest.raises(GnnRetrievalError, match="do not come from a run: leave out --run"):
         read_additions(graph, queries=parts / "queries.jsonl", run=parts / "some.run")
     with pytest.raises(InputError, match="there is no passage 'p22' in the dataset"):
         read_additions(graph, queries=parts / "queries.jsonl", qrels=parts / "qrels.tsv")

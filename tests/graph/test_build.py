@@ -105,7 +105,7 @@ def test_k_of_the_whole_corpus_works_and_one_more_is_refused(tiny_dataset, tiny_
     dataset = Dataset.open(tiny_dataset)
     graph = build_graph(dataset, tiny_features, GraphSettings(k=40, edge_features=()), tmp_path / "all")
     assert (np.sort(graph.neighbors, axis=1) == np.arange(40)).all()
-    with pytest.raises(GnnRetrievalError, match=r"k is 41, and .* has 40 passages"):
+    with pytest.raises(GnnRetrievalError, match=r"k is 41, but .* has only 40 passages"):
         build_graph(dataset, tiny_features, GraphSettings(k=41), tmp_path / "more")
     assert [path.name for path in tmp_path.iterdir()] == ["all"]
 
@@ -114,7 +114,7 @@ def test_features_of_another_dataset_are_refused(tiny_dataset, tiny_features, tm
     shutil.copytree(tiny_dataset, tmp_path / "dataset")
     corpus = tmp_path / "dataset" / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace('"p39"', '"p99"'))
-    with pytest.raises(ArtifactError, match="these features are of other texts than"):
+    with pytest.raises(ArtifactError, match="these features were made from other texts than"):
         build_graph(Dataset.open(tmp_path / "dataset"), tiny_features, GraphSettings(), tmp_path / "graph")
     assert not (tmp_path / "graph").exists()
 

@@ -157,7 +157,7 @@ def test_vectors_of_ones_own_are_stored_in_order(dataset, tiny_features, tmp_pat
     np.testing.assert_allclose(all_edges(graph)[:, :, 1:], vectors, rtol=1e-3)
     (tmp_path / "q.jsonl").write_text('{"_id": "q", "text": "some"}\n')
     additions = read_additions(graph, queries=tmp_path / "q.jsonl")
-    with pytest.raises(ArtifactError, match="its edge vectors are your own"):
+    with pytest.raises(ArtifactError, match="its edge vectors come from your file"):
         add_to_graph(graph.path, additions)
 
 
@@ -166,7 +166,7 @@ def test_vectors_of_ones_own_are_stored_in_order(dataset, tiny_features, tmp_pat
     [
         (np.ones((59, 3, 7), np.float32), r"found \(59, 3, 7\), wanted \(60, 3, width\) or \(180, width\)"),
         (np.ones((180, 7), np.int64), r"found int64 \(180, 7\), wanted floats"),
-        (np.array(["a"], dtype=object), "this is no .npy file of numbers"),
+        (np.array(["a"], dtype=object), "this is not a .npy file of numbers"),
     ],
 )
 def test_vectors_that_do_not_fit_are_refused(dataset, tiny_features, tmp_path, array, message):
@@ -231,6 +231,6 @@ def test_what_the_cross_encoder_cannot_do_is_said_before_anything_is_made(
     wide, out = crossed(tiny_cross_encoder, edge_dimensions=800), tmp_path / "graph"
     with pytest.raises(InputError, match=r"positions for \d+ tokens, and pair_tokens is 9999"):
         build_graph(dataset, tiny_features, long, out)
-    with pytest.raises(GnnRetrievalError, match="edge_dimensions is 800, and edge vectors have 32"):
+    with pytest.raises(GnnRetrievalError, match="edge_dimensions is 800, but edge vectors have 32"):
         build_graph(dataset, tiny_features, wide, out)
     assert list(tmp_path.iterdir()) == []

@@ -95,14 +95,14 @@ def test_a_crowded_graph_is_warned_of_with_a_k_that_fits(tiny_dataset, tiny_feat
     settings = GraphSettings(k=20, edge_features=())
     figures = inspect_graph(build_graph(Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "graph"))
     (warning,) = (line for line in figures["warnings"] if "hubs" in line)
-    assert "30.0 queries a passage" in warning
+    assert "30.0 queries per passage" in warning
     assert "Try k = 10" in warning
     assert f"Warning: {warning}" in " ".join(format_graph(figures).split())
 
 
 def test_a_graph_without_labels_and_one_without_warnings_are_shown(hand_made):
     text = format_graph(inspect_graph(hand_made([[0, 1], [2, 3]])))
-    assert "no query is labelled" in text
+    assert "no query has a label" in text
     assert "no passage has two labelled questions" in text
     assert "it does not say where its dataset lies" in text
     fine = inspect_graph(hand_made([[0, 1]])) | {"warnings": []}

@@ -74,7 +74,7 @@ def test_of_a_view_only_its_edges_are_written(tiny_graph, tmp_path):
 
 
 def test_a_name_with_another_ending_and_a_directory_are_refused(tiny_graph, tmp_path):
-    with pytest.raises(InputError, match=r"edges.pt: edges are written as .parquet"):
+    with pytest.raises(InputError, match=r"edges.pt: unknown file type"):
         write_edges(tiny_graph, tmp_path / "edges.pt")
     (tmp_path / "made.csv").mkdir()
     with pytest.raises(InputError, match="this is a directory"):

@@ -78,5 +78,5 @@ def test_it_is_summed_in_float32_whatever_the_scores():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(GnnRetrievalError, match=r"of one shape.*\(2, 3\), \(2, 1\), \(2, 3\)"):
+    with pytest.raises(GnnRetrievalError, match=r"one shape.*\(2, 3\), \(2, 1\), \(2, 3\)"):
         listwise_distillation_loss(torch.zeros(2, 3), torch.zeros(2, 1), ALL)

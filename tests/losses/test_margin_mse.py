@@ -63,5 +63,5 @@ def test_it_is_summed_in_float32_whatever_the_scores():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(GnnRetrievalError, match=r"of one shape.*\(2, 3\), \(2, 3\), \(3,\)"):
+    with pytest.raises(GnnRetrievalError, match=r"one shape.*\(2, 3\), \(2, 3\), \(3,\)"):
         margin_mse_loss(SCORES, TEACHER, torch.ones(3, dtype=torch.bool))

@@ -126,10 +126,10 @@ def test_examples_of_other_texts_or_of_unknown_passages_or_none_are_refused(data
     with pytest.raises(InputError, match="the examples name 'nowhere', which is not in this dataset"):
         denoise(dataset, mined, settings, tmp_path / "denoised")
     examples.write_text("")
-    with pytest.raises(InputError, match="there is no example in it"):
+    with pytest.raises(InputError, match="the file has no example"):
         denoise(dataset, mined, settings, tmp_path / "denoised")
     with (dataset.path / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "new", "text": "new"}) + "\n")
-    with pytest.raises(ArtifactError, match="these examples are of other texts"):
+    with pytest.raises(ArtifactError, match="these examples were made from other texts"):
         denoise(Dataset.open(dataset.path), mined, settings, tmp_path / "denoised")
     assert not (tmp_path / "denoised").exists()

@@ -89,7 +89,7 @@ def test_a_line_that_is_wrong_is_refused_with_its_number(tmp_path, line, says):
 
 
 def test_no_file_is_an_error_in_a_sentence(tmp_path):
-    with pytest.raises(InputError, match="no such file; wanted one training example a line"):
+    with pytest.raises(InputError, match="no such file; wanted one training example per line"):
         list(read_examples(tmp_path / "nothing.jsonl"))
 
 

@@ -178,7 +178,7 @@ def test_the_same_inputs_are_reused_and_the_artifact_says_what_it_is_made_from(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"skip": 5, "top_k": 5}, "skip = 5 passes over all of top_k = 5 ranks"),
+        ({"skip": 5, "top_k": 5}, "skip = 5 leaves out all top_k = 5 ranks"),
         ({"top_k": 0}, "top_k"),
         ({"negatives": -1}, "negatives"),
         ({"answer": "drop"}, "Did you mean 'answers'"),
@@ -202,7 +202,7 @@ def test_features_of_other_texts_are_refused(tiny_dataset, tiny_features, tmp_pa
     shutil.copytree(tiny_dataset, tmp_path / "data")
     with (tmp_path / "data" / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "new", "text": "new"}) + "\n")
-    with pytest.raises(ArtifactError, match="these features are of other texts"):
+    with pytest.raises(ArtifactError, match="these features were made from other texts"):
         mine_negatives(Dataset.open(tmp_path / "data"), NegativeSettings(), tmp_path / "out", features=tiny_features)
 
 

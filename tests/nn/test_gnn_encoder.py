@@ -148,7 +148,7 @@ def test_the_worked_example_of_a_passage_that_no_query_found():
 
 
 def random_batch(model: GNNEncoder, seed: int = 0) -> GraphBatch:
-    """Four passages, three queries of two passages each; passage 3 was found by none."""
+    """Four passages, three queries of two passages each; no query found passage 3."""
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape):
@@ -285,7 +285,7 @@ def test_stored_loop_features_stand_for_the_last_edge_features_and_are_standardi
     torch.testing.assert_close(model(same), model(batch))
     for name in ("query_loop_features", "passage_loop_features"):
         moved = getattr(same, name).clone()
-        moved[0] += 1  # a node's own loop: passages 2 and 3 do not hear that node
+        moved[0] += 1  # a node's own loop: passages 2 and 3 do not receive messages from that node
         other = model(same._replace(**{name: moved}))
         assert not torch.allclose(other[0], model(same)[0])
         torch.testing.assert_close(other[2:], model(same)[2:])
@@ -302,7 +302,7 @@ def test_where_loop_features_are_stored_the_other_columns_stay_learned():
 
 def test_more_loop_features_than_edge_features_are_refused():
     model = GNNEncoder(4, 2)
-    with pytest.raises(ValueError, match="3 features, and edges only 2"):
+    with pytest.raises(ValueError, match="3 features, but edges only 2"):
         model(random_batch(model)._replace(query_loop_features=torch.ones(3, 3)))
 
 

@@ -83,7 +83,7 @@ def test_it_is_the_convolution_over_edges_with_standardised_features(name, conv)
 
 @pytest.mark.parametrize("name", ["gatv2", "transformer"])
 def test_a_layer_with_edge_features_wants_them(name):
-    with pytest.raises(ValueError, match="wants edge_features"):
+    with pytest.raises(ValueError, match="needs edge_features"):
         started(name)(given()["source"], given()["target"], NEIGHBORS)
 
 

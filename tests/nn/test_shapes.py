@@ -1,4 +1,4 @@
-"""The shapes of table 3: one layer, a constant in the gate's place, and dropout on what passages hear."""
+"""The shapes of table 3: one layer, a constant gate, and dropout on the features that passages attend to."""
 
 import numpy as np
 import pytest

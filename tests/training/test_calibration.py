@@ -109,7 +109,7 @@ def test_the_calibration_error_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("probabilities", "bins", "said"), [([0.2, 1.2], 10, "one of 1.2"), ([], 10, "there are none"), ([0.5], 0, "bins")]
+    ("probabilities", "bins", "said"), [([0.2, 1.2], 10, "one is 1.2"), ([], 10, "there are none"), ([0.5], 0, "bins")]
 )
 def test_a_calibration_error_of_no_probabilities_is_refused(probabilities, bins, said):
     with pytest.raises(GnnRetrievalError, match=said):

@@ -250,7 +250,7 @@ def test_examples_of_another_dataset_are_refused(tiny_graph, tiny_dataset, tmp_p
     examples = some_examples(
         Dataset.open(tiny_dataset), tmp_path / "examples", [Example("other", (Candidate("p01", "mined"),), ())]
     )
-    with pytest.raises(GnnRetrievalError, match="none of these examples is of a query"):
+    with pytest.raises(GnnRetrievalError, match="none of these examples has a query"):
         LearnedFrom.of(tiny_graph, [examples])
 
 
@@ -361,7 +361,7 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
     losses = [json.loads(line).get("loss") for line in (model.path / "log.jsonl").read_text().splitlines()]
     losses = [loss for loss in losses if loss is not None]
     assert np.mean(losses[-20:]) < np.mean(losses[:20])
-    assert f"stands `{layer}`" in (model.path / "README.md").read_text(encoding="utf-8")
+    assert f"`{layer}` replaces its graph attention" in (model.path / "README.md").read_text(encoding="utf-8")
     loaded = model.load()
     started = GNNEncoder(tiny_graph.dimension, tiny_graph.edge_dim, settings.encoder, layer)
     moved = {name for name, value in loaded.state_dict().items() if not value.equal(started.state_dict()[name])}

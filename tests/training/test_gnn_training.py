@@ -339,7 +339,7 @@ def test_nothing_gained_is_told_once_and_as_it_is(tiny_graph, tiny_dataset, tiny
 
 @pytest.mark.parametrize("scales", [(), (0.0,), (-1.0, 1.0)])
 def test_context_scales_that_leave_nothing_to_choose_are_refused(scales):
-    with pytest.raises(GnnRetrievalError, match="give one or more above 0"):
+    with pytest.raises(GnnRetrievalError, match="give at least one scale above 0"):
         TrainSettings.parse({"context_scales": scales})
 
 
@@ -391,7 +391,7 @@ def test_features_that_the_store_was_not_made_from_are_refused(
 ):
     settings = EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32", max_tokens=5)
     others = encode_dataset(Dataset.open(tiny_dataset), settings, tmp_path / "others")
-    with pytest.raises(ArtifactError, match="made from other features than"):
+    with pytest.raises(ArtifactError, match="built from other features than"):
         train(tiny_graph, tiny_dataset, others, tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["others"]
 

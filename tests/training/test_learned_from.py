@@ -107,8 +107,8 @@ def test_only_new_queries_are_trained_on_and_the_others_are_in_the_graph(
     assert trained == set(range(60)) - known
     assert model.meta["queries"] == {"trained_on": 60 - len(known), "labelled": 60}
     card = (model.path / "README.md").read_text()
-    assert f"trained on the {60 - len(known)} of them that the dual-encoder did not learn from" in card
-    assert any(f"the {len(known)} it did are in the graph" in line for line in said)
+    assert f"trained on the {60 - len(known)} questions that the dual-encoder did not learn from" in card
+    assert any(f"the other {len(known)} are only in the graph" in line for line in said)
 
 
 def test_a_passages_known_queries_leave_the_graph_with_its_new_ones(
@@ -269,6 +269,6 @@ def test_what_was_believed_where_it_was_trained_needs_less_evidence_over_another
             wanted = scale if place == "over another" else 0.0
             assert second.meta["dev"]["chosen"]["context_scale"] == wanted
             assert any("may be chance" in line for line in said) == (wanted == 0.0)
-            because = "does (transfer_evidence = 0.2), since its gain was believed"
+            because = "is enough (transfer_evidence = 0.2), because its gain was significant"
             assert any(because in line for line in said) == (wanted == 1.0)
             assert (because in (out / "README.md").read_text()) == (wanted == 1.0)

@@ -138,7 +138,7 @@ def test_an_empty_log_is_refused(tmp_path, content):
 
 @pytest.mark.parametrize("line", ["nonsense", "[1]", '{"step": 1}', '{"step": 1, "epoch": 1, "dev": {"a": "good"}}'])
 def test_a_line_that_is_no_record_is_refused_with_its_number(written, line):
-    with pytest.raises(InputError, match=r"log\.jsonl:2: .* is no record of a training log: wanted step"):
+    with pytest.raises(InputError, match=r"log\.jsonl:2: .* is not a record of a training log: wanted step"):
         read_log(written(step(1), line))
 
 

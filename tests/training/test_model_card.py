@@ -25,8 +25,8 @@ def test_the_card_of_a_frozen_training(tiny_graph, tiny_dataset, tiny_features, 
     assert card.startswith("---\nlibrary_name: gnnretrieval\n")
     assert "# GNN-encoder over tiny-bert" in card
     assert "40 passages, 60 training questions, each joined to 5 passages: those that it is labelled with" in card
-    assert "went on from" not in card
-    assert "a passage hears no question" not in card
+    assert "started from" not in card
+    assert "a passage attends to no question" not in card
     assert "gnnretrieval embed MODEL --out embeddings" in card
     assert "| epochs | 2 |" in card
     assert "encoder_learning_rate" not in card
@@ -40,7 +40,7 @@ def test_the_card_says_what_else_a_model_learned_from(tiny_graph, tiny_dataset, 
     second = train_gnn(*inputs, settings.model_copy(update={"seed": 1}), tmp_path / "second", start=first)
     apart = settings.model_copy(update={"passage_edges": "hard-negatives"})
     third = train_gnn(*inputs, apart, tmp_path / "third")
-    assert "- a passage hears no question that is labelled with it" in (third.path / "README.md").read_text("utf-8")
+    assert "- a passage attends to no question labelled with it" in (third.path / "README.md").read_text("utf-8")
     card = (second.path / "README.md").read_text(encoding="utf-8")
-    assert "- went on from the GNN-encoder `../first`" in card
+    assert "- started from the GNN-encoder `../first`" in card
     assert str(tmp_path) not in card

@@ -90,5 +90,5 @@ def test_negatives_that_are_gone_end_the_run_with_a_sentence(tiny_dataset, tiny_
         train(tiny_dataset, tiny_checkpoint, tmp_path / "out")
     monkeypatch.undo()
     (scratch(tmp_path / ".out.partial") / "negatives-2.jsonl").unlink()
-    with pytest.raises(GnnRetrievalError, match="mined at step 2 are gone"):
+    with pytest.raises(GnnRetrievalError, match="mined at step 2 are missing"):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "out")

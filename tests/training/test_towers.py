@@ -102,7 +102,7 @@ def test_a_checkpoint_of_static_embeddings_cannot_be_trained(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "bada": 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)]).save(str(tmp_path / "static"))
-    with pytest.raises(InputError, match="no transformer, and cannot be trained"):
+    with pytest.raises(InputError, match="not a transformer: it cannot be trained"):
         tower(tmp_path / "static")
 
 
@@ -188,5 +188,5 @@ def test_layers_after_the_pooling_train_in_float32_beside_a_bfloat16_transformer
     assert encoder.width == 8
     assert encoder.module[2].linear.weight.dtype == torch.float32
     assert all(parameter.grad is not None for parameter in weights.parameters[-2:])
-    with pytest.raises(InputError, match="layers after its pooling, which sentences would miss"):
+    with pytest.raises(InputError, match="layers after its pooling, which vectors of sentences would skip"):
         tower(tmp_path / "dense", COSINE, sentences="mean")

@@ -101,5 +101,5 @@ def test_the_same_seed_gives_the_same_bytes(tiny_dataset, tiny_checkpoint, tmp_p
 def test_examples_without_a_negative_cannot_be_learned_from(tiny_dataset, tiny_checkpoint, tmp_path):
     dev = mined(tiny_dataset, tmp_path, "dev")
     bare = mined(tiny_dataset, tmp_path, "train", negatives=0)
-    with pytest.raises(GnnRetrievalError, match="no query with a positive and a negative passage to learn from"):
+    with pytest.raises(GnnRetrievalError, match="no training query has both a positive and a negative passage"):
         train_cross_encoder(Dataset.open(tiny_dataset), bare, dev, str(tiny_checkpoint), SETTINGS, tmp_path / "out")

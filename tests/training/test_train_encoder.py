@@ -113,7 +113,7 @@ def test_training_never_ends_worse_on_dev_than_it_began(tiny_dataset, tiny_check
 def test_one_set_of_weights_cannot_come_of_two(tiny_dataset, tiny_checkpoint, trained, tmp_path):
     separate = SETTINGS.model_copy(update={"shared": False})
     two = train(tiny_dataset, tiny_checkpoint, tmp_path / "two", separate)
-    with pytest.raises(GnnRetrievalError, match="weights of their own there: train with shared = false"):
+    with pytest.raises(GnnRetrievalError, match="separate weights: train with shared = false"):
         train(tiny_dataset, two.path, tmp_path / "one")
 
 
@@ -125,7 +125,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(tiny_dataset, tiny_checkpo
     tokenizer = AutoTokenizer.from_pretrained(other)
     tokenizer.add_tokens([f"new{number}" for number in range(10)])
     tokenizer.save_pretrained(other)
-    with pytest.raises(GnnRetrievalError, match="another vocabulary"):
+    with pytest.raises(GnnRetrievalError, match="Give the tokenizer of these weights"):
         train(tiny_dataset, other, tmp_path / "out")
 
 

@@ -1,1 +1,1 @@
-"""A graph's edges: who finds whom, and what the edges carry."""
+"""A graph's edges: their sources and their features."""

@@ -1,7 +1,8 @@
-"""What edges and self-loops carry, whatever the form it is stored in.
+"""Features of edges and self-loops, in every stored form.
 
-An edge's features are cheap ones (float16 columns) followed by edge vectors: a cross-encoder's [CLS] vector of the pair
-or a vector of one's own, as float16, or as int8 with a scale an edge, and possibly projected to fewer dimensions.
+An edge's features are the cheap ones (float16 columns) followed by an edge vector: a cross-encoder's [CLS] vector of
+the pair or a vector from the user's file, stored as float16 or as int8 with one scale per edge, perhaps projected to
+fewer dimensions.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class EdgeArrays(NamedTuple):
-    """The stored arrays, memory-mapped.
+    """The stored arrays of edge features, memory-mapped.
 
     Attributes:
         cheap: ``(n, k, c)`` float16.
-        vectors: ``(n, k, w)`` float16 or int8; None: there are none.
-        scales: ``(n, k)`` float32: what an int8 vector is multiplied by; None: float16.
-        query_loops: ``(n, w)`` float16 vectors of the queries' self-loops; None: these are learned.
-        passage_loops: ``(m, w)`` float16, likewise.
+        vectors: ``(n, k, w)`` float16 or int8 edge vectors; None: there are none.
+        scales: ``(n, k)`` float32, factors of the int8 vectors; None: the vectors are float16.
+        query_loops: ``(n, w)`` float16 vectors of the queries' self-loops; None: they are learned.
+        passage_loops: ``(m, w)`` float16, the same for passages.
     """
 
     cheap: NDArray[np.float16]
@@ -37,10 +38,10 @@ class EdgeArrays(NamedTuple):
 
     @classmethod
     def open(cls, store: Graph) -> Self:
-        """The arrays of a store.
+        """Open the arrays of a store.
 
         Raises:
-            ArtifactError: one is damaged, or does not fit the others.
+            ArtifactError: An array is damaged or does not fit the others.
         """
         n, stride, m = store.num_queries, store.stride, store.num_passages
         cheap = store.array("edge_features", (n, stride, len(store.config["edge_features"])), np.float16)
@@ -62,11 +63,11 @@ class EdgeArrays(NamedTuple):
 
     @property
     def width(self) -> int:
-        """``d_e``."""
+        """Number of features of an edge, ``d_e``."""
         return int(self.cheap.shape[2]) + (0 if self.vectors is None else int(self.vectors.shape[2]))
 
     def stored(self, edges: Rows) -> tuple[NDArray[Any] | None, NDArray[np.float32] | None]:
-        """Edge vectors and scales of some edges as they are stored."""
+        """Stored edge vectors ``(E, w)`` and scales ``(E,)`` of some edges, unconverted; None where there are none."""
         queries, ranks = np.divmod(edges, self.cheap.shape[1])
         return (
             None if self.vectors is None else self.vectors[queries, ranks],
@@ -74,7 +75,7 @@ class EdgeArrays(NamedTuple):
         )
 
     def gather(self, edges: Rows) -> NDArray[np.float32]:
-        """Features of some edges ``(E, d_e)``; an edge is ``query row * k + rank``."""
+        """Features of some edges ``(E, d_e)`` float32; an edge is named ``query row * k + rank``."""
         features = np.empty((len(edges), self.width), dtype=np.float32)
         columns, stride = self.cheap.shape[2], self.cheap.shape[1]
         for part in blocks(len(edges), ROWS_RESIDENT):
@@ -90,7 +91,7 @@ class EdgeArrays(NamedTuple):
 
 
 def quantize(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Vectors ``(…, w)`` as int8 with a scale each ``(…,)``: the largest magnitude is 127."""
+    """Vectors ``(…, w)`` as int8, and their scales ``(…,)``, which map the largest magnitude to 127."""
     scales = np.abs(vectors).max(axis=-1, initial=0).astype(np.float32) / 127
     units = vectors / np.maximum(scales, np.finfo(np.float32).tiny)[..., None]
     return np.rint(units).astype(np.int8), scales

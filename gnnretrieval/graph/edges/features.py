@@ -1,4 +1,4 @@
-"""Cheap edge features: the similarity, the rank, BM25, a cross-encoder's probability, and the label."""
+"""Cheap edge features: similarity, rank, BM25, a cross-encoder's probability, and the label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array
 
-_QUERIES = 4096  # queries a block
+_QUERIES = 4096  # queries per block
 
 
 def write_cheap_features(
@@ -29,13 +29,13 @@ def write_cheap_features(
     """Write ``edge_features.npy`` ``(n, k, c)`` in the order of ``settings.edge_features``.
 
     Args:
-        directory: The store; holds ``probabilities.npy`` where they are wanted.
-        settings: Which features.
-        texts: The queries' texts, for BM25, and judgements.
-        neighbors: ``(n, k)``.
-        scores: ``(n, k)``.
-        bm25: The index over the passages, where its scores are wanted.
-        kept: BM25's shares ``(n', k)`` of the first queries as they are already known, and how many these are.
+        directory: The store; has ``probabilities.npy`` if the features include ``probability``.
+        settings: Names the features.
+        texts: The queries' texts (for BM25) and judgements (for labels).
+        neighbors: ``(n, k)`` passage rows.
+        scores: ``(n, k)``, the dual-encoder's similarity.
+        bm25: The index over the passages, if the features include ``bm25``.
+        kept: BM25 shares ``(n', k)`` that an earlier version of the store has for the first queries, and their number.
     """
     (n, k), names = neighbors.shape, settings.edge_features
     probabilities = load_array(directory / f"{PROBABILITIES}.npy") if "probability" in names else None
@@ -57,8 +57,8 @@ def write_cheap_features(
                     features[:, :, column] = probabilities[part]
                 elif name == "label":
                     of_part = [relevant.get(row, ()) for row in range(part.start, part.stop)]
-                    for number, (found, its) in enumerate(zip(neighbors[part], of_part, strict=True)):
-                        features[number, :, column] = np.isin(found, its) if its else 0
+                    for number, (passages, its) in enumerate(zip(neighbors[part], of_part, strict=True)):
+                        features[number, :, column] = np.isin(passages, its) if its else 0
                 else:
                     assert bm25 is not None
                     known = 0 if kept is None else min(max(kept[1] - part.start, 0), len(features))
@@ -73,8 +73,8 @@ def write_cheap_features(
 
 def _relevant_of(texts: TextStore) -> dict[int, list[int]]:
     """Rows of the relevant passages of each query, by row."""
-    found: dict[int, list[int]] = {}
+    relevant: dict[int, list[int]] = {}
     for query, passage, relevance in texts.qrels():
         if relevance > 0:
-            found.setdefault(query, []).append(passage)
-    return found
+            relevant.setdefault(query, []).append(passage)
+    return relevant

@@ -1,4 +1,4 @@
-"""Label edges: a query is joined to its relevant passages too, and the store keeps what was found before."""
+"""Label edges: queries joined to their relevant passages. The store also keeps the retrieved lists without them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gnnretrieval.storage.arrays import blocks
 
 _PAIRS = 65536  # pairs scored at a time
 
-# What was found, of the queries whose list a label edge was put into: rows (r,), passages (r, k), scores (r, k).
+# Retrieved lists of the queries that got a label edge: query rows (r,), passages (r, k), scores (r, k).
 FOUND = ("found_queries", "found_neighbors", "found_scores")
 
 
 class Labelled(NamedTuple):
-    """Lists that hold the relevant passages.
+    """Lists of passages with label edges.
 
     Attributes:
-        rows: ``(n, k)`` passages.
+        rows: ``(n, k)`` passage rows.
         scores: ``(n, k)``.
-        changed: Sorted rows of the lists that are not what was found.
-        put_in: Label edges that were.
+        changed: ``(r,)`` sorted rows of the queries whose list changed.
+        put_in: Number of label edges added.
     """
 
     rows: NDArray[np.int64]
@@ -41,38 +41,38 @@ def with_labels(
     passages: NDArray[np.floating],
     similarity: Similarity,
 ) -> Labelled:
-    """Lists that hold each query's relevant passages, the best ``k`` of them.
+    """Put each query's relevant passages into its list, as far as they fit.
 
-    A relevant passage that was not found takes the place of the last one that is not relevant; those put in stand at
-    the end, by score.
+    A relevant passage that was not retrieved replaces the last passage that is not relevant. The passages put in are at
+    the end of the list, highest score first.
 
     Args:
-        rows: ``(n, k)`` of the passages found.
+        rows: ``(n, k)`` retrieved passages, best first.
         scores: ``(n, k)``.
         labels: ``(L, 2)`` relevant pairs (row of ``rows``, passage row).
-        queries: ``(n, d)``.
-        passages: ``(m, d)``.
-        similarity: How the two are compared.
+        queries: ``(n, d)`` features.
+        passages: ``(m, d)`` features.
+        similarity: Scores the new pairs.
     """
     k = rows.shape[1]
-    missing = labels[~(rows[labels[:, 0]] == labels[:, 1:]).any(1)]
+    missing = labels[~(rows[labels[:, 0]] == labels[:, 1:]).any(1)]  # labels that were not retrieved
     given = np.empty(len(missing), dtype=np.float32)
     for part in blocks(len(missing), _PAIRS):
-        asked, absent = missing[part].T
-        given[part] = pair_scores(queries[asked], passages[absent], similarity)
-    order = np.lexsort((missing[:, 1], -given, missing[:, 0]))
+        query, passage = missing[part].T
+        given[part] = pair_scores(queries[query], passages[passage], similarity)
+    order = np.lexsort((missing[:, 1], -given, missing[:, 0]))  # by query, then best first
     missing, given = missing[order], given[order]
     changed, first, wanted = np.unique(missing[:, 0], return_index=True, return_counts=True)
     m = int(max(rows.max(initial=0), labels[:, 1].max(initial=0))) + 1
     free = ~np.isin(changed[:, None] * m + rows[changed], labels[:, 0] * m + labels[:, 1])  # (r, k) not relevant
     put_in = np.minimum(wanted, free.sum(1))
-    from_end = np.cumsum(free[:, ::-1], axis=1)[:, ::-1]  # the how many-eth free place it is, from the end
+    from_end = np.cumsum(free[:, ::-1], axis=1)[:, ::-1]  # rank of the free slot, counted from the end
     dropped = free & (from_end <= put_in[:, None])
     kept_first = np.argsort(dropped, axis=1, kind="stable")
     rows, scores = rows.copy(), scores.copy()
     rows[changed] = np.take_along_axis(rows[changed], kept_first, 1)
     scores[changed] = np.take_along_axis(scores[changed], kept_first, 1)
-    number = np.arange(len(missing)) - np.repeat(first, wanted)  # of a query's missing ones, best first
+    number = np.arange(len(missing)) - np.repeat(first, wanted)  # position among its query's missing labels
     fits = number < np.repeat(put_in, wanted)
     line = missing[fits, 0]
     place = k - np.repeat(put_in, wanted)[fits] + number[fits]
@@ -83,6 +83,12 @@ def with_labels(
 def found_arrays(
     changed: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> dict[str, NDArray[np.generic]]:
-    """The arrays of :data:`FOUND` by name, of the lists ``(n, k)`` before label edges were put in."""
+    """The arrays of :data:`FOUND` by name.
+
+    Args:
+        changed: ``(r,)`` rows of the queries whose list changed.
+        rows: ``(n, k)`` passages before label edges were put in.
+        scores: ``(n, k)`` their scores.
+    """
     kept = (changed, rows[changed].astype(np.uint32), scores[changed])
     return dict(zip(FOUND, kept, strict=True))

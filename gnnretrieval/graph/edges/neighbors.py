@@ -1,4 +1,4 @@
-"""Which passages a query is joined to by the dual-encoder, alone or where another source finds too few."""
+"""Edges by the dual-encoder: its top-k, or its best passages where another source has too few."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
-_QUERIES = 1024  # queries a block
+_QUERIES = 1024  # queries per block
 
-Found = Sequence[Sequence[int]]
+Found = Sequence[Sequence[int]]  # passage rows of each query, best first, at most k
 
 
 def by_dual_encoder(
@@ -28,7 +28,7 @@ def by_dual_encoder(
     device: str,
     resume: Path | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Rows and scores ``(n, k)`` of the passages most similar to each query."""
+    """Rows and scores ``(n, k)`` of the ``k`` passages most similar to each query, best first."""
     if settings.search == "faiss":
         return faiss_top_k(queries, passages, settings.k, similarity, settings.probes, device=device)
     with progress("top-k", len(passages), "passages") as meter:
@@ -45,7 +45,11 @@ def filled_up(
     similarity: Similarity,
     device: str,
 ) -> tuple[NDArray[np.int64], int]:
-    """Lists of passages brought to ``k`` each ``(n, k)`` by the dual-encoder's best others; and how many it gave."""
+    """Fill each list up to ``k`` passages with the dual-encoder's best others.
+
+    Returns:
+        Passage rows ``(n, k)``, and the number of passages added.
+    """
     rows = np.full((len(found), k), -1, dtype=np.int64)
     for number, some in enumerate(found):
         rows[number, : len(some)] = some
@@ -67,7 +71,7 @@ def scores_of(
     passages: NDArray[np.floating],
     similarity: Similarity,
 ) -> NDArray[np.float32]:
-    """The dual-encoder's similarity of each query and its passages ``(n, k)``."""
+    """The dual-encoder's similarity of each query to its passages ``(n, k)``."""
     scores = np.empty(rows.shape, dtype=np.float32)
     for part in blocks(len(rows), _QUERIES):
         scores[part] = pair_scores(queries[part][:, None], passages[rows[part]], similarity)

@@ -1,7 +1,7 @@
-"""Edge vectors by a cross-encoder (§3.2), or of one's own.
+"""Edge vectors by a cross-encoder (§3.2), or from the user's file.
 
-Pairs go through the cross-encoder passage by passage, so that each passage is tokenised once, in blocks that are
-written as they are done: an interrupted run goes on after its last block.
+The cross-encoder reads the pairs passage by passage, so that each passage is tokenised once. Each block is written when
+it is done: an interrupted run continues after its last block.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from gnnretrieval.storage.provenance import write_json
 if TYPE_CHECKING:
     from gnnretrieval.encoders.cross_encoder import CrossEncoder
 
-_PAIRS = 8192  # pairs a block
+_PAIRS = 8192  # pairs per block
 _MANIFEST = "pairs.json"
 _SAMPLE = 4096  # pairs that a projection is fitted to
 
 
 class Pairs(NamedTuple):
-    """The pairs of a graph's edges, as texts.
+    """The text pairs of a graph's edges.
 
     Attributes:
         texts: Passages and queries by row.
-        neighbors: ``(n, k)``.
+        neighbors: ``(n, k)`` passage rows.
     """
 
     texts: TextStore
     neighbors: NDArray[np.uint32]
 
     def of(self, edges: Rows) -> tuple[list[str], list[str], NDArray[np.int64]]:
-        """Texts of the queries and of the passages of some edges, each once, and the pairs ``(E, 2)`` as their rows."""
-        asked, found = edges // self.neighbors.shape[1], self.neighbors.ravel()[edges]
-        queries, first = np.unique(asked, return_inverse=True)
-        passages, second = np.unique(found, return_inverse=True)
+        """Query texts and passage texts of some edges, each once, and the pairs ``(E, 2)`` as positions in the two."""
+        query_rows, passage_rows = edges // self.neighbors.shape[1], self.neighbors.ravel()[edges]
+        queries, first = np.unique(query_rows, return_inverse=True)
+        passages, second = np.unique(passage_rows, return_inverse=True)
         return (
             self.texts.texts_of_queries(queries.tolist()),
             self.texts.texts_of_passages(passages.tolist()),
@@ -56,20 +56,20 @@ class Pairs(NamedTuple):
 
 
 def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -> None:
-    """Say before anything is made what the edge vectors' encoder, or their own width, would refuse.
+    """Check the settings of edge vectors, before anything is written.
 
     Args:
         settings: The cross-encoder, and the form of its vectors.
-        given: Edge vectors of one's own.
+        given: ``(n, k, d)`` edge vectors from the user's file; None: there is no file.
 
     Raises:
-        InputError: pairs may be longer than the cross-encoder has positions for.
-        GnnRetrievalError: a projection to more dimensions than the vectors have.
+        InputError: Pairs may be longer than the cross-encoder has positions for.
+        GnnRetrievalError: The projection has more dimensions than the vectors.
     """
     width = None if given is None else given.shape[-1]
     if settings.reads_pairs:
         from gnnretrieval.encoders.checkpoint import find_checkpoint
-        from gnnretrieval.encoders.loading import check_max_tokens  # torch loads for seconds
+        from gnnretrieval.encoders.loading import check_max_tokens  # importing torch takes seconds
 
         checkpoint = find_checkpoint(str(settings.cross_encoder))
         its = checkpoint.config
@@ -77,7 +77,7 @@ def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -
         width = its.get("hidden_size") if width is None else width
     if width is not None and (settings.edge_dimensions or 0) > width:
         raise GnnRetrievalError(
-            f"edge_dimensions is {settings.edge_dimensions}, and edge vectors have {width}: give fewer, or none."
+            f"edge_dimensions is {settings.edge_dimensions}, but edge vectors have {width}: give fewer, or none."
         )
 
 
@@ -90,21 +90,21 @@ def encode_pairs(
     carry: Callable[[EdgeVectorFiles], None] | None = None,
     projection: NDArray[np.float32] | None = None,
 ) -> int:
-    """Run the cross-encoder over the pairs of ``edges`` and write what it says; goes on where it was interrupted.
+    """Run the cross-encoder over the pairs of ``edges`` and write its output; continues an interrupted run.
 
     Args:
         directory: The store.
         settings: The cross-encoder, and the form of its vectors.
         pairs: The edges' texts.
-        edges: Which, sorted by passage.
+        edges: ``(E,)`` edges to compute, sorted by passage.
         device: Where to compute.
-        carry: Called once with the new files: fills in the edges that need no computing.
-        projection: A projection that was fitted before.
+        carry: Called once with the new files, to copy the edges that need no computing.
+        projection: ``(d + 1, width)`` projection from an earlier version of the store; None: fit one if needed.
 
     Returns:
-        The width of the stored vectors; 0 where only probabilities are.
+        Width of the stored vectors; 0 if only probabilities are stored.
     """
-    from gnnretrieval.encoders.cross_encoder import CrossEncoder  # transformers load for seconds
+    from gnnretrieval.encoders.cross_encoder import CrossEncoder  # importing transformers takes seconds
 
     encoder = CrossEncoder(settings.cross_encoder_settings, device)
     manifest = scratch(directory) / _MANIFEST
@@ -125,8 +125,8 @@ def encode_pairs(
     with progress("cross-encoder", len(edges), "pairs", done) as meter:
         for part in blocks(len(edges) - done, _PAIRS):
             some = edges[done + part.start : done + part.stop]
-            found = encoder.encode_pairs(*pairs.of(some))
-            files.put(some, found.vectors, found.probabilities)
+            encoded = encoder.encode_pairs(*pairs.of(some))
+            files.put(some, encoded.vectors, encoded.probabilities)
             files.flush()
             write_json(manifest, {"done": done + part.stop})
             meter.advance(len(some))
@@ -138,12 +138,12 @@ def encode_pairs(
 
 
 def pairs_begun(directory: Path) -> bool:
-    """Whether an interrupted run left edge vectors to go on from."""
+    """Whether an interrupted run left edge vectors to continue from."""
     return (scratch(directory) / _MANIFEST).is_file()
 
 
 def begin_loops(directory: Path, node: str, known: NDArray[np.float16], count: int) -> None:
-    """Start the file of ``count`` self-loops of ``query`` or ``passage`` nodes with the first ones' known vectors."""
+    """Start the file of ``count`` self-loop vectors with the known ones; ``node`` is ``query`` or ``passage``."""
     writer = ArrayWriter(directory / f"{node}_loops.npy", (count, known.shape[1]), np.float16)
     for part in blocks(len(known), _PAIRS):
         writer.write(known[part])
@@ -160,7 +160,7 @@ def _write_loops(
     count: int,
     files: EdgeVectorFiles,
 ) -> None:
-    """Write the vectors of each text with itself ``(count, width)``."""
+    """Write the cross-encoder's vector of each text paired with itself ``(count, width)``."""
     manifest = scratch(directory) / f"{node}_loops.json"
     done = json.loads(manifest.read_text())["done"] if manifest.is_file() else 0
     with (
@@ -183,7 +183,7 @@ def _write_loops(
 def write_given_vectors(
     directory: Path, settings: GraphSettings, vectors: NDArray[np.floating], shape: tuple[int, int]
 ) -> int:
-    """Store edge vectors of one's own ``(n, k, d)``; returns the width that is stored."""
+    """Store edge vectors ``(n, k, d)`` from the user's file; returns the stored width."""
     flat = vectors.reshape(shape[0] * shape[1], -1)
     files = EdgeVectorFiles(directory, settings, shape, flat.shape[1], True)
     if files.width < flat.shape[1]:

@@ -1,6 +1,6 @@
-"""Who finds the passages that a query is joined to, beside the dual-encoder: a function and a line of the table each.
+"""Registry of edge sources besides the dual-encoder: one function and one line of the table per source.
 
-The table is read without loading torch, for the command line's help.
+Reading the table does not load torch: the command line's help needs the names only.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from gnnretrieval.data.text_store import TextStore
     from gnnretrieval.encoders.bm25 import BM25
 
-DUAL_ENCODER = "dual-encoder"  # the source that is none of the table: by the features, and where another finds too few
-_QUERIES = 1024  # queries a block
+DUAL_ENCODER = "dual-encoder"  # not in the table: it searches by the features, and fills up for the others
+_QUERIES = 1024  # queries per block
 
 
 class Wanted(NamedTuple):
-    """The queries that passages are wanted for, and what a source may look at.
+    """Input of a source: the queries, and what it may search in.
 
     Attributes:
         rows: Rows of the queries in ``texts``.
         ids: Their ids.
         texts: Texts and ids of the graph.
-        k: Passages a query.
+        k: Passages per query.
         bm25: BM25 over the passages, for a source with :attr:`EdgeSource.keeps_bm25`.
-        run: The run that was given, for a source with :attr:`EdgeSource.takes_run`.
+        run: The user's run, for a source with :attr:`EdgeSource.takes_run`.
     """
 
     rows: range
@@ -40,15 +40,15 @@ class Wanted(NamedTuple):
 
 
 class EdgeSource(NamedTuple):
-    """Who finds passages.
+    """A source of edges.
 
     Attributes:
-        find: Rows of the passages of each query, best first, at most ``k``; where there are fewer, the dual-encoder
-            fills up.
-        words: What makes the edges, for a model's card.
+        find: Returns the passage rows of each query, best first, at most ``k``. Where there are fewer, the dual-encoder
+            adds its best others.
+        words: Describes the edges in messages and model cards.
         keeps_bm25: Whether the store keeps a BM25 index for it.
-        takes_run: Whether a TREC run is given to it.
-        takes_passages: Whether passages can be added later: what is found for the old queries stays right.
+        takes_run: Whether it reads a TREC run.
+        takes_passages: Whether passages can be added later without changing the lists of the old queries.
     """
 
     find: Callable[[Wanted], list[list[int]]]
@@ -59,20 +59,20 @@ class EdgeSource(NamedTuple):
 
 
 def _by_bm25(wanted: Wanted) -> list[list[int]]:
-    """BM25's best; fewer where fewer passages share a word with a query."""
+    """BM25's top-k; fewer where fewer passages share a word with the query."""
     assert wanted.bm25 is not None
-    found: list[list[int]] = []
+    rankings: list[list[int]] = []
     with progress("BM25", len(wanted.rows), "queries") as meter:
         for start in range(0, len(wanted.rows), _QUERIES):
             queries = wanted.texts.texts_of_queries(wanted.rows[start : start + _QUERIES])
-            found += [best.tolist() for best, _ in wanted.bm25.top_k_of(queries, wanted.k, advance=meter.advance)]
-    return found
+            rankings += [best.tolist() for best, _ in wanted.bm25.top_k_of(queries, wanted.k, advance=meter.advance)]
+    return rankings
 
 
 def _by_run(wanted: Wanted) -> list[list[int]]:
-    """The first of each query's ranking in a run; passages that are not in the graph are left out."""
+    """The first ``k`` of each query's ranking in the run, without passages that are not in the graph."""
     assert wanted.run is not None
-    rankings = [[found.passage_id for found in wanted.run.get(id_, [])] for id_ in wanted.ids]
+    rankings = [[ranked.passage_id for ranked in wanted.run.get(id_, [])] for id_ in wanted.ids]
     row_of = wanted.texts.rows_of_passages(sorted({id_ for ranking in rankings for id_ in ranking}))
     return [[row_of[id_] for id_ in ranking if id_ in row_of][: wanted.k] for ranking in rankings]
 

@@ -1,4 +1,4 @@
-"""Writing edge vectors in the form that is asked for: float16, int8 with a scale an edge, or projected (PCA)."""
+"""Writing edge vectors: as float16 or as int8 with one scale per edge, projected (PCA) or not."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VECTORS, SCALES, PROBABILITIES, PROJECTION = "edge_vectors", "edge_scales", "pro
 
 
 class EdgeVectorFiles:
-    """The files that edge vectors go to, in the form that the settings ask for; written in any order.
+    """The files of edge vectors, in the form of the settings; edges may be written in any order.
 
     Args:
         directory: The store.
-        settings: The form.
+        settings: Form and dimensions.
         shape: ``(n, k)``.
-        width: Of the vectors as they are given.
-        fresh: Start new files; else those of an interrupted run are written on.
+        width: Width of the vectors before any projection.
+        fresh: Create the files; else continue those of an interrupted run.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class EdgeVectorFiles:
         if fresh:
             array = open_memmap(path, mode="w+", dtype=kind, shape=shape)
             if hasattr(os, "posix_fallocate"):
-                with path.open("r+b") as file:  # a full disk is met here, not as a signal at some later page
+                with path.open("r+b") as file:  # a full disk raises an error here, not SIGBUS at a later write
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
             return array
         return open_memmap(path, mode="r+")
@@ -64,7 +64,7 @@ class EdgeVectorFiles:
         """
         mean = sample.mean(0)
         _, _, axes = np.linalg.svd((sample - mean).astype(np.float64), full_matrices=False)
-        axes = axes[: self.width] * np.sign(axes[: self.width][:, :1])  # one of the two directions, always the same
+        axes = axes[: self.width] * np.sign(axes[: self.width][:, :1])  # fix the sign, which SVD leaves open
         components = np.zeros((sample.shape[1], self.width))
         components[:, : len(axes)] = axes.T
         self.projection = np.vstack([components, -mean @ components]).astype(np.float32)
@@ -73,7 +73,7 @@ class EdgeVectorFiles:
     def put(
         self, edges: Rows, vectors: NDArray[np.floating] | None, probabilities: NDArray[np.floating] | None
     ) -> None:
-        """Write the vectors ``(E, d)`` and probabilities ``(E,)`` of some edges."""
+        """Write the vectors ``(E, d)`` and probabilities ``(E,)`` of some edges, projected and quantised as set."""
         if self._vectors is not None and vectors is not None:
             if self.projection is not None:
                 vectors = vectors @ self.projection[:-1] + self.projection[-1]
@@ -90,7 +90,7 @@ class EdgeVectorFiles:
         stored: tuple[NDArray[Any] | None, NDArray[np.float32] | None],
         probabilities: NDArray[np.float16],
     ) -> None:
-        """Write what is stored of other edges, in the form it has (:meth:`EdgeArrays.stored`)."""
+        """Write vectors and scales that are already in stored form (:meth:`EdgeArrays.stored`), and probabilities."""
         vectors, scales = stored
         if self._vectors is not None and vectors is not None:
             self._vectors[edges] = vectors
@@ -100,7 +100,7 @@ class EdgeVectorFiles:
             self._probabilities[edges] = probabilities
 
     def flush(self) -> None:
-        """Hand what was written to the operating system, and its pages back."""
+        """Flush the files to disk and release their pages."""
         for array in (self._vectors, self._scales, self._probabilities):
             if isinstance(array, np.memmap):
                 array.flush()

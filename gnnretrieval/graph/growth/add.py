@@ -1,7 +1,7 @@
-"""Adding queries and passages to a graph store: what they touch is computed, and the result is that of one build.
+"""Adding queries and passages to a graph store. Only what changes is computed; the result equals a complete build.
 
-A new query is joined to its top-k of all passages. A new passage is compared with the old queries alone, and enters the
-lists it belongs to. BM25's figures depend on the whole corpus: new passages change them for every edge.
+A new query is joined to its top-k of all passages. A new passage is compared with the old queries and enters the lists
+where it is among the top-k. BM25 scores depend on the whole corpus: new passages change them on every edge.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class _Neighbors(NamedTuple):
     """Neighbours after the addition.
 
     Attributes:
-        rows: ``(n + new, k)``.
+        rows: ``(n + new, k)`` passage rows.
         scores: ``(n + new, k)``.
-        came_from: ``(n + new, k)`` the edge each one was before; -1: it is new.
-        filled: Edges of new queries that the dual-encoder filled up.
+        came_from: ``(n + new, k)`` name of the edge before the addition; -1: the edge is new.
+        filled: Number of edges of new queries that the dual-encoder filled up.
     """
 
     rows: NDArray[np.int64]
@@ -63,19 +63,23 @@ def add_to_graph(
     *,
     device: str = "cpu",
 ) -> Graph:
-    """Add queries and passages to the graph store at ``path`` in one step; ids and rows of the old ones stay.
+    """Add queries and passages to the graph store at ``path`` in one step; old ids and rows stay.
 
-    Every array is then what it would be, had the graph been built with the additions at the end of its dataset.
-    Interrupted, the same call goes on or starts again; done again, it does nothing.
+    Every array then equals that of a graph built with the additions at the end of its dataset. After an interruption
+    the same call continues or starts again. Repeating a finished call does nothing.
 
     Args:
         path: The store.
-        additions: What is new (:func:`gnnretrieval.graph.growth.additions.read_additions`).
+        additions: New queries and passages (:func:`gnnretrieval.graph.growth.additions.read_additions`).
         device: Where to compute.
 
+    Returns:
+        The graph with the additions.
+
     Raises:
-        ArtifactError: the store is being written, or carries edge vectors that only their maker can extend.
-        GnnRetrievalError: passages are added to a graph whose edges are BM25's.
+        ArtifactError: Another process writes the store, its edge vectors come from the user's file, or its
+            cross-encoder has changed.
+        GnnRetrievalError: Passages are added to a graph whose edges come from BM25.
     """
     store = open_graph(path)
     settings = GraphSettings.parse({"label_edges": False, **store.config}, store.path / "meta.json")
@@ -84,7 +88,7 @@ def add_to_graph(
     def write(directory: Path) -> dict[str, Any]:
         growth = _Growth(Graph(store.path, store.meta), settings, additions, directory, device)
         figures = growth.write()
-        say(f"{growth.changed_passages:,} of {figures['num_passages']:,} passages are touched")
+        say(f"{growth.changed_passages:,} of {figures['num_passages']:,} passages need new embeddings")
         return figures
 
     artifact: Artifact = update_artifact(path, KIND, change=additions.identity, write=write)
@@ -92,7 +96,7 @@ def add_to_graph(
 
 
 def add_objects(store: Graph, queries: Any, passages: Any, qrels: Any, *, device: str = "cpu", **how: Any) -> Graph:
-    """As :func:`add_to_graph`, of Python objects: see :meth:`gnnretrieval.graph.store.Graph.add`."""
+    """As :func:`add_to_graph`, from Python objects: see :meth:`gnnretrieval.graph.store.Graph.add`."""
     with TemporaryDirectory(prefix="gnnretrieval-") as name:
         files: dict[str, Any] = {}
         place = Path(name)
@@ -113,23 +117,25 @@ def add_objects(store: Graph, queries: Any, passages: Any, qrels: Any, *, device
 
 def _require_can_grow(store: Graph, settings: GraphSettings, additions: Additions) -> None:
     if settings.edge_vectors == "file":
-        raise ArtifactError(f"{store.path}: its edge vectors are your own, and new edges have none. Build it again.")
+        raise ArtifactError(
+            f"{store.path}: its edge vectors come from your file, which has none for new edges. Build the graph again."
+        )
     if settings.source is not None and not settings.source.takes_passages and additions.passages:
         raise GnnRetrievalError(
             f"{store.path}: its edges are {settings.source.words}, which new passages change for every query. "
-            "Build it again."
+            "Build the graph again."
         )
     if settings.reads_pairs:
-        found = find_checkpoint(str(settings.cross_encoder)).hash
-        if found != store.meta["inputs"]["cross-encoder"]:
+        weights = find_checkpoint(str(settings.cross_encoder)).hash
+        if weights != store.meta["inputs"]["cross-encoder"]:
             raise ArtifactError(
-                f"{store.path}: {settings.cross_encoder} holds other weights now than when the graph was built. "
-                "Build it again."
+                f"{store.path}: the weights of {settings.cross_encoder} have changed since the graph was built. "
+                "Build the graph again."
             )
 
 
 class _Growth:
-    """One addition, written file by file into the directory of the new version."""
+    """Writes the new version of a store, file by file."""
 
     def __init__(
         self, store: Graph, settings: GraphSettings, additions: Additions, directory: Path, device: str
@@ -174,7 +180,7 @@ class _Growth:
         }
 
     def _grow(self, name: str, rows: NDArray[np.float16]) -> None:
-        """Append rows to an array of features."""
+        """Write the array of features ``name`` with new rows at the end."""
         if not len(rows):
             return
         old = load_array(self.store.path / name)
@@ -203,7 +209,7 @@ class _Growth:
             )
 
     def _bm25(self) -> BM25 | None:
-        """The store's index; a new one where passages are added."""
+        """The store's BM25 index, built again if passages are added."""
         if self.additions.passages and (self.directory / BM25_FOLDER).is_dir():
             for file in (self.directory / BM25_FOLDER).iterdir():
                 file.unlink()
@@ -228,16 +234,16 @@ class _Growth:
             new_rows += self.store.num_passages
             rows, scores, order = merge_top_k(np.hstack([rows, new_rows]), np.hstack([scores, new_scores]), k)
             came_from = np.take_along_axis(np.hstack([came_from, np.full(new_rows.shape, -1)]), order, 1)
-        asked, filled = self.additions.query_vectors, 0
-        if len(asked):
-            found, found_scores, filled = self._neighbors_of_new(asked, bm25)
-            rows, scores = np.vstack([rows, found]), np.vstack([scores, found_scores])
-            came_from = np.vstack([came_from, np.full(found.shape, -1)])
+        queries, filled = self.additions.query_vectors, 0
+        if len(queries):
+            of_new, scores_of_new, filled = self._neighbors_of_new(queries, bm25)
+            rows, scores = np.vstack([rows, of_new]), np.vstack([scores, scores_of_new])
+            came_from = np.vstack([came_from, np.full(of_new.shape, -1)])
         neighbors = _Neighbors(rows, scores, came_from, filled)
         return self._with_labels(neighbors) if self.settings.label_edges else neighbors
 
     def _with_labels(self, found: _Neighbors) -> _Neighbors:
-        """Label edges put in anew, from what was found; what was is kept."""
+        """Put label edges into the retrieved lists again, and find each edge's name before the addition."""
         with TextStore(self.directory / TEXTS) as texts:
             labels = relevant_pairs(texts)
         queries = load_array(self.directory / "query_features.npy")
@@ -270,7 +276,7 @@ class _Growth:
         return rows, scores_of(rows, queries, passages, similarity), filled
 
     def _encode_pairs(self, texts: TextStore, found: _Neighbors, neighbors: NDArray[np.uint32], edges: Rows) -> None:
-        """Cross-encode the new pairs; the others' vectors go where their edges went."""
+        """Encode the new pairs by the cross-encoder, and move the vectors of old edges to their new places."""
         arrays, came_from = self.store.edge_arrays, found.came_from.ravel()
         probabilities = self.store.array(PROBABILITIES).reshape(-1)
         if not pairs_begun(self.directory):
@@ -297,13 +303,13 @@ class _Growth:
         encode_pairs(self.directory, self.settings, Pairs(texts, neighbors), new, self.device, carry, projection)
 
     def _changed(self, found: _Neighbors) -> Rows:
-        """Passages whose embedding may be another now."""
+        """Sorted rows of the passages whose embedding may change."""
         n, m = self.store.num_queries, self.store.num_passages
         new_passages = np.arange(m, m + len(self.additions.passages))
         touched = [found.rows[n:].ravel(), new_passages]
         if self.additions.passages and "bm25" in self.settings.edge_features:
-            touched.append(found.rows.ravel())  # BM25's shares are others on every edge
-        with TextStore(self.directory / TEXTS) as texts:  # other label edges, by which passages may or may not hear
+            touched.append(found.rows.ravel())  # BM25's shares change on every edge
+        with TextStore(self.directory / TEXTS) as texts:  # new labels change which edges passages attend to
             judged = texts.rows_of_queries(list(self.additions.qrels)).values()
         touched.append(found.rows[np.array([row for row in judged if row < n], dtype=np.int64)].ravel())
         moved = (found.came_from[:n] != np.arange(n * self.store.stride).reshape(n, -1)).any(axis=1)

@@ -1,4 +1,4 @@
-"""What is added to a graph store: new queries (a click log) and new passages, read, checked and encoded."""
+"""Additions to a graph store: new queries (a click log) and new passages, read, checked and encoded."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Additions(NamedTuple):
     """New queries and passages with their vectors.
 
     Attributes:
-        queries: New queries; whether one has a relevant passage decides if it is trained on, not if it has edges.
+        queries: New queries. One without a relevant passage has edges, but is not trained on.
         passages: New passages.
-        qrels: Relevance by passage id by query id, of new or old queries and passages.
+        qrels: Relevance by query id and passage id, of new or old queries and passages.
         query_vectors: ``(len(queries), d)`` float16.
         passage_vectors: ``(len(passages), d)`` float16.
-        run: Which passages the new queries are joined to, for a graph whose edges are a run's.
-        split: What the new queries are called.
-        identity: What tells this addition from another (content hashes): the same one is not added twice.
+        run: Passages that the new queries are joined to, for a graph whose edges come from a run.
+        split: Split of the new queries.
+        identity: Content hashes of the files: the same addition is not made twice in a row.
     """
 
     queries: Sequence[Query]
@@ -53,7 +53,7 @@ class Additions(NamedTuple):
 
 
 class _Known(Container[str]):
-    """Ids that are new, or that the store has: looked up one by one, not held in memory."""
+    """Container of the new ids and the store's ids, which are looked up one by one and not held in memory."""
 
     def __init__(self, new: Container[str], look_up: Callable[[Sequence[str]], Mapping[str, int]]) -> None:
         self._new, self._look_up = new, look_up
@@ -76,35 +76,39 @@ def read_additions(
     encoder: TextEncoder | None = None,
     endpoint: str | None = None,
 ) -> Additions | None:
-    """Read what is to be added to ``store``, and encode it by the store's own encoder where no vectors are given.
-
-    Returns None where these very files were the last that were added.
+    """Read additions to ``store``, and encode them by the store's encoder unless vectors are given.
 
     Args:
         store: The graph.
         queries: ``queries.jsonl``, as in a dataset directory.
         passages: ``corpus.jsonl``, likewise.
-        qrels: ``.tsv`` of judgements; queries without any are joined to their passages all the same.
-        query_vectors: Vectors of the queries, ``.npy`` in the order of the file, or Parquet with ids; without: encoded.
+        qrels: ``.tsv`` of judgements; queries without judgements are joined to their passages too.
+        query_vectors: Vectors of the queries: ``.npy`` in the order of the file, or Parquet with ids; None: encode
+            them.
         passage_vectors: The same for passages.
-        run: TREC run, for a graph whose edges are a run's.
-        split: What the new queries are called; not given: as the graph's first ones.
+        run: TREC run, for a graph whose edges come from a run.
+        split: Split of the new queries; None: that of the graph.
         device: Where to encode.
-        encoder: The store's encoder, where Python has it; None: it is opened.
-        endpoint: As :func:`gnnretrieval.encoders.opening.encoder_of`.
+        encoder: The store's encoder as a Python object; None: open it.
+        endpoint: As in :func:`gnnretrieval.encoders.opening.encoder_of`.
+
+    Returns:
+        The additions; None if the store's last update added the same files.
 
     Raises:
-        InputError: a file is wrong, or an id is in the graph already.
-        ArtifactError: the encoder's checkpoint is another one now, or its vectors come from outside.
-        GnnRetrievalError: there is nothing to add, or a run is missing or not wanted.
+        InputError: A file is wrong, or an id is in the graph already.
+        ArtifactError: The encoder's checkpoint has changed, or the store's vectors were imported and new ones are
+            missing.
+        GnnRetrievalError: There is nothing to add, or a run is missing or not needed.
     """
     if queries is None and passages is None:
         raise GnnRetrievalError("there is nothing to add: give --queries FILE, --passages FILE, or both.")
     source = EDGE_SOURCES.get(store.config["edges"])
     if (source is not None and source.takes_run and queries is not None) != (run is not None):
         raise GnnRetrievalError(
-            f"{store.path}: its edges are {'a run' if run is None else store.config['edges']}'s: "
-            + ("give --run FILE with the passages of the new queries." if run is None else "leave out --run.")
+            f"{store.path}: its edges come from a run: give --run FILE with the passages of the new queries."
+            if run is None
+            else f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out --run."
         )
     files = {
         "queries": queries,
@@ -165,7 +169,7 @@ def _refuse_known(
 
 
 class _Encoding:
-    """Vectors of new texts: given ones, or by the encoder that the store's features are of."""
+    """Vectors of new texts, from a file or by the store's encoder."""
 
     def __init__(self, store: Graph, device: str, given: TextEncoder | None, endpoint: str | None) -> None:
         self._store, self._device, self._given, self._endpoint = store, device, given, endpoint
@@ -190,13 +194,13 @@ class _Encoding:
         file = open_vectors(path, ids=ids)
         if file.dimension != vectors.shape[1]:
             raise InputError(
-                f"vectors of {file.dimension} dimensions, and the graph's have {vectors.shape[1]}.", Path(path)
+                f"the vectors have {file.dimension} dimensions, but the graph's have {vectors.shape[1]}.", Path(path)
             )
         row_of, filled = {id_: row for row, id_ in enumerate(ids)}, np.zeros(len(ids), dtype=bool)
         assert file.ids is not None
         imported = self._store.encoder_settings.checkpoint.startswith(VECTORS)
         for part, block in file.blocks():
-            if imported:  # as the first ones were
+            if imported:  # converted as the graph's own vectors were
                 block = as_kept(file, np.arange(part.start, part.stop), block, self._store.similarity)
             for id_, vector in zip(file.ids[part.start : part.stop], block, strict=True):
                 if (row := row_of.get(id_)) is not None:
@@ -211,8 +215,8 @@ class _Encoding:
             if self._given is None and settings.checkpoint.startswith(VECTORS):
                 name = settings.checkpoint.removeprefix(VECTORS)
                 raise ArtifactError(
-                    f"{self._store.path}: its vectors were made outside of gnnretrieval ({name}): give those of the "
-                    f"new texts too (--{side}-vectors FILE)."
+                    f"{self._store.path}: its vectors were made outside of gnnretrieval ({name}): give the vectors of "
+                    f"the new texts too (--{side}-vectors FILE)."
                 )
             meta, path = self._store.meta, self._store.path
             self._encoder = encoder_of(meta, path, self._device, given=self._given, endpoint=self._endpoint)

@@ -1,20 +1,20 @@
-"""Warnings about a graph: each says what was found and what to change."""
+"""Warnings about a graph: each names a figure and a remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-CROWDED = 15.0  # queries a passage above which a graph's passages turn into hubs
-HUB = 50  # times the mean number of queries
-# Share of the edges held by the most-found 1 % of the passages. Graphs of three real sets hold 0.05 to 0.10 there.
+CROWDED = 15.0  # mean queries per passage above which passages turn into hubs
+HUB = 50  # a hub has this many times the mean number of queries
+# Share of the edges of the most-found 1 % of the passages. In graphs of three real sets it is 0.05 to 0.10.
 HUBS = 0.2
 NEVER_FOUND = 0.5
 LOW_CEILING = 0.5
-# With MiniLM and the same training, the docstring corpus has 0.60 and gains 16 points of RR@10 by the graph; SQuAD 0.43
-# gains 3, fairytale questions 0.34 and 1 among passages alike (docs/when-a-graph-helps.md). Three sets: a hint, no law.
+# With MiniLM and the same training, the docstring corpus (0.60) gains 16 points of RR@10 by the graph, SQuAD (0.43) 3,
+# fairytale questions (0.34) 1 among passages of one kind (docs/when-a-graph-helps.md). Three sets: a hint, not a law.
 PARAPHRASES = 0.5
-FEW_SIBLINGS = 0.05  # share of the queries below which agreement says little about the graph
+FEW_SIBLINGS = 0.05  # share of the queries below which the agreement says little about the graph
 NEAR_QUERIES = 0.1
 NEAR_PASSAGES = 0.05
 UNTAUGHT = 0.1
@@ -33,29 +33,29 @@ def _of_degrees(figures: Mapping[str, Any]) -> Iterator[str]:
     if degrees["mean"] > CROWDED:
         fitting = max(1, int(CROWDED * figures["passages"] / figures["queries"]))
         remedy = f"Try k = {fitting} (graph build --k)." if fitting < figures["k"] else "Build it from fewer queries."
-        yield f"{degrees['mean']:.1f} queries a passage: passages turn into hubs. {remedy}"
+        yield f"{degrees['mean']:.1f} queries per passage: passages turn into hubs. {remedy}"
     if degrees["max"] > HUB * max(degrees["mean"], 1):
         hub = figures["most_found"][0]
         yield (
-            f"Passage {hub['id']} was found by {hub['queries']:,} queries, {degrees['max'] / degrees['mean']:.0f} "
-            "times the mean: if its text is boilerplate, delete it."
+            f"{hub['queries']:,} queries found passage {hub['id']}, {degrees['max'] / degrees['mean']:.0f} times the "
+            "mean: if its text is boilerplate, delete it."
         )
     if figures["passages"] >= 100 and degrees["edges_of_top_percent"] > HUBS:
         yield (
-            f"The most-found 1 % of the passages hold {degrees['edges_of_top_percent']:.0%} of the edges: hubs, which "
-            "mix questions of many subjects. Use a smaller k, or fine-tune the dual-encoder."
+            f"The most-found 1 % of the passages have {degrees['edges_of_top_percent']:.0%} of the edges: they are "
+            "hubs, which mix questions about many subjects. Use a smaller k, or fine-tune the dual-encoder."
         )
     if degrees["share_never_found"] > NEVER_FOUND:
         yield (
-            f"{degrees['share_never_found']:.0%} of the passages were found by no query: they stay as the "
-            "dual-encoder has them. More training queries, or a larger k, would reach more."
+            f"No query found {degrees['share_never_found']:.0%} of the passages: they keep the dual-encoder's vector. "
+            "More training queries, or a larger k, would reach more."
         )
 
 
 def _of_labels(figures: Mapping[str, Any]) -> Iterator[str]:
     recall, k, agreement = figures["labelled_passage_among_neighbours"], figures["k"], figures["agreement"]
     if not recall:
-        yield "No query of the graph has a labelled passage: nothing can be trained over it. Add judgements."
+        yield "No query of the graph has a relevant passage: training is not possible. Add judgements."
     elif (ceiling := recall[str(k)]) < LOW_CEILING:
         yield (
             f"Only {ceiling:.0%} of the queries have their relevant passage among their {k} neighbours: "
@@ -64,14 +64,15 @@ def _of_labels(figures: Mapping[str, Any]) -> Iterator[str]:
     if recall and (agreement is None or agreement["share_of_queries"] < FEW_SIBLINGS):
         share = 0.0 if agreement is None else agreement["share_of_queries"]
         yield (
-            f"{share:.1%} of the queries share their passage with another one: a passage hears of its next question "
-            "from strangers' questions alone. Add questions about passages that have one (a click log, generated ones)."
+            f"Only {share:.1%} of the queries have the same relevant passage as another query: what a passage learns "
+            "comes from questions about other passages. Add questions about passages that have one (from a click log, "
+            "or generated)."
         )
     elif agreement is not None and agreement["paraphrase"] < PARAPHRASES:
         yield (
-            f"Too few paraphrases: the questions of one passage agree by {agreement['paraphrase']:.2f} (0 as any two, "
-            f"1 the same; below {PARAPHRASES:g} a graph told little about a passage's next question). Keep small "
-            "context scales among the choices, add rephrased questions, or split passages into shorter ones."
+            f"Too few paraphrases: the questions of one passage agree by {agreement['paraphrase']:.2f} (0: no more "
+            f"alike than any two, 1: the same; below {PARAPHRASES:g} a graph says little about a passage's next "
+            "question). Keep small context scales among the choices, add rephrased questions, or split passages."
         )
 
 
@@ -80,14 +81,14 @@ def _of_duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
     queries, passages = near["queries"], near["passages"]
     if queries["share"] > NEAR_QUERIES:
         yield (
-            f"{queries['share']:.0%} of the queries have a near-duplicate (cosine {near['threshold']:g} or more): the "
-            "twin of a masked query stays in the graph and gives its answer away. Merge them, or train with "
+            f"{queries['share']:.0%} of the queries have a near-duplicate (cosine {near['threshold']:g} or more): when "
+            "training masks one, its copy stays in the graph and gives the answer away. Merge them, or train with "
             "--mask-unit passage."
         )
     if passages["share"] > NEAR_PASSAGES:
         yield (
-            f"{passages['share']:.0%} of the passages that were found have a near-duplicate beside them (cosine "
-            f"{near['threshold']:g} or more), and an unlabelled copy counts as wrong: merge them, or label both."
+            f"{passages['share']:.0%} of the retrieved passages have a near-duplicate in the same list (cosine "
+            f"{near['threshold']:g} or more); a copy without a label counts as wrong. Merge them, or label both."
         )
 
 
@@ -95,8 +96,8 @@ def _of_overlap(splits: Mapping[str, Any]) -> Iterator[str]:
     for name, split in splits.items():
         if count := max(split["same_id"], split["same_text"]):
             yield (
-                f"Queries of {name} are in the graph, by id or text ({count:,} of {split['queries']:,}): results on "
-                f"{name} measure memory on them. Take them out of one of the two."
+                f"Queries of {name} are in the graph, by id or text ({count:,} of {split['queries']:,}): on these, "
+                f"results measure memory. Remove them from {name} or from the graph's split."
             )
     untaught = {
         name: split["share_with_training_questions"]
@@ -104,10 +105,10 @@ def _of_overlap(splits: Mapping[str, Any]) -> Iterator[str]:
         if split["relevant_passages"] and split["share_with_training_questions"] < UNTAUGHT
     }
     if untaught:
-        shares = ", ".join(f"{share:.0%} of those of {name}" for name, share in untaught.items())
+        shares = ", ".join(f"{share:.0%} in {name}" for name, share in untaught.items())
         yield (
-            f"Hardly any passage that is asked for has a training question of its own ({shares}): the graph moves "
-            "them by strangers' questions alone. If all questions to come are about such passages, train with "
-            "--mask-unit mixed; part of the gain is other passages being put lower. If they are about both kinds, "
-            "--passage-edges hard-negatives gains less, and gains it among passages of one kind too."
+            f"Few relevant passages have training questions ({shares}): the graph moves them only by questions about "
+            "other passages. If all future questions are about passages without training questions, train with "
+            "--mask-unit mixed; part of the gain comes from ranking the other passages lower. If they are about both "
+            "kinds, --passage-edges hard-negatives gains less, but also among passages of one kind."
         )

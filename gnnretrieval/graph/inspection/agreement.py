@@ -1,8 +1,8 @@
-"""Whether the questions of one passage paraphrase each other: by how much a graph can help a data set.
+"""Agreement of a passage's questions: whether they paraphrase each other, and so how much a graph can help.
 
-A GNN-encoder moves a passage towards the questions that found it. That brings it nearer to the next question about it
-only where questions about one passage are alike. So the figure to look at before building a graph is the mean cosine
-of a passage's labelled questions, corrected for how alike any two questions of the set are.
+A GNN-encoder moves a passage towards the questions that found it. This brings it closer to the next question about it
+only if questions about one passage are alike. The figure to look at before training is therefore the mean cosine of a
+passage's labelled questions, corrected for the cosine of random questions.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
-QUESTIONS = 1_000_000  # questions read at most; of more, a seeded choice of passages with all their questions
+QUESTIONS = 1_000_000  # maximum number of questions read; of more, a seeded sample of passages with all their questions
 RANDOM_PAIRS = 20_000
-COMPARED = 200  # questions of one passage among which its two most different are looked for
+COMPARED = 200  # questions of one passage among which the two least alike are searched
 _BLOCK = 4096  # questions read at a time
 MEANING = (
-    "Paraphrase is the mean cosine of a passage's own questions, where 0 is that of two random questions and 1 that of "
-    "equal ones. The nearer to 1, the more a passage that moves towards its training questions comes to answer the "
-    "next one; near 0, its questions ask about different things and a graph has little to add."
+    "Paraphrase is the mean cosine of a passage's own questions, on a scale where 0 is that of random questions and 1 "
+    "that of equal ones. Near 1, a passage that moves towards its training questions also moves towards the next one. "
+    "Near 0, its questions ask about different things, and a graph has little to add."
 )
 
 
 def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | None:
-    r"""How alike the labelled questions of one passage are.
+    r"""Agreement of the labelled questions of one passage.
 
-    With unit vectors :math:`u_1 … u_c` of a passage's ``c >= 2`` questions, their mean pairwise cosine, its agreement,
-    is :math:`(\lVert \sum_i u_i \rVert^2 - c) / (c (c - 1))`: linear in the questions. With :math:`a` its mean over
-    passages and :math:`r` the mean cosine of random pairs of questions, the *paraphrase* figure is
-    :math:`(a - r) / (1 - r)`, corrected for chance as Cohen's :math:`\kappa` is.
+    The agreement of a passage is the mean pairwise cosine of its ``c >= 2`` questions. With unit vectors
+    :math:`u_1 … u_c` it is :math:`(\lVert \sum_i u_i \rVert^2 - c) / (c (c - 1))`, which takes time linear in ``c``.
+    With :math:`a` its mean over passages and :math:`r` the mean cosine of random pairs of questions, the *paraphrase*
+    figure is :math:`(a - r) / (1 - r)`, corrected for chance as Cohen's :math:`\kappa`.
 
     Args:
         store: The graph.
-        most: How many of the passages that disagree most to name.
-        seed: Of the random pairs, and of the choice where questions are too many.
+        most: Number of passages with the lowest agreement to name.
+        seed: Seed of the random pairs, and of the sample if there are too many questions.
 
     Returns:
-        ``passages`` and ``questions`` counted, ``passages_in_all`` (with at least two questions), ``share_of_queries``
-        (of the graph's queries, those with such a sibling), ``mean``, percentiles, ``histogram``; ``random``: the same
-        of random pairs; ``paraphrase``; ``share_above_random`` (of the passages, those whose questions are more alike
-        than 99 % of random pairs); ``disagreeing``: ``id``, ``title``, ``questions``, ``agreement`` and two of its
-        questions, ``apart``, with their ``cosine``; ``meaning``, in words. None where no passage has two questions.
+        ``passages`` and ``questions`` counted; ``passages_in_all`` (with at least two questions); ``share_of_queries``
+        (queries of the graph that share a relevant passage with another); ``mean``, percentiles and ``histogram`` of
+        the agreement; ``random``, the same for random pairs; ``paraphrase``; ``share_above_random`` (passages whose
+        agreement is above the 99th percentile of random pairs); ``disagreeing``, passages by ``id``, ``title``,
+        ``questions`` and ``agreement``, with the two questions least alike in ``apart`` and their ``cosine``;
+        ``meaning``, in words. None if no passage has two questions.
     """
     labels = store.labels[np.argsort(store.labels[:, 1], kind="stable")]
     passages, starts, counts = np.unique(labels[:, 1], return_index=True, return_counts=True)
@@ -87,7 +88,7 @@ def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | No
 
 
 def unit_queries(store: Graph, rows: Rows) -> NDArray[np.float32]:
-    """Features of some queries at length 1 ``(len(rows), d)``; a zero vector stays zero."""
+    """Normalised features of some queries ``(len(rows), d)``; a zero vector stays zero."""
     vectors = gather_rows(store.query_features, rows)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
@@ -95,17 +96,17 @@ def unit_queries(store: Graph, rows: Rows) -> NDArray[np.float32]:
 
 
 def _agreement(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
-    """Mean pairwise cosine of each group of ``labels`` ``(groups,)``; blocks of whole groups."""
-    found = np.empty(len(starts))
+    """Mean pairwise cosine of each group of ``labels`` ``(groups,)``, computed in blocks of whole groups."""
+    means = np.empty(len(starts))
     ends = np.cumsum(counts)
     first = 0
     while first < len(starts):
         before = ends[first - 1] if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + _BLOCK, side="right")))
-        found[first:last] = _mean_cosines(store, labels, starts[first:last], counts[first:last])
+        means[first:last] = _mean_cosines(store, labels, starts[first:last], counts[first:last])
         first = last
         release(store.query_features)
-    return found
+    return means
 
 
 def _mean_cosines(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDArray[np.float64]:
@@ -113,15 +114,15 @@ def _mean_cosines(store: Graph, labels: Rows, starts: Rows, counts: Rows) -> NDA
     places = np.arange(counts.sum()) + np.repeat(starts - offsets, counts)
     unit = unit_queries(store, labels[places, 0])
     total = np.add.reduceat(unit, offsets, axis=0, dtype=np.float64)
-    own = np.add.reduceat((unit.astype(np.float64) ** 2).sum(1), offsets)  # c, but for zero vectors
+    own = np.add.reduceat((unit.astype(np.float64) ** 2).sum(1), offsets)  # c, less its zero vectors
     mean: NDArray[np.float64] = ((total**2).sum(1) - own) / (counts * (counts - 1))
     return np.clip(mean, -1, 1)
 
 
 def _random_pairs(store: Graph, seed: int) -> NDArray[np.float32]:
-    """Cosine of ``RANDOM_PAIRS`` random pairs of different queries."""
+    """Cosines of random pairs of different queries ``(RANDOM_PAIRS,)``."""
     shown = shown_queries(store)
-    n = len(shown)  # at least 2: some passage has two questions
+    n = len(shown)  # at least 2, because some passage has two questions
     rng = np.random.default_rng([seed, 2])
     places = rng.integers(n, size=RANDOM_PAIRS)
     one, other = shown[places], shown[(places + rng.integers(1, n, size=RANDOM_PAIRS)) % n]
@@ -133,7 +134,7 @@ def _random_pairs(store: Graph, seed: int) -> NDArray[np.float32]:
 
 
 def _named(store: Graph, texts: TextStore, passage: int, queries: Rows, agreement: float) -> dict[str, Any]:
-    """A passage with the two of its questions that are least alike."""
+    """A passage with its two questions that are least alike."""
     unit = unit_queries(store, queries[:COMPARED])
     cosines = unit @ unit.T
     first, second = np.unravel_index(int(np.argmin(cosines + 3 * np.eye(len(unit)))), cosines.shape)

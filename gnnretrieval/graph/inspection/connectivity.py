@@ -1,4 +1,4 @@
-"""Who found whom: degrees of passages, recall by rank, and scores by rank."""
+"""Figures of a graph's edges: degrees of passages, recall by rank, and scores by rank."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
 PERCENTILES = (1, 25, 50, 75, 99)
-SCORED = 200_000  # queries whose scores are counted; more change no percentile
+SCORED = 200_000  # maximum number of queries whose scores are read: more hardly change a percentile
 BINS = 40
 _BLOCK = 65536
 
 
 def sample_queries(store: Graph, most: int, seed: int) -> Rows:
-    """Rows of at most ``most`` queries of a store or view, seeded, in row order."""
+    """Rows of at most ``most`` random queries of a store or view, ascending."""
     shown = shown_queries(store)
     if len(shown) <= most:
         return shown
@@ -27,25 +27,25 @@ def sample_queries(store: Graph, most: int, seed: int) -> Rows:
 
 
 def percentiles(values: NDArray[Any]) -> dict[str, float]:
-    """``p1``, ``p25``, ``p50``, ``p75`` and ``p99`` of at least one value."""
+    """Percentiles ``p1``, ``p25``, ``p50``, ``p75`` and ``p99``; ``values`` must not be empty."""
     return {f"p{p}": float(value) for p, value in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)}
 
 
 def histogram(values: NDArray[Any], low: float, high: float, bins: int = BINS) -> dict[str, list[float]]:
-    """``edges`` ``(bins + 1,)`` and ``counts`` ``(bins,)`` of equal bins from ``low`` to ``high``."""
+    """Histogram over equal bins from ``low`` to ``high``: ``edges`` ``(bins + 1,)`` and ``counts`` ``(bins,)``."""
     counts, edges = np.histogram(values, bins=bins, range=(low, high if high > low else low + 1e-6))
     return {"edges": [float(edge) for edge in edges], "counts": [int(count) for count in counts]}
 
 
 def degree_figures(degrees: Rows) -> dict[str, Any]:
-    """Queries that found a passage, over all passages.
+    """Distribution of the number of queries per passage.
 
     Args:
-        degrees: ``(m,)`` queries that found each passage.
+        degrees: ``(m,)``, number of queries that found each passage.
 
     Returns:
-        ``mean``, percentiles, ``max``, ``share_never_found``, ``edges_of_top_percent`` (share of the edges that the
-        most-found 1 % of the passages hold: 0.01 where all are found equally often, near 1 in a graph of hubs), and
+        ``mean``, percentiles, ``max``, ``share_never_found``, ``edges_of_top_percent`` (share of the edges into the
+        most-found 1 % of the passages: 0.01 if all are found equally often, near 1 in a graph of hubs), and
         ``histogram``: passages by number of queries, in bins 0, 1, 2, 3-4, 5-8, … (``from``, ``to``, ``passages``).
     """
     m, total = len(degrees), int(degrees.sum())
@@ -69,7 +69,7 @@ def degree_figures(degrees: Rows) -> dict[str, Any]:
 
 
 def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
-    """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; equal ones by row."""
+    """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; ties by row."""
     place = len(degrees) - max(1, min(most, len(degrees)))
     leading = np.flatnonzero(degrees >= max(1, np.partition(degrees, place)[place]))
     top = leading[np.lexsort((leading, -degrees[leading]))][:most]
@@ -82,10 +82,10 @@ def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
 
 
 def recall_by_rank(store: Graph) -> tuple[int, list[float]]:
-    """Labelled queries, and the share of them with a relevant passage among the first 1, 2, … k that were found.
+    """Number of labelled queries, and the share with a relevant passage among the first 1, 2, … k retrieved.
 
-    Label edges that were put in do not count. The last share is the graph's recall ceiling: for the other queries, no
-    edge but a label's leads to what they ask for. Queries without a relevant passage (a click log's) are not counted.
+    Label edges do not count. The last share is the graph's recall ceiling: for the other queries only label edges lead
+    to a relevant passage. Queries without a relevant passage (from a click log) are not counted.
     """
     labels, m = store.labels, store.num_passages
     labelled = len(np.unique(labels[:, 0]))
@@ -100,11 +100,11 @@ def recall_by_rank(store: Graph) -> tuple[int, list[float]]:
 
 
 def score_figures(store: Graph, seed: int) -> dict[str, Any]:
-    """Scores of the edges: percentiles over all ranks, and a histogram of some ranks over the same bins.
+    """Scores of the edges: percentiles over all ranks, and histograms of some ranks over the same bins.
 
     Returns:
-        Percentiles, ``queries`` (how many were counted), and ``by_rank``: ``edges`` of the bins and ``ranks``, counts
-        by rank, for ranks 1, 2, 5, 10, … and k.
+        Percentiles; ``queries``, the number of queries counted; and ``by_rank`` with the ``edges`` of the bins and the
+        counts by rank in ``ranks``, for ranks 1, 2, 5, 10, … and k.
     """
     rows = sample_queries(store, SCORED, seed)
     scores = gather_rows(store.scores, rows)

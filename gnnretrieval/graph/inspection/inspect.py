@@ -1,4 +1,4 @@
-"""What a graph is like, and whether it can help: every figure of ``graph inspect``, as JSON values."""
+"""Figures of ``graph inspect``, as JSON values: what the graph is like, and whether it can help."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ def inspect_graph(
     shape: TrainingShape | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Figures of a store. Work and memory are linear in it and bounded: what is sampled says so.
+    """Figures of a graph store or view.
+
+    Time and memory are at most linear in the graph; large graphs are sampled, and the figures say how much was read.
 
     Args:
         store: The graph.
-        data: The dataset directory, to compare its other splits with; None: where it lay when the graph was built.
-        most: How many examples of each kind to name.
-        shape: How it will be trained over, for the memory that takes.
-        seed: Of everything that is sampled.
+        data: The dataset directory, whose other splits are compared with the graph; None: the directory recorded when
+            the graph was built.
+        most: Number of examples of each kind.
+        shape: Training settings, for the estimate of memory; None: the defaults.
+        seed: Seed of all samples.
 
     Returns:
         ``passages``, ``queries``, ``k``, ``edges``, ``dimension``, ``edge_features``, ``encoder``;
         ``queries_per_passage`` (:func:`~gnnretrieval.graph.inspection.connectivity.degree_figures`); ``most_found``;
-        ``labelled_queries``; ``labelled_passage_among_neighbours`` (share by rank, the last is the recall ceiling);
+        ``labelled_queries``; ``labelled_passage_among_neighbours`` (share by rank; the last is the recall ceiling);
         ``scores`` (:func:`~gnnretrieval.graph.inspection.connectivity.score_figures`); ``agreement``
         (:func:`~gnnretrieval.graph.inspection.agreement.agreement_figures`); ``near_duplicates``
         (:func:`~gnnretrieval.graph.inspection.near_duplicates.duplicate_figures`); ``overlap``
@@ -47,18 +50,18 @@ def inspect_graph(
         change.
 
     Raises:
-        GnnRetrievalError: ``data`` is no dataset directory, or another one.
+        GnnRetrievalError: ``data`` is not a dataset directory, or not the graph's dataset.
     """
-    overlap = overlap_figures(store, data)  # first: it is what can be refused
+    overlap = overlap_figures(store, data)  # first, because it can fail
     degrees = store.degrees()
     labelled, recall = recall_by_rank(store)
     files = _files(store.path)
-    queries, found = len(shown_queries(store)), int(degrees.sum())
+    queries, edges = len(shown_queries(store)), int(degrees.sum())
     figures: dict[str, Any] = {
         "passages": store.num_passages,
         "queries": queries,
         "k": store.k,
-        "edges": found,
+        "edges": edges,
         "dimension": store.dimension,
         "edge_features": store.edge_names,
         "encoder": store.encoder_settings.checkpoint,
@@ -78,7 +81,7 @@ def inspect_graph(
             store.k,
             store.dimension,
             store.edge_dim,
-            queries_per_candidate=float((degrees.astype(np.float64) ** 2).sum() / max(found, 1)),
+            queries_per_candidate=float((degrees.astype(np.float64) ** 2).sum() / max(edges, 1)),
             shape=shape,
         )._asdict(),
     }
@@ -86,7 +89,7 @@ def inspect_graph(
 
 
 def _files(path: Path) -> dict[str, int]:
-    """Bytes of each file of a directory, and of each directory in it, largest first."""
+    """Bytes of each file and subdirectory of a directory by name, largest first."""
     sizes: dict[str, int] = {}
     for file in path.rglob("*"):
         if file.is_file():

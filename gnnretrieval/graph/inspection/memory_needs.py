@@ -1,9 +1,9 @@
-"""Bytes of memory that training and embedding over a graph will take, before they are spent (law 11).
+"""Estimate of the memory that training and embedding over a graph need, before they start (law 11).
 
-The formulas count float32 vectors of width ``d`` that are alive at the same time, in the forward and backward pass of
-the layers, rounded up: peaks of anonymous memory above what the process held at its start were 0.5 to 0.9 times the
+The formulas count the float32 vectors of width ``d`` that the forward and backward pass of the layers hold at the same
+time, rounded up. Measured peaks of anonymous memory, less that of the process at its start, were 0.5 to 0.9 times the
 estimate (``m`` and ``n`` of 10,000 and 20,000, ``k`` of 5 and 20, ``d`` of 128 and 384). Pages of the store come on top
-where memory is free; the system takes them back when it is not.
+while memory is free; the system takes them back when it is not.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import math
 from typing import NamedTuple
 
 _FLOAT = 4
-_OF_PASSAGE = 24  # vectors a target passage: both layers' ends, the gate and its input, forward and backward
-_OF_QUERY = 12  # vectors an adjacent query: layer 1, its update and their gradients
-_OF_SOURCE = 1.5  # vectors a passage that is only read: float32, and float16 while it is gathered
-_OF_SCORE = 7  # floats a (query, candidate): score, softmax, mask and their gradients
-_OF_BLOCK = 10  # vectors a node of a block when embedding: layer, gate or update, and their inputs
-_OF_EDGE = 64  # bytes an edge besides its features: rows, positions, attention
+_OF_PASSAGE = 24  # vectors per target passage: both layers' ends, the gate and its input, forward and backward
+_OF_QUERY = 12  # vectors per adjacent query: layer 1, its update and their gradients
+_OF_SOURCE = 1.5  # vectors per passage that is only read: float32, and float16 while it is gathered
+_OF_SCORE = 7  # floats per (query, candidate): score, softmax, mask and their gradients
+_OF_BLOCK = 10  # vectors per node of a block when embedding: layer, gate or update, and their inputs
+_OF_EDGE = 64  # bytes per edge besides its features: rows, positions, attention
 
 
 class TrainingShape(NamedTuple):
-    """What the memory depends on besides the graph; the defaults are those of training and embedding.
+    """Settings that the memory depends on besides the graph; the defaults are those of training and embedding.
 
     Attributes:
-        batch_size: Masked queries a step.
-        hard_negatives: Of each query, where candidates are the batch's own.
+        batch_size: Masked queries per step.
+        hard_negatives: Hard negatives per query, with ``candidates = batch``.
         mask_ratio: Share of the queries that an epoch's graph lacks.
-        block: Nodes a block when embedding, at most.
-        budget: Bytes that embedding keeps to: interactive queries that take more than half of it go to a file.
+        block: Maximum number of nodes per block when embedding.
+        budget: Bytes for embedding: interactive queries that take more than half of it go to a file.
     """
 
     batch_size: int = 128
@@ -39,12 +39,12 @@ class TrainingShape(NamedTuple):
 
 
 class MemoryNeeds(NamedTuple):
-    """Bytes above what the process takes at its start.
+    """Bytes needed on top of what the process has at its start.
 
     Attributes:
-        training_corpus: Training where every passage is a candidate (``candidates = corpus``).
-        training_batch: Training where the batch's positives and hard negatives are (``candidates = batch``).
-        embedding: Embedding every passage, in blocks; training takes at least this, to measure on dev.
+        training_corpus: Training with all passages as candidates (``candidates = corpus``).
+        training_batch: Training with the batch's positives and hard negatives as candidates (``candidates = batch``).
+        embedding: Embedding all passages in blocks. Training needs at least as much, to measure on dev.
     """
 
     training_corpus: int
@@ -62,23 +62,23 @@ def memory_needs(
     queries_per_candidate: float,
     shape: TrainingShape | None = None,
 ) -> MemoryNeeds:
-    """Estimate the memory of training and embedding; reads nothing.
+    """Estimate the memory of training and embedding from the sizes alone.
 
-    With ``v = 4 d`` bytes a vector and ``e = 64 + 16 d_e`` bytes an edge, a step of ``B`` queries over ``T`` target
-    passages, ``S`` adjacent queries and ``U`` passages that those found takes
-    ``v (24 T + 12 S + 1.5 U) + 28 B T + e (S k + edges into T)``. Embedding takes ``v n`` for the interactive queries,
-    where that is at most half of its budget, and ``v (10 b + 1.5 U) + e (edges of the block)`` for a block of ``b``
-    nodes, at most the other half.
+    With ``v = 4 d`` bytes per vector and ``e = 64 + 16 d_e`` bytes per edge, a step of ``B`` queries over ``T`` target
+    passages, ``S`` adjacent queries and the ``U`` passages of those queries takes
+    ``v (24 T + 12 S + 1.5 U) + 28 B T + e (S k + edges into T)``. Embedding takes ``v n`` for the interactive queries
+    if that is at most half of its budget, and ``v (10 b + 1.5 U) + e (edges of the block)``, at most the other half,
+    for a block of ``b`` nodes.
 
     Args:
         num_passages: ``m``.
         num_queries: ``n``.
-        k: Passages a query.
+        k: Passages per query.
         dimension: ``d``.
         edge_dim: ``d_e``.
-        queries_per_candidate: Mean number of queries that found a candidate of a batch. Candidates are met in
-            proportion to how often they were found: the mean of squared degrees over the mean degree.
-        shape: What else it depends on.
+        queries_per_candidate: Mean number of queries that found a candidate of a batch. Often-found passages are
+            candidates more often, so this is the mean of the squared degrees divided by the mean degree.
+        shape: Training settings; None: the defaults.
     """
     shape = shape or TrainingShape()
     vector, edge = _FLOAT * dimension, _OF_EDGE + 4 * _FLOAT * edge_dim
@@ -104,5 +104,5 @@ def memory_needs(
 
 
 def _distinct(draws: float, count: float) -> float:
-    """Different ones expected among ``draws`` of ``count``."""
+    """Expected number of distinct items among ``draws`` random draws from ``count`` items."""
     return count * -math.expm1(-draws / count) if count else 0.0

@@ -1,10 +1,9 @@
-"""Near-duplicate queries and passages, found through the graph itself instead of by comparing all with all.
+"""Near-duplicate queries and passages, found through the graph without comparing all with all.
 
-Two passages that say the same stand beside one another among the neighbours of any query that found both, and two
-queries that ask the same share their first passages. So passages are compared among the neighbours of one query, and
-queries with those that have a first or second passage in common. Against comparing all with all, on graphs of three
-real sets, that found 95 to 100 % of the near-duplicate pairs of queries and, of the passages in such pairs that queries
-found, 73 to 90 % at k = 5 and 89 to 98 % at k = 10.
+Two passages with the same content are neighbours of the same queries, and two queries with the same meaning share their
+first passages. So passages are compared with the other neighbours of a query, and queries with those that share a first
+or second passage. On graphs of three real sets this finds 95 to 100 % of the near-duplicate pairs of queries. Of the
+retrieved passages that have a near-duplicate, it finds 73 to 90 % at k = 5 and 89 to 98 % at k = 10.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
-# Cosine from which two texts count as near-duplicates. With MiniLM, pairs of questions at 0.95 and above differ in a
-# word or in word order ("Where did water to the west of the Amazon basin flow" / "Where did the water in the Amazon
-# basin flow when moving west"), at times a word that matters ("int16" / "int8"): hence the examples. At 0.90 they ask
+# Minimum cosine of near-duplicates. With MiniLM, pairs of questions at 0.95 and above differ in a word or in word order
+# ("Where did water to the west of the Amazon basin flow" / "Where did the water in the Amazon basin flow when moving
+# west"), sometimes in a word that matters ("int16" / "int8"), which is why the report shows examples. At 0.90 they ask
 # different things about one subject ("Where were the Kikuyu located" / "How did the Kikuyu live"). Pairs of passages at
-# 0.95 are variants of one text (scipy's bdtr / bdtrc), at 0.90 siblings (ss2tf / ss2zpk).
+# 0.95 are variants of one text (scipy's bdtr / bdtrc), at 0.90 related texts (ss2tf / ss2zpk).
 NEAR_DUPLICATE = 0.95
-QUERIES = 1_000_000  # queries compared at most
-PASSAGES_READ = 200_000  # neighbours read at most (300 MB at d = 768): of more, those of a seeded choice of queries
-SHARED = 2  # first passages of which two queries must share one
-WINDOW = 32  # queries with the same passage that each is compared with: the next by score
+QUERIES = 1_000_000  # maximum number of queries compared
+PASSAGES_READ = 200_000  # maximum number of neighbours read (300 MB at d = 768); of more, those of a sample of queries
+SHARED = 2  # two queries are compared if they share one of this many first passages
+WINDOW = 32  # each query is compared with this many queries of the same passage: the next by score
 TEXTS = 20_000  # most similar pairs whose texts are compared
-_READ = 16384  # rows between two reports
-_FLOATS = 8 * 2**20  # of features held at a time: 32 MiB
+_READ = 16384  # rows read at a time
+_FLOATS = 8 * 2**20  # features held at a time: 32 MiB
 
 
 class DuplicatePairs(NamedTuple):
-    """DuplicatePairs of rows that are near-duplicates.
+    """Pairs of rows that are near-duplicates.
 
     Attributes:
         first: ``(P,)`` the lower row of each pair.
         second: ``(P,)`` the higher row.
         cosine: ``(P,)`` float32, highest first.
-        compared: Rows that were looked at.
-        of: Rows that there are to look at.
+        compared: Number of rows that were compared.
+        of: Number of rows to compare without sampling.
     """
 
     first: Rows
@@ -58,10 +57,10 @@ class DuplicatePairs(NamedTuple):
 
 
 def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> DuplicatePairs:
-    """DuplicatePairs of queries of cosine ``threshold`` or more that share one of their first ``SHARED`` passages.
+    """Pairs of queries with a cosine of ``threshold`` or more that share one of their first ``SHARED`` passages.
 
-    Queries of a passage are sorted by score and each is compared with the next ``WINDOW``: all with all for up to 33
-    queries a passage.
+    The queries of a passage are sorted by score, and each is compared with the next ``WINDOW``. Up to 33 queries of a
+    passage are thus all compared with each other.
     """
     rows = sample_queries(store, QUERIES, seed)
     shared = min(SHARED, store.k)
@@ -74,23 +73,23 @@ def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) 
     with progress("near-duplicate queries", len(query), "entries") as meter:
         for part in blocks(len(query), max(1, _FLOATS // store.dimension)):
             beyond = slice(part.start, part.stop + WINDOW)
-            asked, of = query[beyond], passage[beyond]
-            unit = unit_queries(store, asked)
+            rows_here, of = query[beyond], passage[beyond]
+            unit = unit_queries(store, rows_here)
             for distance in range(1, WINDOW + 1):
                 left = np.flatnonzero(of[:-distance] == of[distance:])
                 left = left[left < part.stop - part.start]
                 if not len(left):
-                    break  # no passage has more queries
+                    break  # no passage of the block has more queries
                 near = np.einsum("ij,ij->i", unit[left], unit[left + distance])
                 similar = near >= threshold
-                found.add(asked[left[similar]], asked[left[similar] + distance], near[similar])
+                found.add(rows_here[left[similar]], rows_here[left[similar] + distance], near[similar])
             release(store.query_features)
             meter.advance(part.stop - part.start)
     return found.pairs(len(rows), len(shown_queries(store)))
 
 
 def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> DuplicatePairs:
-    """DuplicatePairs of passages of cosine ``threshold`` or more that are neighbours of one query."""
+    """Pairs of passages with a cosine of ``threshold`` or more that are neighbours of the same query."""
     k = store.k
     queries = sample_queries(store, max(1, PASSAGES_READ // k), seed)
     around = gather_rows(store.neighbors, queries, np.int64)  # (q, k)
@@ -119,7 +118,7 @@ def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE)
 
 
 class _Found:
-    """Collects pairs, each once."""
+    """Collects pairs; each pair counts once."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -147,10 +146,10 @@ def duplicate_figures(store: Graph, most: int, seed: int) -> dict[str, Any]:
     """Near-duplicates as JSON values.
 
     Returns:
-        ``threshold``, and for ``queries`` and ``passages``: ``compared`` (rows looked at), ``of`` (queries, or passages
-        that a query found), ``pairs``, ``near`` (rows with a near-duplicate), ``share`` (of those compared),
-        ``same_text`` (pairs of equal normalised text among the most similar), and ``examples`` (``cosine`` and two of
-        ``id`` and ``text``), most similar first, no row twice.
+        ``threshold``, and for ``queries`` and ``passages``: ``compared`` (rows compared), ``of`` (all queries, or all
+        passages that a query found), ``pairs`` (their number), ``near`` (rows with a near-duplicate), ``share`` (near /
+        compared), ``same_text`` (pairs with equal normalised text, among the most similar), and ``examples``
+        (``cosine``, and ``id`` and ``text`` of both), most similar first, each row in one example only.
     """
     queries, passages = similar_queries(store, seed), similar_passages(store, seed)
     with store.texts() as texts:

@@ -1,4 +1,4 @@
-"""What the other splits of the dataset have in common with the queries of the graph."""
+"""Overlap of the dataset's other splits with the queries of the graph."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from gnnretrieval.graph.store import Graph
 
 class _Split(NamedTuple):
     name: str
-    texts: dict[str, str]  # of its queries, by id
-    relevant: list[str]  # ids of the passages relevant to one of them, each once
+    texts: dict[str, str]  # texts of its queries, by id
+    relevant: list[str]  # distinct ids of the passages relevant to them
 
 
 def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, Any]:
-    """What the splits that the graph was not built from share with it.
+    """Overlap of each split that the graph was not built from.
 
-    Queries and judgements alone are read: the passages are those of the store.
+    Only queries and judgements are read; the passages are those of the store.
 
     Args:
         store: The graph.
-        data: The dataset directory; None: where it lay when the graph was built, if it still does.
+        data: The dataset directory; None: the directory recorded when the graph was built, if it still exists.
 
     Returns:
-        ``dataset`` (its path, None where it is not there), ``why`` (why not) and ``splits``, by name: ``queries``
-        (with a relevant passage), ``same_id`` and ``same_text`` (those whose id, or normalised text, a query of the
-        graph has), ``relevant_passages``, ``share_with_training_questions`` (of them, those labelled with a query of
-        the graph) and ``share_never_found`` (those that no query of the graph found).
+        ``dataset`` (its path; None if it is missing), ``why`` (why not compared) and ``splits``, by name: ``queries``
+        (with a relevant passage), ``same_id`` and ``same_text`` (queries whose id, or normalised text, is in the
+        graph), ``relevant_passages``, ``share_with_training_questions`` (of these, passages with a label by a query of
+        the graph) and ``share_never_found`` (passages that no query of the graph found).
 
     Raises:
-        GnnRetrievalError: ``data`` is no dataset directory, or one of other passages.
+        GnnRetrievalError: ``data`` is not a dataset directory, or has other passages.
     """
     try:
         place = Path(data) if data is not None else store.made_from("dataset")
         if data is None and not place.exists():
-            raise ArtifactError(f"{place} is not there: name the dataset with --data")
+            raise ArtifactError(f"{place} does not exist: name the dataset with --data")
         found = list(_splits(store, place))
     except GnnRetrievalError as error:
         if data is not None:
@@ -57,7 +57,7 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, A
                 asked.add(query.id)
         rows = {split.name: texts.rows_of_passages(split.relevant) for split in found}
     if data is not None and found and not any(rows.values()):
-        raise InputError(f"none of the passages judged in it is in {store.path}: it is another dataset.", place)
+        raise InputError(f"none of its judged passages is in {store.path}: it is another dataset.", place)
     taught = np.zeros(store.num_passages, dtype=bool)
     taught[store.labels[:, 1]] = True
     reached = store.degrees() > 0
@@ -76,10 +76,10 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, A
 
 
 def _splits(store: Graph, place: Path) -> Iterator[_Split]:
-    """The splits of a dataset but the graph's own."""
+    """The splits of a dataset except the graph's own."""
     recorded = store.meta.get("dataset") or {}
     qrels, where = recorded.get("qrels", "qrels"), recorded.get("where") or {}
-    if where:  # which records a filter keeps is known from the whole dataset alone
+    if where:  # a filter needs the whole dataset
         dataset = Dataset.open(place, qrels, where)
         for name in dataset.splits:
             if name != store.config["split"]:
@@ -87,7 +87,7 @@ def _splits(store: Graph, place: Path) -> Iterator[_Split]:
         return
     files = sorted((place / qrels).glob("*.tsv"))
     if not files:
-        raise InputError(f"no judgements <split>.tsv in {qrels}/: it is not the graph's dataset.", place)
+        raise InputError(f"no judgements <split>.tsv in {qrels}/: this is not the graph's dataset.", place)
     judged = {file.stem: read_qrels(file) for file in files if file.stem != store.config["split"]}
     wanted: set[str] = set().union(*judged.values())
     texts = {query.id: query.text for query, _ in read_queries(place / QUERIES, unique=False) if query.id in wanted}

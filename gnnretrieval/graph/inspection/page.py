@@ -1,4 +1,4 @@
-"""The figures of a graph as one page with plots that opens offline."""
+"""The figures of a graph as one HTML page with plots, which opens offline."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gnnretrieval.pages.html import Html, figures, page, paragraph, section, sho
 
 
 def page_of(found: Mapping[str, Any], name: str) -> str:
-    """The page of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
+    """HTML page of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
 
     Args:
         found: The figures.
-        name: What to call the graph in the title.
+        name: Name of the graph, for the title.
     """
     plots = section("Plots", figures(plots_of(found)))
     shown = (warnings(found["warnings"]), tiles(tiles_of(found)), plots, *_tables(found))
@@ -23,7 +23,7 @@ def page_of(found: Mapping[str, Any], name: str) -> str:
 
 
 def summary_of(found: Mapping[str, Any]) -> str:
-    """Its size and what it is made of, in a line."""
+    """Size, encoder and edge features of the graph, in a line."""
     return (
         f"{found['passages']:,} passages, {found['queries']:,} queries, k = {found['k']}: {found['edges']:,} edges. "
         f"{found['dimension']} dimensions by {found['encoder']}; edge features: "
@@ -32,16 +32,16 @@ def summary_of(found: Mapping[str, Any]) -> str:
 
 
 def tiles_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The main figures, each with what it is."""
+    """The main figures, each with its meaning."""
     degrees, recall = found["queries_per_passage"], found["labelled_passage_among_neighbours"]
     if recall:
         yield f"{recall[str(found['k'])]:.1%}", f"of queries reach their passage within k = {found['k']}"
     if found["agreement"] is not None:
-        yield f"{found['agreement']['paraphrase']:.2f}", "paraphrase: 0 as any two questions, 1 the same"
-    yield f"{degrees['mean']:.1f}", f"queries a passage; most {degrees['max']:,}"
-    yield f"{degrees['share_never_found']:.1%}", "of passages found by no query"
+        yield f"{found['agreement']['paraphrase']:.2f}", "paraphrase: 0 like any two questions, 1 the same"
+    yield f"{degrees['mean']:.1f}", f"queries per passage; at most {degrees['max']:,}"
+    yield f"{degrees['share_never_found']:.1%}", "of passages never found by a query"
     yield f"{found['near_duplicates']['queries']['share']:.1%}", "of queries have a near-duplicate"
-    yield f"{found['near_duplicates']['passages']['share']:.1%}", "of found passages have a near-duplicate"
+    yield f"{found['near_duplicates']['passages']['share']:.1%}", "of retrieved passages have a near-duplicate"
     yield in_bytes(found["memory"]["training_batch"]), "to train against the batch's passages"
     yield in_bytes(found["memory"]["training_corpus"]), "to train against all passages"
     yield in_bytes(found["memory"]["embedding"]), "to embed every passage"

@@ -1,4 +1,4 @@
-"""The plots of a graph's figures."""
+"""Plots of a graph's figures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gnnretrieval.pages.plots import Line, bar_plot, line_plot, lying_bars
 
 
 def plots_of(figures: Mapping[str, Any], place: str | None = None) -> Iterator[Figure]:
-    """The plots of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
+    """Plots of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
 
     Args:
         figures: The figures.
-        place: The graph as it is found from the page, which then names each plot's files.
+        place: Path of the graph relative to the page, which then names each plot's files; None: it names none.
     """
 
     def of(figure: Figure, *files: str) -> Figure:
@@ -39,8 +39,8 @@ def _degrees(degrees: Mapping[str, Any]) -> Figure:
     counts = [bin_["passages"] for bin_ in bins]
     return Figure(
         "Queries that found a passage",
-        "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right are "
-        f"hubs: here the most-found 1 % hold {degrees['edges_of_top_percent']:.1%} of the edges.",
+        "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right "
+        f"means hubs: here the most-found 1 % have {degrees['edges_of_top_percent']:.1%} of the edges.",
         bar_plot("Passages by the number of queries that found them", names, counts, "queries", "passages", log=True),
     )
 
@@ -51,7 +51,7 @@ def _recall(recall: Mapping[str, float]) -> Figure:
     last = list(recall)[-1]
     return Figure(
         "Queries whose relevant passage is among their first neighbours",
-        "Where the curve ends is the graph's ceiling: for the other queries no edge leads to what they ask for.",
+        "The curve ends at the graph's recall ceiling: for the other queries no retrieved passage is relevant.",
         line_plot(
             f"Share of queries whose relevant passage is among their first neighbours, by rank: {recall[last]:.1%} at "
             f"rank {last}",
@@ -92,8 +92,8 @@ def _scores(by_rank: Mapping[str, Any]) -> Figure:
     ]
     return Figure(
         "Scores of the edges by rank",
-        "The dual-encoder's similarity. Where the curves of the first and the last rank lie apart, a smaller k drops "
-        "weak edges; where they overlap, rank says little.",
+        "The dual-encoder's similarity. If the curves of the first and the last rank lie apart, a smaller k drops weak "
+        "edges; if they overlap, the rank says little.",
         line_plot("Scores of the edges, by rank", lines, Axis("score"), Axis("share of queries", percent, low=0)),
     )
 

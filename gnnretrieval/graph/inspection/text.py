@@ -14,7 +14,7 @@ _SHOWN = 60  # characters of an example's text
 
 
 def format_graph(figures: Mapping[str, Any]) -> str:
-    """The figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph` as aligned lines, warnings last."""
+    """Aligned lines of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`, warnings last."""
     return "\n".join(
         [
             f"{figures['passages']:,} passages, {figures['queries']:,} queries, k = {figures['k']}: "
@@ -32,7 +32,7 @@ def format_graph(figures: Mapping[str, Any]) -> str:
 
 
 def in_bytes(count: float) -> str:
-    """Bytes in the unit that suits them, ``3.1 MiB``."""
+    """Bytes in a fitting unit, for example ``3.1 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1000 or unit == "GiB":
             break
@@ -41,7 +41,7 @@ def in_bytes(count: float) -> str:
 
 
 def shown_ranks(recall: Mapping[str, float]) -> dict[str, float]:
-    """At most twelve of the ranks, the first and the last among them."""
+    """Recall of at most twelve ranks, with the first and the last."""
     ranks = [int(rank) for rank in recall]
     if len(ranks) > 12:
         ranks = sorted({1, 2, 3, 5, 10, ranks[-1], *(rank for rank in (15, 20, 25, 50, 100, 200) if rank in ranks)})
@@ -63,16 +63,16 @@ def _spread(values: Mapping[str, float], form: str) -> str:
 
 def _connectivity(figures: Mapping[str, Any]) -> Iterator[str]:
     degrees, recall = figures["queries_per_passage"], shown_ranks(figures["labelled_passage_among_neighbours"])
-    yield "\nWho found whom"
-    yield _line("queries a passage", f"mean {degrees['mean']:.1f}, {_spread(degrees, '.0f')}, most {degrees['max']:,}")
-    yield _line("found by none", f"{degrees['share_never_found']:.1%} of the passages")
-    yield _line("most-found 1 %", f"hold {degrees['edges_of_top_percent']:.1%} of the edges")
+    yield "\nEdges"
+    yield _line("queries per passage", f"mean {degrees['mean']:.1f}, {_spread(degrees, '.0f')}, max {degrees['max']:,}")
+    yield _line("never found", f"{degrees['share_never_found']:.1%} of the passages")
+    yield _line("most-found 1 %", f"have {degrees['edges_of_top_percent']:.1%} of the edges")
     for number, passage in enumerate(figures["most_found"]):
         yield _line("" if number else "most found", f"{passage['queries']:>7,}  {_named(passage)}")
     yield _line("scores", _spread(figures["scores"], ".3f"))
-    yield "\nRelevant passage among a query's first neighbours (the last is the graph's recall ceiling)"
+    yield "\nQueries with a relevant passage among their first neighbours (the last is the graph's recall ceiling)"
     if not recall:
-        yield _line("", "no query is labelled")
+        yield _line("", "no query has a label")
         return
     width = max(len(rank) for rank in recall) + 3
     yield _line("rank", "".join(f"{rank:>{max(width, 7)}}" for rank in recall))
@@ -89,7 +89,7 @@ def _named(passage: Mapping[str, Any]) -> str:
 def _agreement(figures: Mapping[str, Any] | None) -> Iterator[str]:
     yield "\nDo the questions of one passage paraphrase each other?"
     if figures is None:
-        yield _line("", "no passage has two labelled questions: not known")
+        yield _line("", "not known: no passage has two labelled questions")
         return
     yield _line(
         "paraphrase", f"{figures['paraphrase']:.2f}   (0: no more alike than any two questions, 1: the same question)"
@@ -98,7 +98,7 @@ def _agreement(figures: Mapping[str, Any] | None) -> Iterator[str]:
     yield _line("cosine, random pairs", f"mean {figures['random']['mean']:.3f}, {_spread(figures['random'], '.2f')}")
     counted = f"{figures['passages']:,} passages with two questions or more"
     if figures["passages"] < figures["passages_in_all"]:
-        counted += f", a sample of {figures['passages_in_all']:,}"
+        counted += f", sampled from {figures['passages_in_all']:,}"
     yield _line("counted over", f"{counted}; {figures['share_of_queries']:.1%} of the queries")
     for line in textwrap.wrap(figures["meaning"], _WIDTH):
         yield f"  {line}"
@@ -114,12 +114,12 @@ def _duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"\nNear-duplicates (cosine {figures['threshold']:g} or more)"
     for name in ("queries", "passages"):
         near = figures[name]
-        found = "" if name == "queries" else " that were found"
+        retrieved = "" if name == "queries" else " retrieved"
         sample = f" in a sample; {near['of']:,} in all" if near["compared"] < near["of"] else ""
         yield _line(
             name,
-            f"{near['near']:,} of {near['compared']:,}{found} ({near['share']:.1%}){sample}: {near['pairs']:,} pairs, "
-            f"{near['same_text']:,} of the same text",
+            f"{near['near']:,} of {near['compared']:,}{retrieved} ({near['share']:.1%}){sample}: "
+            f"{near['pairs']:,} pairs, {near['same_text']:,} with the same text",
         )
         for example in near["examples"]:
             for number, side in enumerate(example["pair"]):

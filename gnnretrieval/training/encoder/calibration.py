@@ -1,4 +1,4 @@
-"""Platt scaling: a cross-encoder's probabilities made to mean what they say, and how far they are from it."""
+"""Platt scaling of a cross-encoder's probabilities, and measures of their quality."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Calibration(NamedTuple):
     """``probability = sigmoid(slope · logit + intercept)``.
 
     Attributes:
-        slope: Above 0: the ranking stays.
-        intercept: Added to the logit.
-        fitted: False for the identity that stands in where nothing could be fitted.
+        slope: Factor on the logit, above 0, so that the ranking does not change.
+        intercept: Added to the scaled logit.
+        fitted: False if no fit was possible; slope and intercept are then those of the identity.
     """
 
     slope: float
@@ -32,19 +32,19 @@ IDENTITY = Calibration(1.0, 0.0, fitted=False)
 def fit_calibration(logits: ArrayLike, labels: ArrayLike) -> Calibration:
     """Fit slope and intercept by maximum likelihood (Platt 1999).
 
-    Its smoothed targets, ``(N₊ + 1) / (N₊ + 2)`` and ``1 / (N₋ + 2)``, keep the fit finite where a threshold separates
-    the classes.
+    The smoothed targets ``(N₊ + 1) / (N₊ + 2)`` and ``1 / (N₋ + 2)`` keep the fit finite if a threshold separates the
+    classes.
 
     Args:
-        logits: ``(n,)`` log-odds of the scorer: its logit, or the second label's less the first's.
-        labels: ``(n,)`` bool: whether the pair is relevant.
+        logits: ``(n,)`` log-odds of the scorer: its logit, or the second label's logit minus the first's.
+        labels: ``(n,)`` bool, True if the pair is relevant.
 
     Returns:
-        The fit; :data:`IDENTITY` where a class or every difference between logits is missing, or where relevant pairs
-        have the lower logits, so that a slope above 0 explains nothing.
+        The fit; :data:`IDENTITY` if a class is missing, all logits are equal, or relevant pairs have the lower logits
+        (the slope would not be above 0).
 
     Raises:
-        GnnRetrievalError: a logit is not finite, or there is not one label for each.
+        GnnRetrievalError: A logit is not finite, or logits and labels differ in number.
     """
     from scipy.optimize import minimize
     from scipy.special import expit
@@ -56,7 +56,7 @@ def fit_calibration(logits: ArrayLike, labels: ArrayLike) -> Calibration:
         return IDENTITY
     targets = np.where(positive, (count + 1) / (count + 2), 1 / (len(x) - count + 2))
     mean = float(x.mean())
-    z = (x - mean) / deviation  # however large the logits are
+    z = (x - mean) / deviation  # standardised, so that the minimiser works for logits of any size
 
     def mean_loss(line: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         margins = line[0] * z + line[1]
@@ -71,40 +71,43 @@ def fit_calibration(logits: ArrayLike, labels: ArrayLike) -> Calibration:
 
 
 def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 10) -> float:
-    """Mean distance of the share of relevant pairs from their mean probability, by bins (Guo et al. 2017, eq. 3).
+    """Mean gap between the share of relevant pairs and their mean probability, over bins (Guo et al. 2017, eq. 3).
 
     Args:
-        probabilities: ``(n,)`` that the pair is relevant.
-        labels: ``(n,)`` bool: whether it is.
-        bins: Of equal width, from 0 to 1; the last one holds 1.
+        probabilities: ``(n,)``, probability that the pair is relevant.
+        labels: ``(n,)`` bool, True if the pair is relevant.
+        bins: Number of equal bins from 0 to 1; the last one includes 1.
 
     Returns:
-        From 0, calibrated, to 1; bins weigh as many pairs as they hold.
+        A value from 0 (calibrated) to 1; each bin has the weight of its number of pairs.
 
     Raises:
-        GnnRetrievalError: there are no probabilities, one is outside of 0 to 1, there is not one label for each, or no
-            bin.
+        GnnRetrievalError: There are no probabilities or bins, a probability is not between 0 and 1, or probabilities
+            and labels differ in number.
     """
     x, positive = _of_one_length(probabilities, labels, "probability")
     if bins < 1:
-        raise GnnRetrievalError(f"the calibration error needs a bin or more, and bins is {bins}.")
+        raise GnnRetrievalError(f"bins is {bins}; the calibration error needs at least 1.")
     if not len(x) or x.min() < 0 or x.max() > 1:
-        found = f"there is one of {x[(x < 0) | (x > 1)][0]:g}" if len(x) else "there are none"
-        raise GnnRetrievalError(f"the calibration error is of probabilities from 0 to 1, and {found}.")
+        given = f"one is {x[(x < 0) | (x > 1)][0]:g}" if len(x) else "there are none"
+        raise GnnRetrievalError(f"the calibration error needs probabilities from 0 to 1, but {given}.")
     bin_of = np.minimum((x * bins).astype(np.int64), bins - 1)
     gaps = np.bincount(bin_of, weights=positive - x, minlength=bins)  # (bins,) pairs · (share - probability)
     return float(np.abs(gaps).sum() / len(x))
 
 
 def area_under_curve(scores: ArrayLike, labels: ArrayLike) -> float:
-    """Probability that a relevant pair has the higher score, half where they are equal (the ROC curve's area).
+    """Area under the ROC curve: probability that a relevant pair scores higher than an irrelevant one; ties count half.
 
     Args:
         scores: ``(n,)``.
-        labels: ``(n,)`` bool: whether the pair is relevant.
+        labels: ``(n,)`` bool, True if the pair is relevant.
 
     Returns:
-        0 to 1; NaN where a class is missing.
+        A value from 0 to 1; NaN if a class is missing.
+
+    Raises:
+        GnnRetrievalError: A score is not finite, or scores and labels differ in number.
     """
     x, positive = _of_one_length(scores, labels, "score")
     count = int(positive.sum())
@@ -118,13 +121,13 @@ def area_under_curve(scores: ArrayLike, labels: ArrayLike) -> float:
 
 @torch.no_grad()
 def apply_calibration(model: nn.Module, calibration: Calibration) -> None:
-    """Scale the last ``Linear`` of a transformers sequence classifier in place, so that its own probability is it.
+    """Write a calibration into the last ``Linear`` of a transformers sequence classifier, in place.
 
-    One label: ``W · slope`` and ``b · slope + intercept``. Two: the same, with the intercept at the second, so that the
-    second logit less the first is ``slope · margin + intercept``.
+    With one label the layer becomes ``W · slope`` and ``b · slope + intercept``. With two labels the intercept is added
+    to the second one, so that the difference of the logits is ``slope · margin + intercept``.
 
     Raises:
-        GnnRetrievalError: its last ``Linear`` cannot be found, gives other than one or two labels, or has no bias.
+        GnnRetrievalError: The last ``Linear`` is not found, does not have one or two labels, or has no bias.
     """
     last = _last_linear(model)
     last.weight.mul_(calibration.slope)
@@ -146,7 +149,7 @@ def _last_linear(model: nn.Module) -> nn.Linear:
     if found.out_features not in (1, 2) or found.bias is None:
         what = "no bias" if found.bias is None else f"{found.out_features} labels"
         raise GnnRetrievalError(
-            f"{name}'s last layer has {what}: calibration wants a bias and one label or two. "
+            f"{name}'s last layer has {what}: calibration needs a bias and one or two labels. "
             "Train without calibration (calibrate = false)."
         )
     return found
@@ -156,7 +159,7 @@ def _of_one_length(values: ArrayLike, labels: ArrayLike, what: str) -> tuple[NDA
     x, positive = np.asarray(values, dtype=np.float64), np.asarray(labels, dtype=np.bool_)
     if x.ndim != 1 or x.shape != positive.shape:
         raise GnnRetrievalError(
-            f"calibration takes one label for each {what}, and these are of the shapes {x.shape} and {positive.shape}."
+            f"calibration needs one label for each {what}, but the shapes are {x.shape} and {positive.shape}."
         )
     if not np.isfinite(x).all():
         raise GnnRetrievalError(f"a {what} to calibrate is not a finite number: the scorer is broken.")

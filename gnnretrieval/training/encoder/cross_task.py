@@ -1,4 +1,4 @@
-"""Training a cross-encoder: a binary head over any encoder checkpoint (RocketQA, step 2)."""
+"""Training task of a cross-encoder: a head with one logit on any encoder checkpoint (RocketQA, step 2)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ PAIR = "pair"
 
 
 class PairTower:
-    """A sequence classifier with one label: the logit that a passage answers a query.
+    """A sequence classifier with one label: the logit that a passage is relevant to a query.
 
     Args:
-        checkpoint: Any encoder checkpoint; a head that it does not have starts at random.
+        checkpoint: Any encoder checkpoint; if it has no head, the head starts at random.
         device: Where to compute.
-        max_tokens: Longest pair; the longer text is cut first.
-        dropout: In training; None: the checkpoint's own.
+        max_tokens: Maximum length of a pair; the longer text is cut first.
+        dropout: Dropout in training; None: the checkpoint's own.
 
     Raises:
-        InputError: the checkpoint cannot be loaded.
+        InputError: The checkpoint cannot be loaded.
     """
 
     width = 1
@@ -64,13 +64,13 @@ class PairTower:
         self.device = device
 
     def items(self, queries: Sequence[str], passages: Sequence[str]) -> list[Item]:
-        """Pairs of texts as items."""
+        """Items of pairs of texts: query ``i`` with passage ``i``."""
         texts = self.pairs.split(queries, passages)
         joined = [texts.join(number, number) for number in range(len(queries))]
         return [Item(PAIR, tuple(pair.ids.tolist()), tuple(pair.types.tolist())) for pair in joined]
 
     def rows(self, items: Sequence[Item]) -> Tensor:
-        """Logits ``(pairs, 1)``."""
+        """Logits of the items ``(pairs, 1)`` float32."""
         tokens = {"input_ids": [list(item.ids) for item in items]}
         if "token_type_ids" in self.tokenizer.model_input_names:
             tokens["token_type_ids"] = [list(item.types) for item in items]
@@ -79,32 +79,32 @@ class PairTower:
 
     @property
     def rounded(self) -> nn.Module:
-        """All of it."""
+        """The whole model."""
         module: nn.Module = self.module
         return module
 
     def trained(self) -> list[nn.Parameter]:
-        """All of its parameters."""
+        """All parameters."""
         return list(self.module.parameters())
 
     def save(self, directory: Path) -> None:
-        """As transformers saves it, with its tokenizer."""
+        """Save model and tokenizer in the layout of transformers."""
         self.module.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
 
 
 class CrossEncoderTask:
-    """Batches of queries, each with one positive and some negatives, told apart pair by pair.
+    """Batches of pairs: each query with one positive and some negatives.
 
     Args:
-        examples: What to learn from: positives, and negatives from the retriever's top-k.
-        dev: The same of dev queries: what it is measured and calibrated on.
-        texts: Texts of all of them.
-        tower: What is trained.
-        settings: Batch and negatives.
+        examples: Training examples: positives, and negatives from the retriever's top-k.
+        dev: The same for dev queries, to choose the epoch and to calibrate.
+        texts: Texts of both.
+        tower: The model to train.
+        settings: Loss, batch size and negatives.
 
     Raises:
-        GnnRetrievalError: no example has a negative.
+        GnnRetrievalError: No training example, or no dev example, has a negative.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class CrossEncoderTask:
     ) -> None:
         self.examples, dev = ([example for example in part if example.negatives] for part in (examples, dev))
         if not self.examples or not dev:
-            what = "learn from" if not self.examples else "choose by"
-            raise GnnRetrievalError(f"there is no query with a positive and a negative passage to {what}.")
+            what = "training" if not self.examples else "dev"
+            raise GnnRetrievalError(f"no {what} query has both a positive and a negative passage.")
         rng = np.random.default_rng([settings.seed, 0, 2])
         self.dev = [dev[row] for row in sorted(rng.permutation(len(dev))[: settings.dev_queries].tolist())]
         self.texts, self.tower, self.settings = texts, tower, settings
         self.steps_per_epoch = -(-len(self.examples) // settings.batch_size)
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """Pairs, and which of them belong together."""
+        """A batch: the pairs of its queries, each query's positive first."""
         settings = self.settings
         drawn = draw(self.examples, settings.batch_size, settings.negatives, settings.seed, epoch, number)
         pairs = [
@@ -144,10 +144,10 @@ class CrossEncoderTask:
         return self.tower.items([texts.queries[q] for q, _ in pairs], [texts.passages[p] for _, p in pairs])
 
     def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
-        """Nothing."""
+        """Do nothing: the examples do not change."""
 
     def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
-        """How well it ranks each dev query's candidates."""
+        """RR@10 and success rates of ranking each dev query's candidates."""
         ranks, (logits, labels) = [], self.dev_logits()
         start = 0
         for example in self.dev:
@@ -158,7 +158,7 @@ class CrossEncoderTask:
         return measures_of(np.array(ranks))
 
     def dev_logits(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Logits and labels of all pairs of the dev queries, query by query, positives first."""
+        """Logits and labels ``(pairs,)`` of the dev queries' pairs, by query, positives first."""
         pairs = [(example.query, c.passage) for example in self.dev for c in (*example.positives, *example.negatives)]
         labels = np.concatenate(
             [[True] * len(example.positives) + [False] * len(example.negatives) for example in self.dev]
@@ -173,7 +173,7 @@ class CrossEncoderTask:
 
 
 class _BinaryLoss:
-    """Binary cross-entropy of logits ``(pairs, 1)``, the mean over pairs."""
+    """Binary cross-entropy of logits ``(pairs, 1)``, mean over pairs."""
 
     def __init__(self, labels: Tensor) -> None:
         self.labels = labels
@@ -183,9 +183,9 @@ class _BinaryLoss:
 
 
 class _ListwiseLoss:
-    """Negative log-likelihood of each query's positive among its own candidates, the mean over queries.
+    """Negative log-likelihood of each query's positive among its own candidates, mean over queries.
 
-    Logits ``(pairs, 1)`` come query by query, positives first.
+    Logits ``(pairs, 1)`` are sorted by query, each query's positive first.
     """
 
     def __init__(self, lengths: list[int]) -> None:

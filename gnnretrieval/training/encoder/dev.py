@@ -1,4 +1,4 @@
-"""Measuring an encoder on dev while it trains: dev queries against a fixed part of the corpus."""
+"""Evaluation of an encoder during training: dev queries against a fixed sample of the corpus."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BLOCK = 256  # queries ranked together
 
 
 class DevQueries(NamedTuple):
-    """Queries to choose by.
+    """Dev queries.
 
     Attributes:
-        name: The split's name, or ``"held-out training queries"``.
-        relevant: Relevant passages by query.
-        hidden: Training queries that must not be learned from.
+        name: Name of the split, or ``"held-out training queries"``.
+        relevant: Ids of the relevant passages by query id.
+        hidden: Ids of training queries that must not be trained on.
     """
 
     name: str
@@ -36,10 +36,10 @@ class DevQueries(NamedTuple):
 
 
 def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
-    """The dev split's queries; without one, those of a tenth of the passages that training queries are about.
+    """The dev split's queries; without one, the training queries of a tenth of their relevant passages.
 
     Raises:
-        GnnRetrievalError: no query is left to choose by, or to learn from.
+        GnnRetrievalError: No query is left for dev, or for training.
     """
     name = dev_split(dataset)
     judged = dataset.split(name or split)
@@ -53,26 +53,26 @@ def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
         passages = sorted({passages[0] for passages in relevant.values()})
         rng = np.random.default_rng([seed, 0, 1])
         chosen = set(rng.permutation(passages)[: max(1, round(HELD_OUT * len(passages)))].tolist())
-        relevant = {query: found for query, found in relevant.items() if found[0] in chosen}
+        relevant = {query: positives for query, positives in relevant.items() if positives[0] in chosen}
     if not relevant or training <= relevant.keys():
         raise GnnRetrievalError(
-            f"{dataset.path}: there are too few queries to learn from some and choose by others: add a dev split."
+            f"{dataset.path}: there are too few queries for both training and dev: add a dev split."
         )
     return DevQueries(name or "held-out training queries", relevant, frozenset(training & relevant.keys()))
 
 
 class RetrievalDev:
-    """RR@10 and recall of dev queries among a fixed part of the passages.
+    """RR@10 and success rates of dev queries, ranked among a fixed sample of the passages.
 
     Args:
-        dataset: Where texts are from.
-        dev: The queries.
-        towers: ``query`` and ``passage``.
-        similarity: How they are compared.
-        most_queries: Queries measured, at random.
-        most_passages: Passages: the relevant ones, and others at random.
-        token_budget: Tokens, with padding, that are encoded together.
-        seed: Of both samples.
+        dataset: The dataset with the texts.
+        dev: The dev queries.
+        towers: The towers ``query`` and ``passage``.
+        similarity: Similarity of their vectors.
+        most_queries: Maximum number of queries, a random sample.
+        most_passages: Number of passages: the relevant ones, and random others.
+        token_budget: Maximum number of tokens, with padding, that are encoded together.
+        seed: Seed of both samples.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class RetrievalDev:
         self.relevant = [[column[passage] for passage in dev.relevant[query]] for query in queries]
 
     def passage_items(self, texts: Sequence[str]) -> list[Item]:
-        """The passages as the encoder reads them."""
+        """Items of the passages' texts."""
         return [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(texts)]
 
     def measure(self) -> dict[str, float]:
-        """Means over the queries; equal scores of a passage that is not relevant count against it."""
+        """RR@10 and success rates, means over queries; a tie with an irrelevant passage counts against a query."""
         queries = encoded(self.towers["query"], self.queries, self.token_budget)
         passages = encoded(self.towers["passage"], self.passages, self.token_budget)
         ranks = np.concatenate(
@@ -121,30 +121,30 @@ class RetrievalDev:
         return measures_of(ranks)
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
-        """``(b, passages)``."""
+        """Scores of queries ``(b, d)`` and passages ``(rows, d)``: ``(b, passages)``."""
         return self.similarity.scale * queries @ passages.T
 
     @staticmethod
     def ranks(scores: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.int64]:
         """Rank of each query's best relevant passage, from 1."""
-        found = np.empty(len(relevant), dtype=np.int64)
+        ranks = np.empty(len(relevant), dtype=np.int64)
         for row, columns in enumerate(relevant):
             best = scores[row, list(columns)].max()
-            above = ~(scores[row] < best)  # NaN is above: a diverged encoder measures 0
+            above = ~(scores[row] < best)  # NaN counts as above: a diverged encoder has 0
             above[list(columns)] = False
-            found[row] = int(above.sum()) + 1
-        return found
+            ranks[row] = int(above.sum()) + 1
+        return ranks
 
 
 def measures_of(ranks: NDArray[np.int64]) -> dict[str, float]:
-    """RR@10 and the share of queries with a relevant passage among the first 1, 5, 20."""
+    """RR@10, and the share of queries with a relevant passage among the first 1, 5 and 20, from ranks ``(q,)``."""
     reciprocal = np.where(ranks <= 10, 1 / ranks, 0.0)
     hits = {f"Success@{cutoff}": float((ranks <= cutoff).mean()) for cutoff in (1, 5, 20)}
     return {"RR@10": float(reciprocal.mean()), **hits}
 
 
 def encoded(tower: TextTower, items: Sequence[Item], token_budget: int) -> Tensor:
-    """Rows ``(Σ item.rows, d)`` of many items, without gradient."""
+    """Rows ``(Σ item.rows, d)`` float32 of many items, in order, without gradient."""
     counts = np.array([item.rows for item in items], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     lengths = np.array([len(item.ids) for item in items], dtype=np.int64)

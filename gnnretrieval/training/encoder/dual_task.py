@@ -1,4 +1,4 @@
-"""Training a dual-encoder: a vector a text, in-batch and hard negatives (DPR, RocketQA, PAIR, ANCE)."""
+"""Training task of a dual-encoder: one vector per text, in-batch and hard negatives (DPR, RocketQA, PAIR, ANCE)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ QUERY, PASSAGE = "query", "passage"
 
 
 class DualEncoderTask:
-    """Batches of queries with their passages.
+    """Batches of queries with their positives and hard negatives.
 
     Args:
-        examples: What to learn from.
+        examples: Training examples.
         texts: Their texts.
-        towers: ``query`` and ``passage``, the same one where they share weights.
-        similarity: How vectors are compared.
-        settings: Loss, batch, negatives.
-        dev: What it is measured on.
-        refresher: Mines hard negatives anew (ANCE); None: never.
+        towers: The towers ``query`` and ``passage``; the same one if they share weights.
+        similarity: Similarity of their vectors.
+        settings: Loss, batch size and negatives.
+        dev: Evaluation on dev.
+        refresher: Mines hard negatives again during training (ANCE); None: the negatives do not change.
 
     Raises:
-        GnnRetrievalError: there are no examples, or a loss from the cross-encoder's scores misses one.
+        GnnRetrievalError: There are no examples, or a distillation loss misses a probability.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DualEncoderTask:
         refresher: Refresher | None = None,
     ) -> None:
         if not examples:
-            raise GnnRetrievalError("there is no query with a positive passage to learn from.")
+            raise GnnRetrievalError("there is nothing to train on: no query has a positive passage.")
         self.examples, self.texts, self.towers = list(examples), texts, towers
         self.similarity, self.settings, self.dev, self.refresher = similarity, settings, dev, refresher
         self.relevance = Relevance(self.examples, texts)
@@ -60,7 +60,7 @@ class DualEncoderTask:
             _require_probabilities(self.examples, settings.loss)
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """The queries, then their passages, each once."""
+        """A batch: rows of its queries, then rows of its distinct passages."""
         settings = self.settings
         drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
         passages = list(dict.fromkeys(c.passage for one in drawn for c in (one.positive, *one.negatives)))
@@ -72,17 +72,17 @@ class DualEncoderTask:
         return [Item(tower, tuple(ids)) for ids in self.towers[tower].tokens(texts)]
 
     def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
-        """Hard negatives by the encoder as it is now, where it is time (ANCE)."""
+        """Mine hard negatives with the current encoder if a search is due (ANCE)."""
         if self.refresher is not None:
             self.examples = self.refresher.refreshed(self.examples, self.relevance, step, directory, ranks)
 
     def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
-        """RR@10 and recall on dev."""
+        """RR@10 and success rates on dev."""
         return self.dev.measure()
 
 
 class _Loss:
-    """The loss of a batch, of its rows: the queries', then the passages'."""
+    """Loss of a batch from its rows ``(B + C, d)``: queries, then passages."""
 
     def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str]) -> None:
         self.loss, self.alpha = dual_encoder_losses()[task.settings.loss], task.settings.alpha
@@ -107,7 +107,7 @@ class _Loss:
         )
 
     def _lists(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As :attr:`LossBatch.lists`."""
+        """Scores, logits and mask as in :attr:`LossBatch.lists`, ``(B, L)`` each."""
         lists = [[one.positive, *one.negatives] for one in self.drawn]
         longest = max(map(len, lists))
         columns = torch.zeros(len(lists), longest, dtype=torch.long, device=scores.device)
@@ -122,7 +122,7 @@ class _Loss:
 
 
 def logit(candidate: Candidate) -> float:
-    """The cross-encoder's score of a candidate, from its probability."""
+    """The cross-encoder's logit of a candidate, from its probability."""
     assert candidate.probability is not None
     probability = min(max(candidate.probability, 1e-7), 1 - 1e-7)
     return math.log(probability / (1 - probability))
@@ -133,6 +133,6 @@ def _require_probabilities(examples: Sequence[Example], loss: str) -> None:
         for candidate in (*example.positives, *example.negatives):
             if candidate.probability is None:
                 raise GnnRetrievalError(
-                    f"loss = {loss} learns from the cross-encoder's probabilities, and query {example.query!r} has "
-                    f"none for passage {candidate.passage!r}: give examples that mine denoise has scored."
+                    f"loss = {loss} needs the cross-encoder's probabilities, but query {example.query!r} has none for "
+                    f"passage {candidate.passage!r}: give examples made by mine denoise."
                 )

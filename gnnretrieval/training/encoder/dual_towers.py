@@ -1,4 +1,4 @@
-"""The two trainable encoders of a dual-encoder: from any checkpoint, and back to one."""
+"""The two towers of a dual-encoder: made from a checkpoint, and saved as one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gnnretrieval.training.encoder.towers import TextTower
 
 
 class Start(NamedTuple):
-    """What training starts from.
+    """The start of training.
 
     Attributes:
-        settings: How texts are read and compared.
-        passage: Weights of ``E_P``.
-        query: Weights of ``E_Q``; the same where they are shared.
-        similarity: How vectors are compared.
-        learned_from: Queries that its weights learned from before.
+        settings: Settings of the encoder.
+        passage: Checkpoint of ``E_P``.
+        query: Checkpoint of ``E_Q``; the same if weights are shared.
+        similarity: Similarity of queries and passages.
+        learned_from: Ids of the queries that the checkpoint learned from.
     """
 
     settings: EncoderSettings
@@ -37,7 +37,7 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, encoder: EncoderSettings) -> Start:
-        """The start that ``encoder`` names: a checkpoint, or an encoder that was trained here."""
+        """The start that ``encoder`` names: a checkpoint, or an encoder trained here."""
         resolved = trained_settings(encoder)
         passage = find_checkpoint(resolved.checkpoint)
         query = find_checkpoint(resolved.query_checkpoint) if resolved.query_checkpoint else passage
@@ -45,29 +45,33 @@ class Start(NamedTuple):
         return cls(resolved, passage, query, similarity, read_learned_from(encoder.checkpoint))
 
     def require_shared(self) -> None:
-        """Refuse an encoder whose queries have weights of their own."""
+        """Check that queries and passages share weights.
+
+        Raises:
+            GnnRetrievalError: They have separate weights.
+        """
         if self.query.hash != self.passage.hash:
             raise GnnRetrievalError(
-                f"{self.settings.checkpoint}: queries and passages have weights of their own there: "
-                "train with shared = false."
+                f"{self.settings.checkpoint}: its queries and passages have separate weights: train with "
+                "shared = false."
             )
 
 
 def make_towers(
     start: Start, *, shared: bool, device: torch.device, seed: int, pooling: str = "auto", dropout: float | None = None
 ) -> dict[str, TextTower]:
-    """The towers ``query`` and ``passage``.
+    """Make the towers ``query`` and ``passage``.
 
     Args:
-        start: What they start from.
-        shared: One set of weights for both.
-        device: Where they compute.
-        seed: Of weights that the checkpoint lacks.
-        pooling: Of tokens to a vector: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
-        dropout: In training; None: the checkpoint's own.
+        start: Start of training.
+        shared: Share one set of weights.
+        device: Where to compute.
+        seed: Seed of weights that the checkpoint lacks.
+        pooling: Pooling of token vectors: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
+        dropout: Dropout in training; None: the checkpoint's own.
 
     Raises:
-        GnnRetrievalError: the two have vectors of different widths.
+        GnnRetrievalError: The two have different widths.
     """
     torch.manual_seed(seed)
     common: dict[str, Any] = {"pooling": pooling, "dropout": dropout}
@@ -89,8 +93,8 @@ def make_towers(
     )
     if query.width != passage.width:
         raise GnnRetrievalError(
-            f"{start.query.name} has vectors of {query.width} dimensions, and {start.passage.name}'s have "
-            f"{passage.width}: give two encoders of one width."
+            f"{start.query.name} has vectors of {query.width} dimensions, but {start.passage.name} of "
+            f"{passage.width}: give two encoders of the same width."
         )
     return {QUERY: query, PASSAGE: passage}
 
@@ -98,16 +102,16 @@ def make_towers(
 def save_towers(
     towers: Mapping[str, TextTower], start: Start, directory: Path, queries: Iterable[str]
 ) -> EncoderSettings:
-    """Write the weights as checkpoints, ``passage/`` and, where queries have their own, ``query/``.
+    """Write the weights as checkpoints: ``passage/`` and, unless weights are shared, ``query/``.
 
     Args:
-        towers: What was trained.
-        start: What it started from.
-        directory: Where they go.
-        queries: Ids of those it learned from, which are written too.
+        towers: The trained towers.
+        start: Start of training.
+        directory: Where the checkpoints go.
+        queries: Ids of the queries that they learned from, which are recorded too.
 
     Returns:
-        Settings that read them as they were trained.
+        Settings that open the checkpoints as they were trained.
     """
     write_learned_from(directory, start.learned_from.union(queries))
     shared = towers[QUERY].module is towers[PASSAGE].module
@@ -132,9 +136,9 @@ def save_towers(
 
 
 def _says_dot(checkpoint: Checkpoint) -> bool:
-    """Whether a sentence-transformers checkpoint says that its vectors are compared by dot product."""
+    """Whether a sentence-transformers checkpoint names the dot product as its similarity."""
     file = checkpoint.directory / "config_sentence_transformers.json"
     try:
         return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("similarity_fn_name") == "dot"
     except (ValueError, AttributeError):
-        raise InputError("this is no checkpoint's configuration: a JSON object was expected.", file) from None
+        raise InputError("this is not a checkpoint's configuration: wanted a JSON object.", file) from None

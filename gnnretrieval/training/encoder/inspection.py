@@ -1,4 +1,4 @@
-"""What a trained encoder says of itself."""
+"""Inspection of trained encoders, cross-encoders and GNN-encoders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def open_trained(path: str | Path) -> Artifact:
     """Open the artifact of an encoder, a cross-encoder or a GNN-encoder.
 
     Raises:
-        ArtifactError: it is none of these, or half made.
+        ArtifactError: The artifact is none of these, or unfinished.
     """
     errors = []
     for kind in (ENCODER, CROSS_ENCODER, GNN_ENCODER):
@@ -29,7 +29,7 @@ def open_trained(path: str | Path) -> Artifact:
 
 
 def inspection(artifact: Artifact) -> dict[str, Any]:
-    """Its kind, start, data, settings and dev measures, as JSON values."""
+    """Kind, start, data, settings and dev measures of a trained model, as JSON values."""
     meta = artifact.meta
     if meta["kind"] == GNN_ENCODER:
         said = ("kind", "encoder", "dimension", "edge_features", "dev", "seed", "made")
@@ -48,7 +48,7 @@ def _measurements(log: Path) -> list[dict[str, Any]]:
 
 
 def inspection_lines(found: dict[str, Any]) -> list[str]:
-    """The same as text."""
+    """The values of :func:`inspection` as lines for the user."""
     if found["kind"] == GNN_ENCODER:
         return _lines_of_gnn(found)
     start, train, examples = found["started_from"], found["train"], found["examples"]
@@ -60,13 +60,13 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
             if "positives" in examples
             else ""
         ),
-        f"{train['epochs']} epochs of {train['batch_size']} a step, {train['optimizer']} {train['learning_rate']:g}, "
-        f"seed {found['seed']}" + (f", loss {train['loss']}" if "loss" in train else ""),
+        f"{train['epochs']} epochs, batch size {train['batch_size']}, {train['optimizer']} "
+        f"{train['learning_rate']:g}, seed {found['seed']}" + (f", loss {train['loss']}" if "loss" in train else ""),
     ]
     if "encoder" in found:
         its = found["encoder"]
-        weights = "one set of weights" if train["shared"] else "weights for each side"
-        reads = "" if its["sentences"] == "none" else f", a vector a sentence ({its['sentences']})"
+        weights = "shared weights" if train["shared"] else "separate weights for queries and passages"
+        reads = "" if its["sentences"] == "none" else f", one vector per sentence ({its['sentences']})"
         lines.append(
             f"{found['dimension']} dimensions, {its['similarity']} × {its['scale']:g}, {weights}, "
             f"at most {its['max_tokens']} tokens{reads}"
@@ -79,7 +79,7 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
     if "answers" in found:
         skipped, chosen = found["answers"]["positives_skipped"], found["answers"]["positives_by_overlap"]
         lines.append(
-            f"positives without an answer in a sentence: {skipped:,} left out, {chosen:,} chosen by their words"
+            f"positives without an answer in a sentence: {skipped:,} left out, {chosen:,} chosen by word overlap"
         )
     best = found["dev"]["best"]["step"]
     lines.append("dev:  step   " + "   ".join(found["history"][0]["dev"]))
@@ -114,7 +114,7 @@ def _lines_of_gnn(found: dict[str, Any]) -> list[str]:
             lines.append(f"{mark} {100 * record['gain']:>+8.1f}   {values}   {record['rung']}")
     else:
         lines += [
-            f"{train['epochs']} epochs at most, {train['batch_size']} queries a step, β {train['mask_ratio']:g} by "
+            f"at most {train['epochs']} epochs, {train['batch_size']} queries per step, β {train['mask_ratio']:g} by "
             f"{train['mask_unit']}, learning rate {train['learning_rate']:g}, seed {found['seed']}",
             on,
             "dev:  epoch   " + "   ".join(names),
@@ -125,7 +125,7 @@ def _lines_of_gnn(found: dict[str, Any]) -> list[str]:
             lines.append(f"{mark} {record['epoch']:>9}   {values}")
     gain = f"gain {100 * dev['best']['gain']:+.1f} (p = {dev['best']['p']:.2g})"
     if dev["best"]["gain"] > 0 and not dev["believed"]:
-        lines.append(f"{gain}: not believed; the embeddings are the dual-encoder's own")
+        lines.append(f"{gain}: not significant; the embeddings are the dual-encoder's")
     else:
         lines.append(f"{gain}; kept: {what_was_kept(dev)}")
     return lines

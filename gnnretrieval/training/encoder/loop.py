@@ -1,4 +1,4 @@
-"""The one training loop of encoders: dual, sentence and cross-encoders are tasks over it."""
+"""The training loop of all encoders; dual-, sentence and cross-encoders are tasks for it."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from gnnretrieval.training.weights import MasterWeights
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
 _LOG_EVERY = 10  # steps between lines of the log
-_CHECKPOINT_EVERY = 1000  # steps between checkpoints, beside the ones at the ends of epochs
+_CHECKPOINT_EVERY = 1000  # steps between checkpoints, besides those at the end of an epoch
 
 
 class Task(Protocol):
-    """What is learned: batches of an epoch, and how well it is learned."""
+    """A training task: batches, and evaluation on dev."""
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches in an epoch."""
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """A batch, which follows from the seed, the epoch and its number alone."""
+        """Batch ``number`` of an epoch; it depends only on the seed, the epoch and the number."""
 
     def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
-        """Called before a step, and once for the step that a resumed run starts at."""
+        """Called before every step."""
 
     def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
-        """Measures on dev; the first one chooses."""
+        """Measures on dev; the epoch is chosen by the first one."""
 
 
 class EncoderLoop:
-    """One run; :meth:`run` goes on from ``directory``'s checkpoint where there is one.
+    """A training run. :meth:`run` continues from the checkpoint in ``directory`` if there is one.
 
     Args:
-        towers: What is trained, by name; a tower under two names is shared.
-        task: What it learns.
-        settings: How.
-        directory: Where log and checkpoint go.
+        towers: The towers to train, by name; a tower under two names is shared.
+        task: The training task.
+        settings: Settings of the loop.
+        directory: Directory of log and checkpoint.
         device: Where to compute.
         ranks: The processes that train together; each has its own copy of the towers.
     """
@@ -67,7 +67,7 @@ class EncoderLoop:
         ranks: Ranks = ALONE,
     ) -> None:
         self.towers, self.task, self.settings, self.ranks = towers, task, settings, ranks
-        self.directory = Path(ranks.agree(str(directory)))  # the first process's
+        self.directory = Path(ranks.agree(str(directory)))  # that of the first process
         self.device = device
         self.weights = MasterWeights(list(towers.values()), weights_dtype(settings.precision, device))
         self.optimizer = make_optimizer(
@@ -81,10 +81,10 @@ class EncoderLoop:
         self.total = settings.epochs * task.steps_per_epoch
 
     def run(self) -> dict[str, Any]:
-        """Train to the end, and leave the weights that did best on dev in the towers, in float32.
+        """Train to the end; the towers then have the weights that did best on dev, in float32.
 
         Returns:
-            The record of the measurement that was best.
+            The record of the best measurement.
         """
         checkpoint = scratch(self.directory) / CHECKPOINT
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -108,14 +108,14 @@ class EncoderLoop:
                 if (step + 1) % per_epoch == 0 or (step + 1) % _CHECKPOINT_EVERY == 0:
                     if self.ranks.first:
                         save_checkpoint(checkpoint, modules, self.optimizer, self.best, self.progress)
-                    self.ranks.agree(None)  # no one goes on before it is written
+                    self.ranks.agree(None)  # all processes wait for the checkpoint
         self.weights.restore(self.best)
         self.weights.to_float32()
         return self.best_record
 
     @property
     def best_record(self) -> dict[str, Any]:
-        """The first of the best measurements on dev."""
+        """Record of the best measurement on dev, the first of equal ones."""
         return max(self.progress.history, key=_first_measure)
 
     def _step(self, step: int) -> float:
@@ -164,7 +164,7 @@ class EncoderLoop:
                 file.write(json.dumps(record) + "\n")
 
     def _shorten_log(self) -> None:
-        """Take out of the log what comes after the checkpoint, and will come again."""
+        """Remove the lines after the checkpoint from the log: the resumed run writes them again."""
         log = self.directory / LOG
         if self.ranks.first and log.exists():
             records = [line for line in log.read_text(encoding="utf-8").splitlines() if _is_until(line, self.progress)]
@@ -177,7 +177,7 @@ class EncoderLoop:
 
 
 def with_precision(settings: LoopSettings | JointSettings | TrainSettings, device: str) -> dict[str, Any]:
-    """The settings as JSON values, with the precision that ``auto`` is on this device."""
+    """The settings as JSON values, with the precision of this device in place of ``auto``."""
     reduced = weights_dtype(settings.precision, torch.device(device)) == torch.bfloat16
     return {**settings.model_dump(mode="json"), "precision": "bfloat16" if reduced else "float32"}
 
@@ -187,7 +187,7 @@ def _first_measure(record: dict[str, Any]) -> float:
 
 
 def _is_until(line: str, progress: Progress) -> bool:
-    """Whether a line of the log is whole and of a step that the checkpoint has."""
+    """Whether a line of the log is complete and belongs to a step before the checkpoint."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What encoders learn from: queries with positives and negatives, their texts, and who may be whose negative."""
+"""Training data of encoders: queries with positives and negatives, their texts, and their relevance."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Candidate, Example
 
-LOOKED_AT = 10_000  # texts that are split to tokens only to count the ones that are cut
+LOOKED_AT = 10_000  # maximum number of texts tokenised to count those that are cut
 
 
 class Texts(NamedTuple):
-    """Texts by id, as encoders see them."""
+    """Texts of queries and passages by id, as encoders read them."""
 
     queries: Mapping[str, str]
     passages: Mapping[str, str]
@@ -28,29 +28,29 @@ class Texts(NamedTuple):
         """The texts of some queries and passages.
 
         Raises:
-            GnnRetrievalError: the dataset has no query or passage of an id.
+            GnnRetrievalError: An id is not in the dataset.
         """
-        asked, wanted = set(queries), set(passages)
-        found = cls(
-            {query.id: query.text for query in dataset.queries() if query.id in asked},
-            {passage.id: passage.full_text for passage in dataset.passages() if passage.id in wanted},
+        query_ids, passage_ids = set(queries), set(passages)
+        made = cls(
+            {query.id: query.text for query in dataset.queries() if query.id in query_ids},
+            {passage.id: passage.full_text for passage in dataset.passages() if passage.id in passage_ids},
         )
-        for what, ids, texts in (("query", asked, found.queries), ("passage", wanted, found.passages)):
+        for what, ids, texts in (("query", query_ids, made.queries), ("passage", passage_ids, made.passages)):
             if missing := ids - texts.keys():
                 raise GnnRetrievalError(
                     f"{dataset.path}: the training examples name {what} {min(missing)!r}, which is not in it. "
-                    "Mine them from it again."
+                    "Mine them again from this dataset."
                 )
-        return found
+        return made
 
 
 def labelled_examples(dataset: Dataset, split: str, hidden: frozenset[str] = frozenset()) -> list[Example]:
-    """The labels of a split as examples without negatives; a query with no positive is left out.
+    """The labels of a split as examples without negatives; queries without a positive are left out.
 
     Args:
-        dataset: Where from.
-        split: Which judgements.
-        hidden: Queries that are left out.
+        dataset: The dataset.
+        split: Name of the split.
+        hidden: Ids of queries to leave out.
     """
     return [
         Example(query, tuple(Candidate(passage, "label") for passage in positives), ())
@@ -60,35 +60,35 @@ def labelled_examples(dataset: Dataset, split: str, hidden: frozenset[str] = fro
 
 
 def merged(parts: Sequence[Iterable[Example]]) -> list[Example]:
-    """Examples of several sources, one a query: a passage that is anywhere positive is nowhere negative."""
-    found: dict[str, tuple[dict[str, Candidate], dict[str, Candidate]]] = {}
+    """Join examples of several sources, one per query. A positive of a query in any source is never its negative."""
+    by_query: dict[str, tuple[dict[str, Candidate], dict[str, Candidate]]] = {}
     for part in parts:
         for example in part:
-            positives, negatives = found.setdefault(example.query, ({}, {}))
+            positives, negatives = by_query.setdefault(example.query, ({}, {}))
             for kept, new in ((positives, example.positives), (negatives, example.negatives)):
                 for candidate in new:
                     if candidate.passage not in kept or kept[candidate.passage].probability is None:
                         kept[candidate.passage] = candidate
     return [
         Example(query, tuple(positives.values()), tuple(c for id_, c in negatives.items() if id_ not in positives))
-        for query, (positives, negatives) in found.items()
+        for query, (positives, negatives) in by_query.items()
         if positives
     ]
 
 
 def in_share(query: str, share: float) -> bool:
-    """Whether a query is in a share of all: always the same ones, and the more the larger it is."""
+    """Whether a query belongs to a share of all queries; a larger share includes a smaller one."""
     digest = hashlib.sha256(query.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 class Relevance:
-    """Which passages are no negatives of a query: its positives, and whatever has the text of one.
+    """Relevance of passages to queries: positives, and passages with the text of a positive, are not negatives.
 
-    Queries of the same text share their positives.
+    Queries with the same text share their positives.
 
     Args:
-        examples: What is trained on.
+        examples: Training examples.
         texts: Their texts.
     """
 
@@ -97,15 +97,15 @@ class Relevance:
         self._passage = {
             id_: numbers.setdefault(normalised(text), len(numbers)) for id_, text in texts.passages.items()
         }
-        asked = {id_: normalised(text) for id_, text in texts.queries.items()}
+        text_of = {id_: normalised(text) for id_, text in texts.queries.items()}
         of_text: dict[str, set[int]] = {}
         for example in examples:
-            known = of_text.setdefault(asked[example.query], set())
+            known = of_text.setdefault(text_of[example.query], set())
             known.update(self._passage[candidate.passage] for candidate in example.positives)
-        self._relevant = {id_: of_text.get(text, set()) for id_, text in asked.items()}
+        self._relevant = {id_: of_text.get(text, set()) for id_, text in text_of.items()}
 
     def mask(self, queries: Sequence[str], passages: Sequence[str]) -> NDArray[np.bool_]:
-        """``(B, C)`` True where the passage is relevant to the query."""
+        """``(B, C)`` bool, True where the passage is relevant to the query."""
         texts = np.array([self._passage[id_] for id_ in passages], dtype=np.int64)
         mask = np.zeros((len(queries), len(passages)), dtype=np.bool_)
         for row, query in enumerate(queries):
@@ -113,12 +113,12 @@ class Relevance:
         return mask
 
     def is_relevant(self, query: str, passage: str) -> bool:
-        """Whether ``passage``, or one with its text, is a positive of ``query``."""
+        """Whether ``passage``, or a passage with the same text, is a positive of ``query``."""
         return self._passage[passage] in self._relevant[query]
 
 
 class Drawn(NamedTuple):
-    """A query of a batch, with what was drawn for it."""
+    """A query of a batch with its sampled positive and negatives."""
 
     query: str
     positive: Candidate
@@ -126,9 +126,9 @@ class Drawn(NamedTuple):
 
 
 def draw(examples: Sequence[Example], size: int, negatives: int, seed: int, epoch: int, number: int) -> list[Drawn]:
-    """The queries of batch ``number`` of an epoch, each with one of its positives and some of its negatives.
+    """Sample batch ``number`` of an epoch: queries, each with one of its positives and some of its negatives.
 
-    It follows from the arguments alone: a resumed run draws the same.
+    The result depends only on the arguments, so a resumed run samples the same.
     """
     order = np.random.default_rng([seed, epoch]).permutation(len(examples))
     rng = np.random.default_rng([seed, epoch, number])
@@ -142,7 +142,7 @@ def draw(examples: Sequence[Example], size: int, negatives: int, seed: int, epoc
 
 
 def count_cut(texts: Iterable[str], lengths: Callable[[Sequence[str]], Sequence[int]], most: int) -> dict[str, int]:
-    """How many texts are longer than ``most`` tokens: of all, or of :data:`LOOKED_AT` of them, evenly spaced."""
+    """Count the texts that are longer than ``most`` tokens, among at most :data:`LOOKED_AT` evenly spaced ones."""
     some = list(texts)
     some = some[:: -(-len(some) // LOOKED_AT)] if some else []
     return {"texts": len(some), "cut": sum(length > most for length in lengths(some)), "max_tokens": most}

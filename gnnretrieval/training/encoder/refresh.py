@@ -1,4 +1,4 @@
-"""Hard negatives from the encoder in training, mined anew every so many steps (ANCE, Xiong et al. 2021)."""
+"""Hard negatives mined by the encoder in training, at regular intervals (ANCE, Xiong et al. 2021)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from gnnretrieval.training.encoder.pair_data import Relevance
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.ranks import Ranks
 
-_WINDOW = 1024  # passages encoded together
+_WINDOW = 1024  # passages encoded at a time
 SOURCE = "encoder in training"
 
 
 class Refresher:
-    """Searches the corpus with the encoder as it is, for passages that it takes for positives.
+    """Mines hard negatives by searching the whole corpus with the current encoder.
 
     Args:
         dataset: The corpus.
         query_texts: Texts of the training queries by id.
-        towers: ``query`` and ``passage``.
-        similarity: How they are compared.
-        every: Steps between two searches.
-        top: Passages found for a query; of these, the ones that are not relevant are its negatives from then on.
-        token_budget: Tokens, with padding, that are encoded together.
+        towers: The towers ``query`` and ``passage``.
+        similarity: Similarity of their vectors.
+        every: Number of steps between two searches.
+        top: Number of passages retrieved per query; those that are not relevant become its negatives.
+        token_budget: Maximum number of tokens, with padding, that are encoded together.
     """
 
     def __init__(
@@ -56,32 +56,35 @@ class Refresher:
     def refreshed(
         self, examples: list[Example], relevance: Relevance, step: int, directory: Path, ranks: Ranks
     ) -> list[Example]:
-        """The examples with the negatives that ``step`` is to have.
+        """The examples with the negatives of ``step``, after a search if one is due.
 
-        What a search found is kept, so that a run that goes on after it has the same.
+        The negatives are written to ``directory``, so that a resumed run uses the same ones.
+
+        Raises:
+            GnnRetrievalError: The negatives of a resumed run are missing.
         """
         due = step // self.every * self.every
         if due == self._at:
             return examples
-        found = scratch(directory) / f"negatives-{due}.jsonl"
-        if ranks.first and not found.exists():
+        file = scratch(directory) / f"negatives-{due}.jsonl"
+        if ranks.first and not file.exists():
             if due != step:
                 raise GnnRetrievalError(
-                    f"{directory}: the negatives mined at step {due} are gone, and training cannot go on without them. "
-                    "Delete this directory to train anew."
+                    f"{directory}: the negatives mined at step {due} are missing, so training cannot resume. "
+                    "Delete this directory to train from the start."
                 )
-            with whole_file(found) as partial:
+            with whole_file(file) as partial:
                 write_examples(partial, self._mined(examples, relevance, scratch(directory) / "passages.npy"))
-        ranks.agree(None)  # it is written
+        ranks.agree(None)  # all processes wait for the file
         self._at = due
-        return list(read_examples(found))
+        return list(read_examples(file))
 
     def _mined(self, examples: Sequence[Example], relevance: Relevance, place: Path) -> list[Example]:
-        """The examples with new negatives; passages' vectors lie at ``place`` meanwhile."""
+        """The examples with new negatives; ``place`` is a temporary file for the passages' vectors."""
         for tower in self.towers.values():
             tower.module.eval()
-        asked = self.towers["query"].tokens([self.query_texts[example.query] for example in examples])
-        queries = encoded(self.towers["query"], [Item("query", tuple(ids)) for ids in asked], self.token_budget)
+        tokens = self.towers["query"].tokens([self.query_texts[example.query] for example in examples])
+        queries = encoded(self.towers["query"], [Item("query", tuple(ids)) for ids in tokens], self.token_budget)
         total, texts = len(self.dataset.passage_ids), (passage.full_text for passage in self.dataset.passages())
         with (
             ArrayWriter(place, (total, queries.shape[1]), np.float16) as writer,
@@ -98,9 +101,9 @@ class Refresher:
             example._replace(
                 negatives=tuple(
                     Candidate(ids[row], SOURCE, rank, as_written(score))
-                    for rank, (row, score) in enumerate(zip(found.tolist(), by, strict=True), 1)
+                    for rank, (row, score) in enumerate(zip(top.tolist(), top_scores, strict=True), 1)
                     if not relevance.is_relevant(example.query, ids[row])
                 )
             )
-            for example, found, by in zip(examples, rows, scores, strict=True)
+            for example, top, top_scores in zip(examples, rows, scores, strict=True)
         ]

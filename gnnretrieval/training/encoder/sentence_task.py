@@ -1,8 +1,8 @@
-"""Training DCSR's sentence encoder: the sentence with the answer against others of its passage and of the batch (§3.2).
+"""Training task of DCSR's sentence encoder (§3.2).
 
-Positive is the sentence of the positive passage that holds an answer. Negatives are the batch's other sentences, one
-random sentence of a mined negative passage, and one of the positive passage without the answer: *in-passage*; where
-the passage has none, another sentence of the mined passage stands in.
+The positive is a sentence of the positive passage that contains an answer. Negatives are the other sentences of the
+batch, one random sentence of each mined negative passage, and *in-passage* negatives: sentences of the positive passage
+without the answer. If the passage has too few, more sentences of the first mined passage replace them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _WORD = re.compile(r"\w+")
 
 
 class AnswerSentences(NamedTuple):
-    """Where queries' answers are, and what cannot be learned from.
+    """Sentences with answers, and the examples that can be trained on.
 
     Attributes:
-        of: Sentences of a passage that hold an answer of a query, by (query, passage).
-        examples: The examples whose positives have such a sentence.
-        skipped: Positives without an answer in a sentence.
-        by_overlap: Positives whose sentence was chosen by its words instead.
+        of: Numbers of the sentences of a passage that contain an answer of a query, by (query id, passage id).
+        examples: Examples with the positives that have a sentence with an answer.
+        skipped: Number of positives that are left out because no sentence contains an answer.
+        by_overlap: Number of positives whose sentence was chosen by word overlap instead.
     """
 
     of: Mapping[tuple[str, str], frozenset[int]]
@@ -54,14 +54,14 @@ def answer_sentences(
     tokens: Mapping[str, SentenceTokens],
     without_answer: str,
 ) -> AnswerSentences:
-    """The sentences that hold an answer, for every positive of every example.
+    """Find the sentences that contain an answer, for all positives of all examples.
 
     Args:
         examples: Queries with positives.
         texts: Texts of both.
-        answers: Answer strings by query.
-        tokens: The kept sentences of every passage.
-        without_answer: ``skip`` or ``overlap``: see
+        answers: Answer strings by query id.
+        tokens: Tokens and sentences of the passages by id.
+        without_answer: ``skip`` or ``overlap``, as in
             :class:`gnnretrieval.training.encoder.settings.DualEncoderTrainSettings`.
     """
     of: dict[tuple[str, str], frozenset[int]] = {}
@@ -71,12 +71,12 @@ def answer_sentences(
         for candidate in example.positives:
             text, spans = texts.passages[candidate.passage], tokens[candidate.passage].spans
             sentences = [text[start:end] for start, end in spans]
-            found = holding(sentences, answers.get(example.query, ()))
-            if not found and without_answer == "overlap" and sentences:
-                found = frozenset({most_overlap(texts.queries[example.query], sentences)})
+            gold = holding(sentences, answers.get(example.query, ()))
+            if not gold and without_answer == "overlap" and sentences:
+                gold = frozenset({most_overlap(texts.queries[example.query], sentences)})
                 by_overlap += 1
-            if found:
-                of[example.query, candidate.passage] = found
+            if gold:
+                of[example.query, candidate.passage] = gold
                 positives.append(candidate)
             else:
                 skipped += 1
@@ -86,13 +86,13 @@ def answer_sentences(
 
 
 def holding(sentences: Sequence[str], answers: Sequence[str]) -> frozenset[int]:
-    """Numbers of the sentences that hold one of the answers, by DPR's rule."""
+    """Numbers of the sentences that contain one of the answers, by DPR's rule."""
     wanted = Answers(answers)
     return frozenset(number for number, sentence in enumerate(sentences) if wanted.in_text(sentence))
 
 
 def most_overlap(query: str, sentences: Sequence[str]) -> int:
-    """Number of the sentence that shares most of the query's words; of equals the first."""
+    """Number of the sentence that shares most words with the query, the first of equal ones."""
     words = set(_WORD.findall(query.casefold()))
     shared = [len(words & set(_WORD.findall(sentence.casefold()))) for sentence in sentences]
     return shared.index(max(shared))
@@ -102,7 +102,10 @@ class SentenceTask(DualEncoderTask):
     """Batches of queries with sentences of their passages; arguments as :class:`DualEncoderTask`.
 
     Args:
-        answers: Answer strings by query.
+        answers: Answer strings by query id.
+
+    Raises:
+        GnnRetrievalError: The settings are not for sentences, or no positive has a sentence with an answer.
     """
 
     def __init__(
@@ -116,9 +119,7 @@ class SentenceTask(DualEncoderTask):
         dev: RetrievalDev,
     ) -> None:
         if settings.loss != "contrastive" or settings.refresh_every is not None:
-            raise GnnRetrievalError(
-                "an encoder of sentences is trained with loss = contrastive and without refresh_every."
-            )
+            raise GnnRetrievalError("a sentence encoder needs loss = contrastive, and cannot train with refresh_every.")
         tokenizer = sentence_tokenizer(towers[PASSAGE])
         ids = list(texts.passages)
         made = tokenizer.tokens([texts.passages[id_] for id_ in ids])
@@ -126,15 +127,15 @@ class SentenceTask(DualEncoderTask):
         self.found = answer_sentences(examples, texts, answers, self.tokens, settings.without_answer)
         if not self.found.examples:
             raise GnnRetrievalError(
-                "no training query has an answer that a sentence of its positive passage holds. Answers are read from "
-                "metadata.answers in queries.jsonl; without any, give without_answer = overlap."
+                "no positive passage has a sentence with an answer of its query. Answers are read from "
+                "metadata.answers in queries.jsonl; without answers, give without_answer = overlap."
             )
         super().__init__(self.found.examples, texts, towers, similarity, settings, dev)
-        self.relevance = Relevance(examples, texts)  # positives without an answer are no negatives either
+        self.relevance = Relevance(examples, texts)  # positives without an answer are not negatives either
         self.sentences_cut = sum(tokens.cut for tokens in made)
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """The queries, then of each passage the sentences that were drawn."""
+        """A batch: rows of its queries, then rows of the sampled sentences, passage by passage."""
         settings = self.settings
         drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
         rng = np.random.default_rng([settings.seed, epoch, number, 1])
@@ -166,7 +167,7 @@ class SentenceTask(DualEncoderTask):
 
 
 class _SentenceLoss:
-    """The contrastive loss over sentences; another sentence with the answer, in a positive passage, is no negative."""
+    """Contrastive loss over sentences; other sentences with the answer in a positive passage are not negatives."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class _SentenceLoss:
         self.relevant = torch.zeros(len(queries), len(columns), dtype=torch.bool)
         for (passage, sentence), column in columns.items():
             for row in np.flatnonzero(of_passage[passage]).tolist():
-                # A passage whose text is a positive's, under another id, has no sentences of its own on record.
+                # a passage with a positive's text under another id has no entry: all its sentences count as relevant
                 gold = task.found.of.get((queries[row], passage))
                 self.relevant[row, column] = gold is None or sentence in gold
 
@@ -193,17 +194,17 @@ class _SentenceLoss:
 
 
 class SentenceDev(RetrievalDev):
-    """Dev queries against passages, each as good as ``HasAns`` over its sentences (eq. 2)."""
+    """Evaluation on dev with ``HasAns`` over a passage's sentences (eq. 2) as its score."""
 
     def passage_items(self, texts: Sequence[str]) -> list[Item]:
-        """Every sentence of every passage."""
+        """Items of the passages' texts, with a row for each sentence."""
         made = sentence_tokenizer(self.towers[PASSAGE]).tokens(texts)
         self._counts = torch.tensor([len(tokens.spans) for tokens in made])
         self._mean = float(self._counts.float().mean())
         return [sentence_item(tokens, range(len(tokens.spans))) for tokens in made]
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
-        """``HasAns`` ``(b, passages)`` from the sentences' rows."""
+        """``-log(1 - HasAns)`` ``(b, passages)``, from rows of sentences ``(sentences, d)``; it ranks as ``HasAns``."""
         scores = (self.similarity.scale * queries @ passages.T).double()  # (b, sentences)
         most = min(scores.shape[1], round(100 * self._mean))
         best, places = scores.topk(most, dim=1)
@@ -214,11 +215,11 @@ class SentenceDev(RetrievalDev):
 
 
 def sentence_tokenizer(tower: TextTower) -> SentenceTokenizer:
-    """Of a tower's passages."""
+    """Sentence tokenizer for a tower's passages."""
     return SentenceTokenizer(tower.tokenizer, tower.max_tokens, tower.prompt)
 
 
 def sentence_item(tokens: SentenceTokens, sentences: Sequence[int]) -> Item:
-    """A passage of which some sentences are rows."""
+    """Item of a passage, with a row for each of the given sentences."""
     spans = tuple((int(tokens.starts[number]), int(tokens.ends[number])) for number in sentences)
     return Item(PASSAGE, tuple(int(id_) for id_ in tokens.ids), (), spans)

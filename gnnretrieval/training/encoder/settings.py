@@ -11,25 +11,26 @@ from gnnretrieval.settings import Settings
 
 
 class LoopSettings(Settings):
-    """The one loop that every encoder is trained by.
+    """The training loop of all encoders.
 
     Attributes:
         epochs: Passes over the training queries.
-        batch_size: Queries a step, over all processes together.
+        batch_size: Queries per step, over all processes together.
         optimizer: ``adamw``, ``adam`` or ``lamb`` (extra ``gnnretrieval[lamb]``).
-        learning_rate: Peak of the schedule: linear warm-up, then linear to zero.
-        weight_decay: Of matrices; biases and normalisation have none.
+        learning_rate: Peak learning rate, after linear warm-up and before linear decay to 0.
+        weight_decay: Weight decay of matrices; biases and normalisation have none.
         warmup: Share of the steps that warm up.
-        gradient_clip: Largest norm of a gradient.
-        dropout: In training; not given: the checkpoint's own.
-        precision: Of the matrix products; float32 weights are what is updated: ``auto`` is bfloat16 where the processor
-            computes in it.
-        gradient_cache: Encode a batch twice and hold one part of it at a time: the same update in bounded memory.
-        token_budget: Tokens, with padding, that are encoded together.
+        gradient_clip: Maximum norm of a gradient.
+        dropout: Dropout in training; not given: the checkpoint's own.
+        precision: Precision of the matrix products; the updated weights are float32. ``auto``: bfloat16 if the
+            processor supports it.
+        gradient_cache: Encode a batch twice and keep one part of it in memory at a time: the same update in bounded
+            memory.
+        token_budget: Maximum number of tokens, with padding, that are encoded together.
         dev_every: Epochs between measurements on dev.
-        dev_queries: Dev queries that are measured.
-        patience: Measurements without a better one before training stops early.
-        seed: Of every random choice.
+        dev_queries: Maximum number of dev queries to measure.
+        patience: Stop after this many measurements without a better one.
+        seed: Seed of all random choices.
     """
 
     epochs: int = Field(10, ge=1)
@@ -50,24 +51,24 @@ class LoopSettings(Settings):
 
 
 class DualEncoderTrainSettings(LoopSettings):
-    """A dual-encoder: DPR, RocketQA, PAIR, ANCE, or DCSR where the encoder reads passages by sentences.
+    """A dual-encoder (DPR, RocketQA, PAIR, ANCE), or a sentence encoder (DCSR).
 
     Attributes:
-        shared: One set of weights for queries and passages; otherwise two, from the same start.
-        pooling: Of tokens to a vector: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
-        query_share: Share of the queries that is learned from, the same ones in every training; the others are left for
-            what is trained over this encoder: a GNN learns most from queries that it did not see.
+        shared: Share one set of weights between queries and passages; false: two sets.
+        pooling: Pooling of token vectors: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
+        query_share: Share of the queries to train on, always the same ones. Leave the others for a GNN over this
+            encoder: it learns most from queries that the encoder has not seen.
         loss: ``contrastive`` (eq. 2); ``pair``: with the passage-centric loss (PAIR, eq. 6); ``kl`` (RocketQAv2) and
-            ``margin-mse``: from the cross-encoder's probabilities in the examples.
-        alpha: ``α``: share of the passage-centric loss in ``pair``.
-        hard_negatives: Of each query, drawn anew every epoch from its examples'.
-        refresh_every: Hard negatives are mined with the encoder in training, before the first step and every so many
+            ``margin-mse``: distillation of the cross-encoder's probabilities in the examples.
+        alpha: ``α``, share of the passage-centric loss in ``pair``.
+        hard_negatives: Hard negatives per query, sampled from its examples in every epoch.
+        refresh_every: Mine hard negatives with the encoder in training, before the first step and again after this many
             steps (ANCE); not given: never.
-        refresh_top: Passages found by that search, of which negatives are drawn.
-        in_passage: Sentences of the positive passage that are negatives, where passages are read by sentences (DCSR).
-        dev_passages: Passages that dev queries are looked for among: the relevant ones, and others at random.
-        without_answer: What becomes of a query none of whose answers is in its passage, where passages are read by
-            sentences: ``skip`` it, or take the sentence with most ``overlap`` in words.
+        refresh_top: Number of passages retrieved by that search, from which negatives are sampled.
+        in_passage: Number of in-passage negatives, for a sentence encoder (DCSR).
+        dev_passages: Number of passages that dev queries are ranked among: the relevant ones, and random others.
+        without_answer: For a sentence encoder, a positive passage without an answer: ``skip`` it, or take the sentence
+            with the largest ``overlap`` in words.
     """
 
     shared: bool = False
@@ -84,31 +85,31 @@ class DualEncoderTrainSettings(LoopSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> DualEncoderTrainSettings:
-        from gnnretrieval.losses.dual_encoder_loss import dual_encoder_losses  # with torch: a second
+        from gnnretrieval.losses.dual_encoder_loss import dual_encoder_losses  # importing torch takes a second
 
         losses = dual_encoder_losses()
         if self.loss not in losses:
             raise ValueError(f"there is no loss {self.loss!r}.{nearest(self.loss, losses)} Known: {', '.join(losses)}")
         is_distilled = losses[self.loss].is_distilled
         if is_distilled and self.hard_negatives == 0:
-            raise ValueError(f"loss = {self.loss} compares a query's own passages: give hard_negatives of 1 or more")
+            raise ValueError(f"loss = {self.loss} compares a query's own passages: give at least 1 in hard_negatives")
         if self.refresh_every is not None:
             if self.hard_negatives == 0:
-                raise ValueError("refresh_every mines hard negatives: give hard_negatives of 1 or more")
+                raise ValueError("refresh_every mines hard negatives: give at least 1 in hard_negatives")
             if is_distilled:
                 raise ValueError(f"loss = {self.loss} needs probabilities, which the negatives of refresh_every lack")
         return self
 
 
 class CrossEncoderTrainSettings(LoopSettings):
-    """A cross-encoder: a binary head over any encoder checkpoint (RocketQA, step 2).
+    """A cross-encoder: a head with one logit on any encoder checkpoint (RocketQA, step 2).
 
     Attributes:
-        loss: ``binary``: every pair by itself, as RocketQA; ``listwise``: a query's positive among its own negatives
-            (Gao et al. 2021, LCE).
-        negatives: Of each query, drawn anew every epoch from its examples'.
-        max_tokens: Longest pair in tokens.
-        calibrate: Fit the probability to dev's pairs after training.
+        loss: ``binary``: each pair alone (RocketQA); ``listwise``: a query's positive among its own negatives (Gao et
+            al. 2021, LCE).
+        negatives: Negatives per query, sampled from its examples in every epoch.
+        max_tokens: Maximum length of a pair in tokens.
+        calibrate: Calibrate the probability on the dev pairs after training.
     """
 
     epochs: int = Field(2, ge=1)

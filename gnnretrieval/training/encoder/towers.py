@@ -1,4 +1,4 @@
-"""The trainable encoders: tokens in, float32 rows out, for the one loop."""
+"""Trainable encoders for the training loop: from tokens to float32 vectors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gnnretrieval.errors import InputError
 
 
 class Item(NamedTuple):
-    """One text, or pair of texts, that a tower encodes.
+    """A text or pair of texts for a tower.
 
     Attributes:
-        tower: Which one.
-        ids: Token ids, special ones included.
+        tower: Name of the tower.
+        ids: Token ids, with special tokens.
         types: Token types; empty: all 0.
-        spans: Token spans, each of which is one row: the sentences of a passage. Empty: the whole is one row.
+        spans: Token spans of a passage's sentences, one row each; empty: the whole text is one row.
     """
 
     tower: str
@@ -35,12 +35,12 @@ class Item(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows that it becomes."""
+        """Number of rows of the item."""
         return len(self.spans) or 1
 
 
 class Tower(Protocol):
-    """What the loop trains."""
+    """A model that the loop trains."""
 
     module: nn.Module
     width: int
@@ -56,25 +56,26 @@ class Tower(Protocol):
         """The parameters that rows depend on."""
 
     def save(self, directory: Path) -> None:
-        """Write the weights as a checkpoint that any library opens."""
+        """Write the weights as a standard checkpoint."""
 
 
 class TextTower:
-    """A sentence-transformers model: a vector a text, or a vector a sentence.
+    """A sentence-transformers model with one vector per text, or one per sentence.
 
     Args:
-        checkpoint: What it starts from: any Hugging Face or sentence-transformers checkpoint.
-        similarity: Rows are prepared by it.
+        checkpoint: Any Hugging Face or sentence-transformers checkpoint to start from.
+        similarity: Normalises the vectors if it is cosine.
         device: Where to compute.
         pooling: ``cls``, ``mean`` or ``auto``: the checkpoint's own.
-        max_tokens: Longest text; None: the checkpoint's own limit.
-        dropout: In training; None: the checkpoint's own.
-        sentences: How passages are read: see :class:`gnnretrieval.encoders.settings.EncoderSettings`.
-        side: Whose own prompt, if the checkpoint has one.
-        prompt: Put before every text; None: the checkpoint's own.
+        max_tokens: Maximum length of a text; None: the checkpoint's own.
+        dropout: Dropout in training; None: the checkpoint's own.
+        sentences: Vectors of sentences, as in :class:`gnnretrieval.encoders.settings.EncoderSettings`.
+        side: ``query`` or ``passage``: which of the checkpoint's prompts to use.
+        prompt: Text put before every text; None: the checkpoint's prompt for ``side``, if it has one.
 
     Raises:
-        InputError: the checkpoint cannot be loaded, its vocabulary does not fit its weights, or it pools otherwise.
+        InputError: The checkpoint cannot be loaded or trained, its tokenizer does not fit its weights, or ``pooling``
+            or ``sentences`` do not fit its layers.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class TextTower:
         with loading(checkpoint):
             from sentence_transformers import SentenceTransformer
 
-            # Explicit attention: on a CPU the fused kernel's backward pass is the slower one.
+            # eager attention: the backward pass of the fused kernel is slower on a CPU
             attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
             self.module: Any = SentenceTransformer(
                 str(checkpoint.directory),
@@ -108,15 +109,15 @@ class TextTower:
         self.prompt = self._own_prompts[side] if prompt is None else prompt
         transformer = getattr(self.module[0], "auto_model", None)
         if transformer is None or not hasattr(self.module.tokenizer, "pad"):
-            raise InputError("this checkpoint is no transformer, and cannot be trained here.", checkpoint.directory)
+            raise InputError("this checkpoint is not a transformer: it cannot be trained here.", checkpoint.directory)
         check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
         if max_tokens is not None:
             self.module.max_seq_length = max_tokens
         rows, known = transformer.get_input_embeddings().num_embeddings, len(self.tokenizer)
         if known > rows:
             raise InputError(
-                f"its tokenizer knows {known:,} tokens, and its weights have {rows:,}: another vocabulary. "
-                "Give the tokenizer that belongs to these weights.",
+                f"the tokenizer has {known:,} tokens, but the weights have only {rows:,}. "
+                "Give the tokenizer of these weights.",
                 checkpoint.directory,
             )
         if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
@@ -132,33 +133,33 @@ class TextTower:
 
     @property
     def tokenizer(self) -> Any:
-        """Of its texts."""
+        """Tokenizer of the model."""
         return self.module.tokenizer
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts, cut to the longest."""
+        """Token ids of texts with the prompt, cut to the maximum length."""
         prompted = [self.prompt + text for text in texts]
         ids: list[list[int]] = self.tokenizer(prompted, truncation=True, max_length=self.max_tokens)["input_ids"]
         return ids
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of texts before they are cut."""
+        """Numbers of tokens of texts before they are cut."""
         whole = self.tokenizer([self.prompt + text for text in texts], verbose=False)["input_ids"]
         return [len(ids) for ids in whole]
 
     def for_queries(self, prompt: str | None, max_tokens: int) -> TextTower:
-        """These very weights with queries' prompt and longest text."""
+        """A tower that shares these weights, with the prompt and the maximum length of queries."""
         other = copy.copy(self)
         other.max_tokens = max_tokens
         other.prompt = self._own_prompts["query"] if prompt is None else prompt
         return other
 
     def rows(self, items: Sequence[Item]) -> Tensor:
-        """Prepared vectors ``(rows, d)``: law 4, pooled and normalised in float32."""
+        """Vectors ``(rows, d)``, pooled and normalised in float32 (law 4)."""
         features: dict[str, Any] = dict(
             self.tokenizer.pad(
                 {"input_ids": [list(item.ids) for item in items]},
-                padding_side="right",  # where spans are counted from
+                padding_side="right",  # spans count from the left
                 return_tensors="pt",
             ).to(self.module.device)
         )
@@ -181,18 +182,18 @@ class TextTower:
         return means
 
     def trained(self) -> list[nn.Parameter]:
-        """All but the transformer's own pooler, which no vector depends on."""
+        """All parameters except those of the transformer's pooler, which no vector depends on."""
         poolers = {id(parameter) for name, parameter in self.module.named_parameters() if ".pooler." in f".{name}."}
         return [parameter for parameter in self.module.parameters() if id(parameter) not in poolers]
 
     @property
     def rounded(self) -> nn.Module:
-        """The transformer: what comes after it sums in float32."""
+        """The transformer; the layers after it compute in float32."""
         transformer: nn.Module = self.module[0]
         return transformer
 
     def save(self, directory: Path) -> None:
-        """In sentence-transformers' layout."""
+        """Save in the layout of sentence-transformers."""
         self.module.similarity_fn_name = "cosine" if self.similarity.normalize else "dot"
         self.module.save(str(directory), create_model_card=False)
 
@@ -211,11 +212,11 @@ class TextTower:
             others = [pooler, *(module for module in others if type(module) is Normalize)]
         if self.sentences != "none" and any(type(module) not in {Pooling, Normalize} for module in others):
             raise InputError(
-                "this checkpoint has layers after its pooling, which sentences would miss: start from another.",
+                "this checkpoint has layers after its pooling, which vectors of sentences would skip: use another.",
                 checkpoint.directory,
             )
         others = [module for module in others if type(module) is not Normalize]
-        if self.similarity.normalize:  # the checkpoint's vectors are then the ones that are compared
+        if self.similarity.normalize:  # the saved checkpoint then gives the normalised vectors too
             others.append(Normalize())
         from sentence_transformers import SentenceTransformer
 
@@ -225,7 +226,7 @@ class TextTower:
 
 
 def _add_sentence_token(transformer: Any, tokenizer: Any) -> None:
-    """DCSR's new token, its embedding starting as the mean of all."""
+    """Add DCSR's sentence token; its embedding starts as the mean of all embeddings."""
     tokenizer.add_special_tokens({"additional_special_tokens": [SENT]})
     old: Tensor = transformer.get_input_embeddings().weight.detach()
     mean = old.mean(0)
@@ -236,7 +237,7 @@ def _add_sentence_token(transformer: Any, tokenizer: Any) -> None:
 
 
 def set_dropout(module: nn.Module, dropout: float | None) -> None:
-    """Give every dropout of ``module`` the same rate; None: leave them."""
+    """Set the rate of all dropout layers of ``module``; None: do not change them."""
     for part in module.modules():
         if isinstance(part, nn.Dropout) and dropout is not None:
             part.p = dropout

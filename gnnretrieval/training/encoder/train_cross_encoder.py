@@ -1,4 +1,4 @@
-"""Train a cross-encoder into an artifact, its probability fitted to dev."""
+"""Training of a cross-encoder into an artifact, with probabilities calibrated on dev."""
 
 from __future__ import annotations
 
@@ -41,21 +41,24 @@ def train_cross_encoder(
     ranks: Ranks = ALONE,
     overwrite: bool = False,
 ) -> Artifact:
-    """Train a cross-encoder (RocketQA, step 2) into the artifact ``out``; interrupted, the same call goes on.
+    """Train a cross-encoder (RocketQA, step 2). After an interruption, the same call continues.
 
     Args:
-        dataset: The texts.
-        examples: Positives, and negatives from the retriever's top-k, of training queries.
-        dev: The same of dev queries: epochs are chosen and the probability is calibrated by them.
-        checkpoint: Any encoder checkpoint, or a cross-encoder's.
-        settings: How to train.
-        out: Where it goes.
+        dataset: The dataset with the texts.
+        examples: Examples of training queries: positives, and negatives from the retriever's top-k.
+        dev: The same for dev queries, to choose the epoch and to calibrate the probability.
+        checkpoint: Checkpoint of an encoder or a cross-encoder.
+        settings: Settings of training.
+        out: Directory of the artifact.
         device: Where to compute.
         ranks: The processes that train together.
         overwrite: Replace a cross-encoder made from other inputs.
 
+    Returns:
+        The trained cross-encoder; on all but the first process an artifact without metadata.
+
     Raises:
-        GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
+        GnnRetrievalError: Training or dev examples lack positives or negatives, or the checkpoint cannot be trained.
     """
     start = find_checkpoint(checkpoint)
 
@@ -64,7 +67,7 @@ def train_cross_encoder(
         torch.manual_seed(settings.seed)
         tower = PairTower(start, torch.device(device), settings.max_tokens, settings.dropout)
         if settings.calibrate:
-            apply_calibration(tower.module, IDENTITY)  # a head that it does not fit is refused before training
+            apply_calibration(tower.module, IDENTITY)  # fails before training if the head cannot be calibrated
         train_part, dev_part = list(examples.examples()), list(dev.examples())
         both = [*train_part, *dev_part]
         texts = Texts.of(
@@ -72,9 +75,9 @@ def train_cross_encoder(
             (example.query for example in both),
             (c.passage for e in both for c in (*e.positives, *e.negatives)),
         )
-        asked = {example.query for example in dev_part}
-        task = CrossEncoderTask([e for e in train_part if e.query not in asked], dev_part, texts, tower, settings)
-        say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps an epoch")
+        held_out = {example.query for example in dev_part}
+        task = CrossEncoderTask([e for e in train_part if e.query not in held_out], dev_part, texts, tower, settings)
+        say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
         best = EncoderLoop({PAIR: tower}, task, settings, directory, torch.device(device), ranks).run()
         if not ranks.first:
             return {}
@@ -112,7 +115,7 @@ def train_cross_encoder(
 
 
 def _calibrate(task: CrossEncoderTask, tower: PairTower) -> dict[str, Any]:
-    """Fit the probability to dev's pairs and put it into the weights; returns how it was before and is after."""
+    """Calibrate the weights on the dev pairs; returns the calibration and the errors before and after."""
     tower.module.eval()
     logits, labels = task.dev_logits()
     fitted = fit_calibration(logits, labels)

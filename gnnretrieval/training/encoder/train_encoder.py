@@ -1,4 +1,4 @@
-"""Train a dual-encoder or a sentence encoder into an artifact that stands wherever a checkpoint does."""
+"""Training of a dual-encoder or sentence encoder into an artifact, which can be used like any checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import TextTower
 from gnnretrieval.training.ranks import ALONE, Ranks
 
-EVERY_QUERY = ("query_share", 1.0)  # encoders trained before there was a choice stay what they are
+EVERY_QUERY = ("query_share", 1.0)  # not in the configuration, so that encoders from before this setting stay valid
 
 
 def train_dual_encoder(
@@ -46,22 +46,25 @@ def train_dual_encoder(
     ranks: Ranks = ALONE,
     overwrite: bool = False,
 ) -> Artifact:
-    """Train an encoder into the artifact ``out``; interrupted, the same call goes on.
+    """Train a dual-encoder or sentence encoder. After an interruption, the same call continues.
 
     Args:
-        dataset: Texts, labels, and the dev split that epochs are chosen by.
-        examples: Mined examples, joined with one another and with the labels.
-        encoder: What it starts from, another trained encoder's artifact among them, and how it reads and compares.
-        settings: How to train.
-        out: Where it goes.
-        labels: Whether the split's labels are learned from too.
-        split: Whose labels.
+        dataset: Texts, labels and the dev split.
+        examples: Mined examples, joined with each other and with the labels.
+        encoder: The encoder to start from (a checkpoint, or an encoder trained here), with its similarity and limits.
+        settings: Settings of training.
+        out: Directory of the artifact.
+        labels: Whether to train on the split's labels too.
+        split: The split of the labels.
         device: Where to compute.
         ranks: The processes that train together.
         overwrite: Replace an encoder made from other inputs.
 
+    Returns:
+        The trained encoder; on all but the first process an artifact without metadata.
+
     Raises:
-        GnnRetrievalError: there is nothing to learn from or to choose by, or the checkpoint cannot be trained.
+        GnnRetrievalError: There is nothing for training or for dev, or the checkpoint cannot be trained.
     """
     start = Start.of(encoder)
     if settings.shared:
@@ -108,17 +111,17 @@ def _train(
     device: torch.device,
     ranks: Ranks,
 ) -> dict[str, Any]:
-    """Train into ``directory``; returns what the artifact says of it."""
+    """Train into ``directory``; returns the artifact's metadata."""
     ranks.begin()
     dev = dev_queries(dataset, split, settings.seed)
     if dev.hidden:
-        say(f"{len(dev.hidden):,} training queries are kept out of training, to choose by")
+        say(f"{len(dev.hidden):,} training queries are held out as dev queries")
     parts = [labelled_examples(dataset, split, dev.hidden)] if labels else []
     parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
     examples = [example for example in merged(parts) if in_share(example.query, settings.query_share)]
     if not examples:
         raise GnnRetrievalError(
-            "there is no query with a positive passage to learn from: nothing was mined or labelled."
+            "there is nothing to train on: no query has a positive passage, neither mined nor labelled."
         )
     common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
     towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
@@ -140,16 +143,16 @@ def _train(
     task = _task(dataset, dev, examples, texts, towers, start.similarity, settings)
     short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
     if short and not whole_corpus:
-        say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: all they have are used")
-    say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps an epoch")
+        say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: they use all they have")
+    say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
     best = EncoderLoop(towers, task, settings, directory, device, ranks).run()
     say(f"kept epoch {best['epoch']}: dev RR@10 {100 * best['dev']['RR@10']:.1f}")
     if not ranks.first:
         return {}
     if isinstance(task, SentenceTask) and task.sentences_cut:
-        say(f"{task.sentences_cut:,} sentences are beyond the limit of tokens")
+        say(f"{task.sentences_cut:,} sentences are cut off by the limit of tokens")
     its = save_towers(towers, start, directory, (example.query for example in task.examples))
-    found = task.found if isinstance(task, SentenceTask) else None
+    answers = task.found if isinstance(task, SentenceTask) else None
     return {
         "encoder": its.model_dump(mode="json"),
         "dimension": towers[PASSAGE].width,
@@ -160,7 +163,7 @@ def _train(
             "negatives": sum(len(example.negatives) for example in task.examples),
             "queries_short_of_negatives": short,
         },
-        "answers": found and {"positives_skipped": found.skipped, "positives_by_overlap": found.by_overlap},
+        "answers": answers and {"positives_skipped": answers.skipped, "positives_by_overlap": answers.by_overlap},
         "sentences_cut": task.sentences_cut if isinstance(task, SentenceTask) else None,
         "tokens": cut,
         "dev": {"split": dev.name, "queries": len(task.dev.queries), "passages": len(task.dev.passages), "best": best},

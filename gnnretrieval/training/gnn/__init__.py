@@ -1,1 +1,1 @@
-"""Training GNN-encoders: the ladder of linear models, masked graph training, joint training; their embeddings."""
+"""Training GNN-encoders: linear models, masked graph training and joint training; their passage embeddings."""

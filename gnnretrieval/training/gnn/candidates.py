@@ -1,4 +1,4 @@
-"""The candidates of a step, ``P_b`` (Algorithm 1, line 7), and which of them are relevant to whom."""
+"""The candidate passages ``P_b`` of a step (Algorithm 1, line 7), and their relevance to its queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Step(NamedTuple):
         queries: ``(B,)`` query row of each (query, positive) pair.
         candidates: ``(C,)`` passage rows, sorted.
         positives: ``(B,)`` column of each pair's positive.
-        relevant: ``(B, C)`` True where a candidate is no negative of the query: relevant to it, or not to be one.
+        relevant: ``(B, C)`` True where the candidate is not a negative: it is relevant, or excluded from the negatives.
     """
 
     queries: Rows
@@ -27,14 +27,14 @@ class Step(NamedTuple):
 
 
 def step_of(queries: Rows, labels: Rows, candidates: Rows | None, negatives: Rows, allowed: Rows | None = None) -> Step:
-    """Pairs of ``queries`` with their positives, over ``candidates`` or, where None, the batch's own passages.
+    """Pair ``queries`` with their positives, over given candidates or the batch's own passages.
 
     Args:
         queries: ``(b,)`` rows of the batch's queries.
         labels: ``(L, 2)`` relevant pairs (query row, passage row), sorted.
-        candidates: Passage rows, sorted, that hold every positive; None: positives and ``negatives``.
-        negatives: Further passage rows.
-        allowed: Passage rows, sorted, that may be negatives; None: all.
+        candidates: Sorted passage rows that include every positive; None: the positives and ``negatives``.
+        negatives: Rows of the hard negatives.
+        allowed: Sorted rows of the passages that may be negatives; None: all.
     """
     pairs = labels[np.isin(labels[:, 0], queries)]
     if candidates is None:

@@ -1,4 +1,4 @@
-"""Measuring on dev while training: RR@10 of every context scale in one pass over the passages."""
+"""Evaluation on dev during training: RR@10 of all context scales in one pass over the passages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CUTOFF = 10
 
 
 class DevSet:
-    """Questions with known relevant passages, to choose by.
+    """Dev questions with their relevant passages.
 
     Args:
         queries: ``(q, d)`` features.
-        relevant: Rows of the relevant passages of each query; at least one each.
-        similarity: How the two are compared.
+        relevant: Rows of each query's relevant passages, at least one.
+        similarity: Similarity of queries and passages.
         device: Where to compute.
-        parts: ``(q,)`` which part each query is of, where they stand for several kinds of question; None: one kind.
+        parts: ``(q,)`` int, the kind of each question, if there are several kinds; None: one kind.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class DevSet:
 
     @property
     def relevant_rows(self) -> Rows:
-        """Rows of all relevant passages, sorted, each once."""
+        """Sorted rows of all relevant passages, without duplicates."""
         rows: Rows = torch.unique(self._passage).cpu().numpy()
         return rows
 
@@ -67,17 +67,17 @@ class DevSet:
         visible: NDArray[np.bool_] | None = None,
         among: Rows | None = None,
     ) -> dict[float, NDArray[np.float64]]:
-        """RR@10 of each query ``(q,)`` by context scale ``λ``.
+        """RR@10 of each query ``(q,)`` float64, by context scale ``λ``.
 
-        The rank of a query's best relevant passage is 1 plus the number of other passages that score above it; an equal
-        score of a passage that is not relevant counts against it, the safe side of a tie.
+        The rank of a query's best relevant passage is 1 plus the number of irrelevant passages that score at least as
+        high: a tie counts against the query.
 
         Args:
             model: The GNN-encoder.
             store: The graph.
             scales: Context scales.
-            visible: ``(n,)`` False for queries that are not in the graph; None: all are.
-            among: Sorted rows of the passages to rank, the relevant ones among them; None: all of the store.
+            visible: ``(n,)`` bool, False for queries that are not in the graph; None: all are.
+            among: Sorted rows of the passages to rank, including all relevant ones; None: all passages.
         """
         with torch.no_grad():
             return self._measure(model, store, scales, visible, among)
@@ -92,7 +92,7 @@ class DevSet:
     ) -> dict[float, NDArray[np.float64]]:
         device = self.queries.device
         best = self._best_relevant(model, store, scales, visible)  # (scales, q)
-        best = best - 1e-6 * best.abs()  # products of other shapes round otherwise: a tie within that is a tie
+        best = best - 1e-6 * best.abs()  # rounding depends on the shape of a product: differences this small are ties
         above = torch.zeros_like(best, dtype=torch.int64)
         for block, passages, context in gated_contexts(model, store, device, visible, only=among):
             rows = torch.from_numpy(block).to(device)
@@ -101,7 +101,9 @@ class DevSet:
             for number, scale in enumerate(scales):
                 scores = self.queries @ self.similarity.prepare(passages + scale * context).T  # (q, block)
                 scores[self._query[here], column[here]] = float("-inf")
-                above[number] += (~(scores < best[number, :, None])).sum(1)  # NaN is above: a diverged model measures 0
+                above[number] += (~(scores < best[number, :, None])).sum(
+                    1
+                )  # NaN counts as above: a diverged model has 0
         ranks = above + 1
         reciprocal = torch.where(ranks <= CUTOFF, 1 / ranks.double(), 0.0).cpu().numpy()
         return dict(zip(scales, reciprocal, strict=True))
@@ -109,7 +111,7 @@ class DevSet:
     def _best_relevant(
         self, model: GNNEncoder, store: Graph, scales: Sequence[float], visible: NDArray[np.bool_] | None
     ) -> Tensor:
-        """Highest score of a relevant passage ``(scales, q)``."""
+        """Highest score of each query's relevant passages ``(scales, q)``."""
         _, position = torch.unique(self._passage, return_inverse=True)
         was_training = model.training
         model.eval()
@@ -134,12 +136,12 @@ class DevSet:
 
 
 class DevWindow(nn.Module):
-    """The last measurements on dev, by which an epoch is chosen together with its own; a checkpoint keeps them.
+    """Moving window over the last dev measurements; a module, so that checkpoints save it.
 
     Args:
-        epochs: How many, this one's among them.
+        epochs: Length of the window, with the current epoch.
         scales: Context scales, ascending.
-        queries: Dev queries.
+        queries: Number of dev queries.
     """
 
     recent: Tensor
@@ -150,7 +152,7 @@ class DevWindow(nn.Module):
         self.register_buffer("recent", torch.full((epochs, len(self.scales), queries), np.nan, dtype=torch.float64))
 
     def with_this(self, measured: Mapping[float, NDArray[np.float64]]) -> dict[float, NDArray[np.float64]]:
-        """RR@10 of each query ``(q,)`` by scale, mean of this measurement and those before it in the window."""
+        """Add a measurement; returns the mean RR@10 of each query ``(q,)`` over the window, by scale."""
         this = torch.from_numpy(np.stack([measured[scale] for scale in self.scales])).to(self.recent.device)
         self.recent.copy_(torch.cat([self.recent[1:], this[None]]))
         means: NDArray[np.float64] = torch.nanmean(self.recent, dim=0).cpu().numpy()
@@ -158,12 +160,12 @@ class DevWindow(nn.Module):
 
 
 class ScaleChoice(NamedTuple):
-    """The context scale that does best on dev.
+    """The best context scale on dev.
 
     Attributes:
         scale: ``λ``.
-        gain: Mean gain in RR@10 over the dual-encoder, in the part of dev that gains least.
-        p: p-value of that gain: a paired t-test, one-sided; 1 where there is none.
+        gain: Mean gain in RR@10 over the dual-encoder, for the kind of question that gains least.
+        p: p-value of the gain by a one-sided paired t-test, the largest of all kinds; 1 without a gain to test.
     """
 
     scale: float
@@ -174,17 +176,17 @@ class ScaleChoice(NamedTuple):
 def choose_scale(
     measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer]
 ) -> ScaleChoice:
-    """The scale of most gain; of equal ones the smallest, nearest to the dual-encoder.
+    """The scale with the largest gain, the smallest of equal ones.
 
-    Where dev stands for several kinds of question (``parts``), a scale is worth what it gains on the worst of them.
+    If dev has several kinds of question (``parts``), the gain of a scale is that of the kind that gains least.
 
     Args:
         measured: RR@10 of each query ``(q,)`` by scale.
-        base: The dual-encoder's ``(q,)``.
-        parts: ``(q,)``.
+        base: RR@10 of each query by the dual-encoder ``(q,)``.
+        parts: ``(q,)`` kind of each question.
     """
     kinds = [parts == part for part in np.unique(parts)]
-    # A mean of equal measurements is not always that measurement: rounded, or λ = 0 would gain 1e-19, significantly.
+    # Rounded, because a mean of equal values may differ from them by 1e-19, which a t-test finds significant.
     differences = {scale: np.round(measured[scale] - base, 12) for scale in sorted(measured)}
 
     def gain(scale: float) -> float:
@@ -196,6 +198,6 @@ def choose_scale(
 
 
 def _p_of_gain(differences: NDArray[np.float64]) -> float:
-    if len(differences) < 2 or np.ptp(differences) == 0:  # there is no spread to test against
+    if len(differences) < 2 or np.ptp(differences) == 0:  # a t-test needs variance
         return 0.0 if differences.mean() > 0 else 1.0
     return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)

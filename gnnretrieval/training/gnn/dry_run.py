@@ -1,4 +1,4 @@
-"""What training will take, from a few steps of it: steps, time and memory, before they are spent (law 11)."""
+"""Dry run: estimate the steps, time and memory of training from a few steps of it (law 11)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import TrainingPlan
 
-STEPS = 3  # timed; the first one warms up
-_PASSAGES = 2000  # embedded to time a measurement on dev
+STEPS = 3  # timed steps; the first one warms up
+_PASSAGES = 2000  # passages embedded to time a measurement on dev
 
 
 def rehearse(
@@ -42,18 +42,18 @@ def rehearse(
     start: GNNEncoderModel | None = None,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Run a few steps of the training that :func:`gnnretrieval.training.gnn.train.train_gnn` would, and keep nothing.
+    """Run a few steps of :func:`gnnretrieval.training.gnn.train.train_gnn` without keeping anything.
 
-    With layer = linear a few steps of a head are timed, and one measurement.
+    With layer = linear, time a few steps of a head and one measurement on dev.
 
     Returns:
-        ``queries`` (learnable), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
-        scores), ``timed_steps`` (at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a
-        sample), ``hours`` (all of it, without early stopping) and ``memory``: ``estimate`` (:func:`memory_needs`; None
-        in joint training, which adds the dual-encoder's) and ``peak``, of the process in these steps, in bytes.
+        ``queries`` (to train on), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
+        scores), ``timed_steps`` (at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a sample),
+        ``hours`` (in all, without early stopping) and ``memory`` in bytes: ``estimate`` (:func:`memory_needs`; None in
+        joint training, where the dual-encoder needs memory too) and ``peak`` (of the process in these steps).
 
     Raises:
-        GnnRetrievalError: as :func:`gnnretrieval.training.gnn.train.train_gnn`.
+        GnnRetrievalError: As :func:`gnnretrieval.training.gnn.train.train_gnn`.
     """
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
     if settings.layer == "linear":
@@ -110,7 +110,7 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
 
 
 def _time_steps(training: GNNTraining, times: list[float]) -> int:
-    """Seconds of a few steps of the first epochs, appended to ``times``; returns how many passages the last scored."""
+    """Append the seconds of a few steps to ``times``; returns the number of passages that the last step scored."""
     last = [0.0]
     scored = [training.store.num_passages]
     forward = training.model.register_forward_hook(lambda module, given, out: scored.append(len(out)))
@@ -122,7 +122,7 @@ def _time_steps(training: GNNTraining, times: list[float]) -> int:
         now = time.perf_counter()
         times.append(now - last[0])
         last[0] = now
-        if len(times) == STEPS or len(times) % training.steps_per_epoch == 0:  # dev is timed apart
+        if len(times) == STEPS or len(times) % training.steps_per_epoch == 0:  # stop before dev, which is timed apart
             raise Enough
 
     for epoch in range(STEPS):
@@ -136,7 +136,7 @@ def _time_steps(training: GNNTraining, times: list[float]) -> int:
 
 
 def _dev_seconds(training: GNNTraining) -> float:
-    """A measurement on dev, from a sample of the passages that it embeds."""
+    """Estimated seconds of a measurement on dev, from a sample of the passages that it embeds."""
     store, pool = training.store, training.pool
     rows = np.arange(store.num_passages) if pool is None else pool
     some = np.sort(np.random.default_rng(0).permutation(rows)[:_PASSAGES])
@@ -173,26 +173,26 @@ def _peak(device: torch.device) -> int:
 
 
 def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
-    """The same as text."""
+    """The figures of :func:`rehearse` as lines for the user."""
     memory = found["memory"]
     if settings.layer == "linear":
         return [
-            f"{found['queries']:,} training queries, {found['dev_queries']:,} to choose by",
+            f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
             f"{found['steps']:,} steps of heads, {found['step_seconds']:.3g} s each; at most {MOST_SETTINGS} settings, "
             f"each measured on dev in {found['dev_seconds']:.3g} s: {_duration(3600 * found['hours'])} in all",
             f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
             "vectors",
             "a dry run: nothing was made",
         ]
-    estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} of them by the graph's formula"
+    estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} by the formula"
     stops = ""
     if settings.patience is not None:
-        stops = f"; early stopping after {settings.patience} epochs without a better one can end it sooner"
+        stops = f"; it may stop early, after {settings.patience} epochs without a better one"
     return [
-        f"{found['queries']:,} training queries, {found['dev_queries']:,} to choose by",
+        f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
         f"{settings.epochs} epochs of {found['steps_per_epoch']:,} steps: {found['steps']:,} steps of "
         f"{settings.batch_size} queries, each against {found['candidates']:,} passages",
-        f"{found['step_seconds']:.3g} s a step, about {found['dev_seconds']:.3g} s a measurement on dev: "
+        f"{found['step_seconds']:.3g} s per step, about {found['dev_seconds']:.3g} s per measurement on dev: "
         f"{_duration(3600 * found['hours'])} in all{stops}",
         f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
         "a dry run: nothing was made",

@@ -1,4 +1,4 @@
-"""Query-interactive embeddings of passages over the full training graph, streamed in blocks."""
+"""Query-interactive passage embeddings over the full graph, computed in blocks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.storage.arrays import ROWS_RESIDENT, ArrayWriter, blocks, gather_rows, release
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 
-MEMORY = 2**30  # bytes that a pass over a store may hold beside the model
-_BLOCK = 8192  # passages a block, at most
+MEMORY = 2**30  # bytes that a pass over a store may use besides the model
+_BLOCK = 8192  # maximum number of nodes per block
 
 
 @torch.no_grad()
@@ -34,32 +34,35 @@ def gated_contexts(
     memory: int = MEMORY,
     scratch: Path | None = None,
 ) -> Iterator[tuple[Rows, Tensor, Tensor]]:
-    """For each block of passages: its rows, ``h_p``, and the gated context that is added to it (eq. 6-9), float32.
+    """Compute the gated contexts of passages (eq. 6-9), block by block.
 
-    Every interactive query ``h'_q`` that is needed is computed once, and kept in memory where these floats fit into
-    half of the budget, else in a file; passages then go by in blocks. Pages of the store's arrays are given back as
-    they are done with, so that resident memory stays within the budget whatever the store's size.
+    Each interactive query ``h'_q`` is computed once. They stay in memory if they take at most half of the budget, and
+    go to a file otherwise. Pages of the store's arrays are released after use, so resident memory stays within the
+    budget for a store of any size.
 
     Args:
         model: The GNN-encoder, on ``device``.
         store: The graph.
         device: Where to compute.
-        visible: ``(n,)`` False for queries masked out of the graph; None: all are in it.
-        advance: Called with the number of nodes done, of :func:`nodes_to_embed`.
-        only: Rows of the passages that are wanted, sorted; None: all.
-        memory: The budget, in bytes.
-        scratch: Directory for the file; None: the system's place for temporary files.
+        visible: ``(n,)`` bool, False for masked queries; None: all are visible.
+        advance: Called with the number of nodes done, out of :func:`nodes_to_embed`.
+        only: Sorted rows of the passages to compute; None: all.
+        memory: The budget in bytes.
+        scratch: Directory of the file; None: the system's temporary directory.
+
+    Yields:
+        Rows of a block ``(b,)``, ``h_p`` ``(b, d)`` and the gated context ``(b, d)``, float32.
     """
     was_training = model.training
     model.eval()
     tensors = GraphTensors(store, device)
-    asked = None if only is None else np.unique(store.found_by(only, visible)[0] // store.stride)
-    with _interactive_queries(model, tensors, asked, advance, memory, scratch) as interactive:
+    wanted = None if only is None else np.unique(store.found_by(only, visible)[0] // store.stride)
+    with _interactive_queries(model, tensors, wanted, advance, memory, scratch) as interactive:
         for rows in _passage_blocks(store, only, memory):
             edges, offsets = store.found_by(rows, visible)
             queries = edges // store.stride
-            if asked is not None:
-                queries = np.searchsorted(asked, queries)
+            if wanted is not None:
+                queries = np.searchsorted(wanted, queries)
             if isinstance(interactive, Tensor):
                 sources, neighbors = interactive, tensors.neighbors(queries, offsets)
             else:
@@ -81,16 +84,16 @@ def gated_contexts(
 def _interactive_queries(
     model: GNNEncoder,
     tensors: GraphTensors,
-    asked: Rows | None,
+    wanted: Rows | None,
     advance: Callable[[int], None],
     memory: int,
     scratch: Path | None,
 ) -> Iterator[Tensor | NDArray[np.float32]]:
-    """``h'_q`` of the queries ``asked`` (None: all) ``(n, d)``: on the device, or memory-mapped where they are many."""
-    n, d = tensors.store.num_queries if asked is None else len(asked), tensors.store.dimension
+    """``h'_q`` of the ``wanted`` queries (None: all) ``(n, d)``: on the device, or memory-mapped if they are many."""
+    n, d = tensors.store.num_queries if wanted is None else len(wanted), tensors.store.dimension
     if 4 * n * d <= memory // 2:
         interactive = torch.empty((n, d), device=tensors.device)
-        for part, vectors in _interactive_blocks(model, tensors, asked, memory):
+        for part, vectors in _interactive_blocks(model, tensors, wanted, memory):
             interactive[part] = vectors
             advance(len(vectors))
         yield interactive
@@ -98,26 +101,26 @@ def _interactive_queries(
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         path = Path(place) / "interactive_queries.npy"
         with ArrayWriter(path, (n, d), np.float32) as writer:
-            for _, vectors in _interactive_blocks(model, tensors, asked, memory):
+            for _, vectors in _interactive_blocks(model, tensors, wanted, memory):
                 writer.write(vectors.cpu().numpy())
                 advance(len(vectors))
         yield np.load(path, mmap_mode="r")
 
 
 def _interactive_blocks(
-    model: GNNEncoder, tensors: GraphTensors, asked: Rows | None, memory: int
+    model: GNNEncoder, tensors: GraphTensors, wanted: Rows | None, memory: int
 ) -> Iterator[tuple[slice, Tensor]]:
     store = tensors.store
-    a_query = 4 * store.k * (2 * store.dimension + 2 * store.edge_dim) + 24 * store.dimension
-    count = store.num_queries if asked is None else len(asked)
-    for part in blocks(count, max(1, min(_BLOCK, memory // 4 // a_query))):
-        rows = np.arange(part.start, part.stop) if asked is None else asked[part]
+    per_query = 4 * store.k * (2 * store.dimension + 2 * store.edge_dim) + 24 * store.dimension  # bytes
+    count = store.num_queries if wanted is None else len(wanted)
+    for part in blocks(count, max(1, min(_BLOCK, memory // 4 // per_query))):
+        rows = np.arange(part.start, part.stop) if wanted is None else wanted[part]
         sources, index = np.unique(store.neighbors[rows].astype(np.int64), return_inverse=True)
         edges = (rows[:, None] * store.stride + np.arange(store.k)).ravel()
         yield (
             part,
             model.interactive_queries(
-                tensors.gather(store.query_features, part if asked is None else rows),
+                tensors.gather(store.query_features, part if wanted is None else rows),
                 tensors.gather(store.source_features, sources),
                 tensors.regular(index.reshape(len(rows), store.k)),
                 tensors.edge_features(edges),
@@ -128,7 +131,7 @@ def _interactive_blocks(
 
 
 def _passage_blocks(store: Graph, only: Rows | None, memory: int) -> Iterator[slice | Rows]:
-    """Passages in blocks whose vectors, and whose edges' features, take about a quarter of the budget each."""
+    """Blocks of passages: the vectors of a block, and the features of its edges, take about a quarter of the budget."""
     most = max(1, min(_BLOCK, memory // 4 // (40 * store.dimension)))
     edges = max(ROWS_RESIDENT, memory // 4 // (4 * store.dimension + 8 * store.edge_dim + 48))
     start, count = 0, store.num_passages if only is None else len(only)
@@ -142,7 +145,7 @@ def _passage_blocks(store: Graph, only: Rows | None, memory: int) -> Iterator[sl
 
 
 def nodes_to_embed(store: Graph, only: Rows | None = None) -> int:
-    """How many nodes :func:`gated_contexts` computes."""
+    """Number of nodes that :func:`gated_contexts` computes."""
     if only is None:
         return store.num_queries + store.num_passages
     return len(np.unique(store.found_by(only)[0] // store.stride)) + len(only)

@@ -1,4 +1,4 @@
-"""The query-interactive passage embeddings as an artifact: what is indexed."""
+"""The artifact of query-interactive passage embeddings, from which an index is built."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ ARRAY = "passages.npy"
 
 
 class Embeddings(Artifact):
-    """``h'_p`` of every passage, as they are compared."""
+    """Embeddings ``h'_p`` of all passages, on disk."""
 
     @property
     def passages(self) -> NDArray[np.float16]:
-        """``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
+        """``(m, d)`` float16, of length 1 if the similarity is cosine; memory-mapped."""
         array: NDArray[np.float16] = load_array(self.path / "passages.npy")
         return array
 
     @property
     def similarity(self) -> Similarity:
-        """How they are compared."""
+        """Similarity of queries and these embeddings."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
 
 
 def open_embeddings(path: str | Path) -> Embeddings:
-    """Open the embeddings at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    """Open the embeddings at ``path``; raises as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
     return Embeddings(artifact.path, artifact.meta)
 
@@ -61,19 +61,23 @@ def embed_passages(
     memory: int = MEMORY,
     overwrite: bool = False,
 ) -> Embeddings:
-    """Compute every passage's embedding over the full graph into the artifact ``out``.
+    """Compute the embeddings of all passages over the full graph.
 
     Args:
         model: The GNN-encoder.
         store: The graph.
-        out: Where the embeddings go.
-        features: By the dual-encoder that was trained with the model, if one was (:meth:`GNNEncoderModel.view`).
+        out: Directory of the embeddings.
+        features: Features by the dual-encoder that was trained with the model; None: there is no such encoder
+            (:meth:`GNNEncoderModel.view`).
         device: Where to compute.
-        memory: Bytes that the pass may hold (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
+        memory: Budget in bytes (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
         overwrite: Replace embeddings made from other inputs.
 
+    Returns:
+        The embeddings.
+
     Raises:
-        ArtifactError: the model was trained for another graph's widths or another dual-encoder, or the features are.
+        ArtifactError: Model, graph and features do not fit: other widths, or another dual-encoder.
     """
     model.require_fits(store)
     view = model.view(store, features)
@@ -121,38 +125,39 @@ def update_embeddings(
     device: str = "cpu",
     memory: int = MEMORY,
 ) -> Embeddings:
-    """Bring the embeddings at ``out`` up to a graph that was added to: only what the additions touch is computed.
+    """Update the embeddings at ``out`` after additions to the graph; only changed passages are computed.
 
-    A passage is computed again when it is new, or when a query that is joined to it is new or has other passages now.
-    With layer = linear all are, and those that differ are replaced: rejection goes on from passage to passage.
+    A passage is computed again if it is new, or if one of its queries is new or has other passages now. With
+    layer = linear all passages are computed, because rejection propagates, and those that differ are replaced.
 
     Args:
-        model: The GNN-encoder they were made with.
+        model: The GNN-encoder of the embeddings.
         store: The graph, after ``graph add``.
-        out: The embeddings.
+        out: Directory of the embeddings.
         device: Where to compute.
-        memory: As :func:`embed_passages`.
+        memory: As in :func:`embed_passages`.
+
+    Returns:
+        The updated embeddings.
 
     Raises:
-        ArtifactError: they were made with another model, or from no earlier state of this graph.
+        ArtifactError: The embeddings were made with another model, or from another graph.
     """
     model.require_fits(store)
     if model.has_encoder:
         raise ArtifactError(
-            f"{model.path}: its dual-encoder was trained with it, so additions change every feature's file. Encode the "
-            "dataset with it again and embed anew, without --changed."
+            f"{model.path}: its dual-encoder was trained with it, so new texts need new features. Encode the dataset "
+            "with it again, and embed again without --changed."
         )
     current = open_embeddings(out)
     if current.meta["inputs"]["gnn-encoder"] != model.hash:
-        raise ArtifactError(f"{out}: made with another model than {model.path}. Embed anew, without --changed.")
+        raise ArtifactError(f"{out}: made with another model than {model.path}. Embed again, without --changed.")
     if current.meta["inputs"]["graph"] == store.hash:
         say(f"{out}: already up to date with {store.path}")
         return current
     changed = changed_since(store, current.meta["inputs"]["graph"])
     if changed is None:
-        raise ArtifactError(
-            f"{out}: made from another graph than any earlier state of {store.path}. Embed anew, without --changed."
-        )
+        raise ArtifactError(f"{out}: not made from an earlier state of {store.path}. Embed again, without --changed.")
 
     def write(directory: Path) -> dict[str, Any]:
         view, old = model.view(store), current.passages
@@ -193,7 +198,7 @@ def _vectors(
     only: Rows | None,
     budget: dict[str, Any],
 ) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
-    """Rows and vectors of passages, block by block, as they are compared."""
+    """Rows and vectors of the passages, block by block; normalised if the similarity is cosine."""
     if model.is_linear:
         vectors = _of_messages(model, store)
         rows = np.arange(len(vectors)) if only is None else only
@@ -207,7 +212,7 @@ def _vectors(
 
 @torch.no_grad()
 def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
-    """Every passage's vector by a model with layer = linear ``(m, d)``."""
+    """Vectors of all passages by a model with layer = linear ``(m, d)`` float32."""
     require_memory(store)
     trained = model.load_messages()
     vectors = message_vectors(message_graph(store), trained.head, trained.messages)
@@ -215,7 +220,7 @@ def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
 
 
 def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16]) -> Rows:
-    """Rows of the passages whose vectors are no longer ``old``, or not in it."""
+    """Rows of the passages whose vectors differ from ``old``, and of new passages."""
     vectors = _of_messages(model, store).astype(np.float16)
     same = (vectors[: len(old)] == old).all(1)
     return np.concatenate([np.flatnonzero(~same), np.arange(len(old), len(vectors))])

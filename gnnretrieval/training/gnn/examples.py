@@ -1,4 +1,4 @@
-"""What a GNN-encoder learns from: the labels of the graph's queries, and denoised positives and negatives (§3.4)."""
+"""Training data of a GNN-encoder: labels of the graph's queries, and denoised positives and negatives (§3.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining import sample_hard_negatives
 from gnnretrieval.mining.examples import Examples
 
-ENOUGH = 200  # labelled queries that a dual-encoder did not learn from, to train a GNN on
+ENOUGH = 200  # minimum number of labelled queries new to the dual-encoder, for learn_from = auto
 
 
 class LearnedFrom(NamedTuple):
@@ -23,9 +23,9 @@ class LearnedFrom(NamedTuple):
 
     Attributes:
         labels: ``(L, 2)`` positive pairs (query row, passage row), sorted.
-        indptr: ``(n + 1,)``: query ``q`` has the mined negatives ``negatives[indptr[q]:indptr[q + 1]]``.
+        indptr: ``(n + 1,)``; query ``q`` has the mined negatives ``negatives[indptr[q]:indptr[q + 1]]``.
         negatives: ``(N,)`` passage rows.
-        taught: ``(n,)`` True for queries that are trained on where they have a label; the others are in the graph only.
+        taught: ``(n,)`` bool, True for queries to train on if they have a label; the others are only in the graph.
     """
 
     labels: Rows
@@ -37,27 +37,27 @@ class LearnedFrom(NamedTuple):
     def of(
         cls, store: Graph, examples: Sequence[Examples] = (), taught: NDArray[np.bool_] | None = None
     ) -> LearnedFrom:
-        """The labels of ``store``, with what was mined for its queries; examples of other queries are left out.
+        """The labels of ``store`` with the mined examples of its queries; examples of other queries are left out.
 
         Args:
             store: The graph.
-            examples: What was mined.
-            taught: As the attribute; None: all.
+            examples: Mined examples.
+            taught: As the attribute; None: all queries.
 
         Raises:
-            GnnRetrievalError: none of the examples is of a query of the graph.
+            GnnRetrievalError: An artifact of examples has none for a query of the graph.
         """
         n, m = store.num_queries, store.num_passages
         positive, negative = [store.labels], [np.empty((0, 2), dtype=np.int64)]
         with store.texts() as texts:
             for part in examples:
-                found = list(part.examples())
-                query_row = texts.rows_of_queries([one.query for one in found])
-                of_graph = [one for one in found if one.query in query_row]
+                mined = list(part.examples())
+                query_row = texts.rows_of_queries([one.query for one in mined])
+                of_graph = [one for one in mined if one.query in query_row]
                 if not of_graph:
                     raise GnnRetrievalError(
-                        f"{part.path}: none of these examples is of a query of {store.path}. Mine them from the "
-                        "dataset and split that the graph was built from."
+                        f"{part.path}: none of these examples has a query of {store.path}. Mine them from the dataset "
+                        "and split of the graph."
                     )
                 named = {c.passage for one in of_graph for c in (*one.positives, *one.negatives)}
                 passage_row = texts.rows_of_passages(sorted(named))
@@ -70,22 +70,22 @@ class LearnedFrom(NamedTuple):
                     ]
                     kept.append(np.array(pairs, dtype=np.int64).reshape(-1, 2))
         labels = _pairs(np.unique(_keys(np.concatenate(positive), m)), m)
-        mined = _pairs(np.setdiff1d(_keys(np.concatenate(negative), m), _keys(labels, m)), m)
-        indptr = np.searchsorted(mined[:, 0], np.arange(n + 1))
+        negatives = _pairs(np.setdiff1d(_keys(np.concatenate(negative), m), _keys(labels, m)), m)
+        indptr = np.searchsorted(negatives[:, 0], np.arange(n + 1))
         taught = np.ones(n, dtype=bool) if taught is None else taught
-        return cls(labels, indptr, np.ascontiguousarray(mined[:, 1]), taught)
+        return cls(labels, indptr, np.ascontiguousarray(negatives[:, 1]), taught)
 
     def among(self, shown: NDArray[np.bool_]) -> LearnedFrom:
-        """Without the positives of queries that are not ``shown``, which are not trained on."""
+        """The same without the labels of queries where ``shown`` ``(n,)`` is False."""
         return self._replace(labels=self.labels[shown[self.labels[:, 0]]])
 
     def draw_negatives(
         self, neighbors: NDArray[np.uint32], queries: Rows, count: int, rng: np.random.Generator
     ) -> Rows:
-        """Up to ``count`` of each query's mined negatives; of a query without any, neighbours that are not positives.
+        """Sample up to ``count`` mined negatives of each query, or irrelevant neighbours if none were mined for it.
 
         Returns:
-            Passage rows, sorted and without duplicates.
+            Sorted passage rows of the whole batch, without duplicates.
         """
         counts = self.indptr[queries + 1] - self.indptr[queries]
         without = queries[counts == 0]
@@ -97,18 +97,19 @@ class LearnedFrom(NamedTuple):
 
 
 def unseen_queries(store: Graph, features: Features, which: Literal["auto", "all", "unseen"]) -> NDArray[np.bool_]:
-    """The graph's queries to train on and to choose by ``(n,)``: where there are enough, those new to the dual-encoder.
+    """Choose the graph's queries to train on, ``(n,)`` bool: all, or those that the dual-encoder did not learn from.
 
-    A dual-encoder ranks what it learned from better than what it will be asked. A GNN that trains on such queries finds
-    little to mend, and learns to leave passages as they are.
+    A dual-encoder ranks its training queries better than new ones. A GNN trained on them finds little to improve and
+    learns to leave passages unchanged.
 
     Args:
         store: The graph.
-        features: What it was built from, which say what their encoder learned from.
-        which: ``unseen``: none that it learned from; ``auto``: so where at least :data:`ENOUGH` labelled ones are left.
+        features: The features of the graph, which record the training queries of their encoder.
+        which: ``all``; ``unseen``: queries that the encoder did not learn from; ``auto``: ``unseen`` if at least
+            :data:`ENOUGH` of these have a label, else ``all``.
 
     Raises:
-        GnnRetrievalError: with ``unseen``, none is left.
+        GnnRetrievalError: ``which`` is ``unseen``, and no labelled query is unseen.
     """
     seen_ids = frozenset() if which == "all" else features.learned_from()
     with store.texts() as texts:
@@ -116,17 +117,17 @@ def unseen_queries(store: Graph, features: Features, which: Literal["auto", "all
     left = int(unseen[np.unique(store.labels[:, 0])].sum())
     if which == "unseen" and not left:
         raise GnnRetrievalError(
-            f"{store.path}: the dual-encoder learned from every labelled query of this graph, and none is left to "
-            "train on. Train it on a share of them (query_share, below 1), or train on all (--learn-from all)."
+            f"{store.path}: the dual-encoder learned from every labelled query of this graph. Train the dual-encoder "
+            "on a share of them (query_share below 1), or train the GNN on all (--learn-from all)."
         )
     return unseen if which == "unseen" or left >= ENOUGH else np.ones(store.num_queries, dtype=bool)
 
 
 def probability_column(store: Graph) -> int:
-    """Which of the stored cheap edge features is the cross-encoder's probability.
+    """Column of the cross-encoder's probability among the stored cheap edge features.
 
     Raises:
-        GnnRetrievalError: none is.
+        GnnRetrievalError: The graph does not have it.
     """
     names = list(store.config["edge_features"])
     if "probability" not in names:

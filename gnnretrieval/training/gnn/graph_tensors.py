@@ -1,4 +1,4 @@
-"""From the store's arrays to the tensors of a step."""
+"""Tensors of a subgraph, gathered from the store's arrays."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.neighbors import Neighbors
 from gnnretrieval.storage.arrays import blocks, gather_rows
 
-_QUERIES = 8192  # queries a block
+_QUERIES = 8192  # queries per block
 
 
 class GraphTensors:
-    """Gathers features of a subgraph from the store's memory maps; nothing of the store's size is held.
+    """Gathers the tensors of a subgraph from the store's memory maps, without holding a whole array in memory.
 
     Args:
         store: The graph.
-        device: Where tensors go.
+        device: Device of the tensors.
     """
 
     def __init__(self, store: Graph, device: str | torch.device = "cpu") -> None:
@@ -29,18 +29,18 @@ class GraphTensors:
         self.device = torch.device(device)
 
     def batch(self, passages: Rows, visible: NDArray[np.bool_] | None = None) -> GraphBatch:
-        """``passages`` and their two-hop neighbourhood among the ``visible`` queries (all: None)."""
+        """Tensors of ``passages`` and their two-hop neighbourhood over the ``visible`` queries (None: all)."""
         return self.tensors(self.store.subgraph(passages, visible))
 
     def tensors(self, subgraph: Subgraph, nodes: tuple[Tensor, Tensor] | None = None) -> GraphBatch:
-        """The features of a subgraph, float32.
+        """Tensors of a subgraph; features are float32.
 
         Args:
-            subgraph: Which nodes and edges.
-            nodes: ``h_p`` of its passages ``(T, d)`` and ``h_q`` of its queries ``(S, d)``; None: the stored ones.
+            subgraph: Nodes and edges.
+            nodes: ``h_p`` of its passages ``(T, d)`` and ``h_q`` of its queries ``(S, d)``; None: the stored features.
         """
         loops, width = self.store.edge_arrays, self.store.k
-        regular = len(subgraph.query_index) == len(subgraph.queries) * width  # not where edges were dropped
+        regular = len(subgraph.query_index) == len(subgraph.queries) * width  # False if edges were dropped
         passages, queries = nodes or (
             self.gather(self.store.passage_features, subgraph.passages),
             self.gather(self.store.query_features, subgraph.queries),
@@ -66,28 +66,31 @@ class GraphTensors:
         return torch.from_numpy(gather_rows(array, rows)).to(self.device)
 
     def edge_features(self, edges: Rows) -> Tensor | None:
-        """Features of some edges ``(E, d_e)``, float32; None for a graph without."""
+        """Features of some edges ``(E, d_e)``, float32; None if the graph has no edge features."""
         if not self.store.edge_dim:
             return None
         return torch.from_numpy(self.store.gather_edge_features(edges)).to(self.device)
 
     def loops(self, array: NDArray[np.float16] | None, rows: Rows | slice) -> Tensor | None:
-        """Stored features of some nodes' self-loops, float32; None where they are learned."""
+        """Stored features of some nodes' self-loops, float32; None if they are learned."""
         return None if array is None else self.gather(array, rows)
 
     def neighbors(self, index: Rows, offsets: Rows) -> Neighbors:
-        """A CSR on the device."""
+        """Edges by source index ``(E,)`` and offsets ``(T + 1,)``, on the device."""
         return Neighbors(torch.from_numpy(index).to(self.device), torch.from_numpy(offsets).to(self.device))
 
     def regular(self, index: Rows) -> Neighbors:
-        """As many sources for every target ``(T, k)``."""
+        """Edges with the same number of sources for every target, from an index ``(T, k)``, on the device."""
         return Neighbors.regular(torch.from_numpy(index).to(self.device))
 
 
 def edge_moments(
     store: Graph, shown: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and deviation of each edge feature ``(d_e,)`` over the ``shown`` queries (None: all), in one pass."""
+    """Mean and standard deviation of each edge feature ``(d_e,)`` over the edges of the ``shown`` queries (None: all).
+
+    The deviation of a constant feature is given as 1.
+    """
     width = store.edge_dim
     total, squares, count = np.zeros(width), np.zeros(width), 0
     shown = store.among(shown)

@@ -1,4 +1,4 @@
-"""Training the linear head on the graph's labels, each step with its own questions masked."""
+"""Training of the linear head on the graph's labels; each step masks its own questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sides = Literal["both", "queries", "apart"]
 
 
 class Heads(NamedTuple):
-    """What each side is multiplied by, ``(d, d)`` each."""
+    """Matrices of queries and passages, ``(d, d)`` each."""
 
     queries: Tensor
     passages: Tensor
@@ -27,7 +27,7 @@ class Heads(NamedTuple):
 def train_head(
     graph: MessageGraph, steps: int, *, mean: float = 0.0, seed: int = 0, taught: Tensor | None = None
 ) -> Tensor:
-    """One matrix ``H`` ``(d, d)`` for both sides: :func:`train_heads`."""
+    """Train one matrix ``H`` ``(d, d)`` for both sides; arguments as in :func:`train_heads`."""
     return train_heads(graph, steps, mean=mean, seed=seed, taught=taught).queries
 
 
@@ -40,18 +40,21 @@ def train_heads(
     seed: int = 0,
     taught: Tensor | None = None,
 ) -> Heads:
-    """Linear heads, from the identity, by in-batch softmax (eq. 12).
+    """Train linear heads from the identity with an in-batch softmax (eq. 12).
 
-    A step masks its own questions alone: with ``mean`` above 0 a positive is mixed with the mean of its *other*
-    labelled questions, so that every question is trained on in every epoch and the graph is as at search.
+    A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
+    questions. So every question is trained on in every epoch, over nearly the same graph as at search.
 
     Args:
         graph: Features and labels.
-        steps: Updates of 256 pairs.
-        sides: ``both``: one head for both; ``queries``: passages keep the identity; ``apart``: one each.
-        mean: Weight of the label mean while training; 0: the heads alone.
-        seed: Of the order of the pairs.
-        taught: ``(n,)`` True for queries to train on; None: all.
+        steps: Number of updates, with 256 pairs each.
+        sides: ``both``: one head for both sides; ``queries``: passages keep the identity; ``apart``: one head each.
+        mean: Weight of the label mean during training; 0: no label mean.
+        seed: Seed of the order of the pairs.
+        taught: ``(n,)`` bool, True for queries to train on; None: all.
+
+    Returns:
+        The trained heads; the identity if there is no label.
     """
     generator = torch.Generator().manual_seed(seed)
     labels = graph.labels if taught is None else graph.labels[taught[graph.labels[:, 0]]]
@@ -67,17 +70,17 @@ def train_heads(
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
     for step in range(steps):
         batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
-        asked = graph.queries[batch[:, 0]]  # (b, d)
+        queries = graph.queries[batch[:, 0]]  # (b, d)
         rows, column = torch.unique(batch[:, 1], return_inverse=True)  # (C,), (b,)
-        passages = graph.passages[rows]
-        if mean:
-            others = sums[rows].index_add(0, column, -asked)
+        passages = graph.passages[rows]  # (C, d)
+        if mean:  # leave the batch's own questions out of the means
+            others = sums[rows].index_add(0, column, -queries)
             left = (counts[rows] - torch.bincount(column, minlength=len(rows)))[:, None]
             average = torch.where(left > 0.5, others / left.clamp(min=1), passages)
             passages = torch.lerp(passages, average, mean)
         compared = graph.prepare(passages @ heads.passages.T)  # (C, d)
-        scores = graph.scale * graph.prepare(asked @ heads.queries.T) @ compared.T  # (b, C)
-        also = relevant.among(batch[:, 0], rows)
+        scores = graph.scale * graph.prepare(queries @ heads.queries.T) @ compared.T  # (b, C)
+        also = relevant.among(batch[:, 0], rows)  # (b, C) other relevant passages, which are not negatives
         also[torch.arange(len(batch)), column] = False
         loss = F.cross_entropy(scores.masked_fill(also, -torch.inf), column)
         optimizer.zero_grad()
@@ -88,7 +91,7 @@ def train_heads(
 
 
 class _Relevant:
-    """Which passages are relevant to which queries, by query."""
+    """Index of the relevant passages of each query."""
 
     def __init__(self, graph: MessageGraph) -> None:
         by_query = graph.labels[:, 0].argsort(stable=True)
@@ -106,6 +109,6 @@ class _Relevant:
         self._columns[passages] = torch.arange(len(passages))
         columns = self._columns[self._passages[starts + torch.arange(len(rows)) - firsts]]
         self._columns[passages] = -1
-        found = torch.zeros(len(queries), len(passages), dtype=torch.bool)
-        found[rows[columns >= 0], columns[columns >= 0]] = True
-        return found
+        relevant = torch.zeros(len(queries), len(passages), dtype=torch.bool)
+        relevant[rows[columns >= 0], columns[columns >= 0]] = True
+        return relevant

@@ -1,8 +1,8 @@
-"""The questions to choose by: the dev split or, where there is none, training questions held out of the graph.
+"""The dev questions: those of the dev split or, without one, training questions held out of the graph.
 
-Held-out questions are of two kinds, since nothing says which kind later questions will be: all questions of some
-passages, whose neighbours keep theirs; and all questions of some *topics*, a passage with those most like it, as of a
-new document that no training question is about. What is chosen is what does best on the kind that it does worse on.
+Two kinds of question are held out, because later questions may be of either kind: all questions of some passages, whose
+neighbours keep theirs; and all questions of some *topics* (a passage and those most similar to it), as for a new
+document. A setting is judged by the kind on which it does worse.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.storage.arrays import gather_rows
 
 DEV_NAMES = ("dev", "validation", "val")
-HELD_OUT = 0.1  # share of the training queries where there is no dev split, of each kind
-TOPIC = 32  # passages of a topic, at most; on a small corpus a hundredth of it
-_SEEDS = 64  # topics looked for together
+HELD_OUT = 0.1  # share of the training queries held out for each kind, without a dev split
+TOPIC = 32  # maximum number of passages of a topic; a hundredth of the corpus if that is less
+_SEEDS = 64  # topics searched together
 
 
 class HeldOut(NamedTuple):
     """Questions that training does not learn from.
 
     Attributes:
-        name: The split's name, or ``"held-out training queries"``.
+        name: Name of the split, or ``"held-out training queries"``.
         queries: ``(q, d)`` features.
-        texts: Their texts.
-        relevant: Rows of each one's relevant passages.
-        hidden: ``(n,)`` True for graph queries kept out of training and of its graph; None: none are.
-        parts: ``(q,)`` 0, or 1 for the questions of held-out topics.
+        texts: Texts of the questions.
+        relevant: Rows of each question's relevant passages.
+        hidden: ``(n,)`` bool, True for queries that are kept out of training and of its graph; None: there are none.
+        parts: ``(q,)`` int64, 1 for the questions of held-out topics, else 0.
     """
 
     name: str
@@ -53,7 +53,7 @@ class HeldOut(NamedTuple):
 
 
 def dev_split(dataset: Dataset) -> str | None:
-    """The split to choose by: the first of ``dev``, ``validation`` and ``val``; None where there is none."""
+    """Name of the dev split: the first of ``dev``, ``validation`` and ``val``; None if there is none."""
     return next((name for name in DEV_NAMES if name in dataset.splits), None)
 
 
@@ -64,21 +64,23 @@ def held_out_queries(
     seed: int,
     unseen: NDArray[np.bool_] | None = None,
 ) -> HeldOut:
-    """The dev split's questions; without one, a tenth of the graph's by passage and as many by topic.
+    """The dev split's questions; without one, a tenth of the graph's questions by passage and as many by topic.
 
     Args:
         store: The graph.
-        dataset: Its dev split, if it has one.
+        dataset: The dataset, with or without a dev split.
         features: Features of its queries.
-        seed: Of what is held out.
-        unseen: ``(n,)`` False for queries of the graph that nothing is chosen by, held out or not; None: no such ones.
+        seed: Seed of the choice of held-out questions.
+        unseen: ``(n,)`` bool, False for queries of the graph that must not be dev questions, even if they are held out;
+            None: all may.
 
     Raises:
-        GnnRetrievalError: the dev split has no relevant passage, or the graph is too small to hold questions out.
+        GnnRetrievalError: The dev split has no relevant passage or is the graph's own, or the graph is too small to
+            hold questions out.
     """
     split = dev_split(dataset)
     if split is None:
-        rng = np.random.default_rng([seed, 0, 1])  # none of the epochs' own
+        rng = np.random.default_rng([seed, 0, 1])  # differs from the generators of the epochs
         return _held_out_of_training(store, dataset, rng, unseen)
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     judged = {
@@ -87,17 +89,20 @@ def held_out_queries(
     }
     judged = {query: passages for query, passages in judged.items() if passages}
     if not judged:
-        raise GnnRetrievalError(f"{dataset.path}: no query of split {split!r} has a relevant passage to choose by.")
+        raise GnnRetrievalError(f"{dataset.path}: no query of split {split!r} has a relevant passage.")
     with store.texts() as texts:
         shared = np.array([query in judged for query in texts.query_ids()])
     if shared.all():
-        raise GnnRetrievalError(f"{store.path}: built from the queries of split {split!r}, which are to choose by.")
+        raise GnnRetrievalError(
+            f"{store.path}: built from the queries of split {split!r}, which training needs as dev questions. "
+            "Build the graph from the train split."
+        )
     vectors = features.queries[features.rows_of(judged)]
     text_of = {query.id: query.text for query in dataset.queries_of(split)}
-    asked, relevant = [text_of[query] for query in judged], list(judged.values())
-    # A query of both splits must not be seen while choosing.
+    dev_texts, relevant = [text_of[query] for query in judged], list(judged.values())
+    # a query of both splits must not be in the graph of training
     return HeldOut(
-        split, vectors, asked, relevant, shared if shared.any() else None, np.zeros(len(judged), dtype=np.int64)
+        split, vectors, dev_texts, relevant, shared if shared.any() else None, np.zeros(len(judged), dtype=np.int64)
     )
 
 
@@ -127,7 +132,7 @@ def _held_out_of_training(
 
 
 def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """All queries of some passages and of those most like them ``(num_queries,)``: about :data:`HELD_OUT` of them."""
+    """Mask ``(num_queries,)`` of all queries of some topics, about a share of :data:`HELD_OUT`."""
     wanted, size = max(1, round(HELD_OUT * num_queries)), min(TOPIC, max(1, store.num_passages // 100))
     seeds = rng.permutation(np.unique(labels[:, 1]))
     chosen = np.zeros(num_queries, dtype=bool)
@@ -142,7 +147,8 @@ def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Gene
 
 
 def _relevant(store: Graph, queries: NDArray[np.bool_]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    """Rows of the relevant passages of the ``queries`` ``(n,)`` that are True, by query row."""
+    relevant: dict[int, list[int]] = {}
     for query, passage in store.labels[queries[store.labels[:, 0]]].tolist():
-        found.setdefault(query, []).append(passage)
-    return found
+        relevant.setdefault(query, []).append(passage)
+    return relevant

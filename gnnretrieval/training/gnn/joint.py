@@ -1,4 +1,4 @@
-"""The dual-encoder in joint training: node features recomputed with gradient (§3.4, Algorithm 1, lines 8-11)."""
+"""The dual-encoder in joint training: node features are recomputed with gradient (§3.4, Algorithm 1, lines 8-11)."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from gnnretrieval.training.gnn.settings import JointSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.weights import MasterWeights
 
-_TEXTS = 512  # texts split to tokens together
-_BEST = 20  # passages a dev query that measuring looks at, by the dual-encoder as it came
+_TEXTS = 512  # texts tokenised at a time
+_BEST = 20  # top passages of each dev query, by the stored features, that dev ranks among
 
 NodeLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class JointEncoders:
-    """``E_Q`` and ``E_P`` of a graph's features, in training.
+    """The encoders ``E_Q`` and ``E_P`` of a graph's features, in training.
 
-    A step encodes the batch's queries, its passages and the queries adjacent to those, each once, and learns from a
-    loss of their vectors by the lines that encoders are trained by (:func:`add_gradient`): with gradient caching memory
-    is that of one part of the batch, and over several processes each encodes its share and all learn from the whole.
+    A step encodes the batch's queries, its passages and the queries adjacent to these passages, and computes a loss of
+    their vectors. :func:`add_gradient` is the same as in encoder training: gradient caching bounds the memory to that
+    of one part of the batch, and with several processes each encodes a share of the batch.
 
     Args:
-        store: The graph; its features name the encoder.
+        store: The graph; its metadata names the encoder.
         dev_texts: Texts of the dev questions.
-        settings: How the encoder is trained.
+        settings: Settings of the dual-encoder.
         device: Where to compute.
-        seed: Of dropout.
+        seed: Seed of dropout.
         ranks: The processes that train together.
 
     Raises:
-        GnnRetrievalError: as :func:`require_encoder`.
+        GnnRetrievalError: As :func:`require_encoder`.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class JointEncoders:
 
     @property
     def parameters(self) -> nn.ParameterList:
-        """The float32 weights."""
+        """The float32 weights that the optimizer updates."""
         return self.weights.parameters
 
     def add_gradient(self, queries: Rows, passages: Rows, adjacent: Rows, loss: NodeLoss, step: int) -> float:
-        """Add the gradient of a step's loss to all weights; over several processes, this one's share of the encoder's.
+        """Add the gradient of a step's loss to all weights; with several processes, this process's share for encoders.
 
         Args:
-            queries: ``(b,)`` rows of the masked queries, each once.
+            queries: ``(b,)`` rows of the masked queries, without duplicates.
             passages: ``(C,)`` rows of ``P_b``.
-            adjacent: ``(S,)`` rows of the queries that have an edge with one of them.
-            loss: Of their recomputed vectors ``(b, d)``, ``(C, d)`` and ``(S, d)``.
-            step: Its number, which decides dropout.
+            adjacent: ``(S,)`` rows of the queries that have an edge to one of these passages.
+            loss: Computes the loss from the recomputed vectors ``(b, d)``, ``(C, d)`` and ``(S, d)``.
+            step: Number of the step, which seeds dropout.
 
         Returns:
             The loss.
@@ -100,7 +100,8 @@ class JointEncoders:
         sizes = [len(queries), len(passages), len(adjacent)]
 
         def of_rows(rows: Tensor) -> Tensor:
-            torch.manual_seed(np.random.default_rng([self.seed, step, 7]).integers(2**62).item())  # on every process
+            # the GNN's dropout must be equal on every process
+            torch.manual_seed(np.random.default_rng([self.seed, step, 7]).integers(2**62).item())
             return loss(*torch.split(rows, sizes))
 
         return add_gradient(
@@ -116,7 +117,7 @@ class JointEncoders:
         return [Item(tower, tuple(ids)) for ids in self.towers[tower].tokens(texts)] if texts else []
 
     def pool(self, dev: DevSet) -> Rows | None:
-        """Rows of the passages that dev is measured among, sorted; None: all."""
+        """Sorted rows of the passages that dev queries are ranked among; None: all."""
         store, most = self.store, self.settings.dev_passages
         if store.num_passages <= most:
             return None
@@ -126,25 +127,25 @@ class JointEncoders:
         return np.union1d(wanted, others[: max(0, most - len(wanted))])
 
     def recomputed(self, dev: DevSet, among: Rows | None, visible: NDArray[np.bool_]) -> tuple[Graph, DevSet]:
-        """The store and dev with the features that the encoder gives now.
+        """The store and dev with features by the current encoder.
 
         Args:
             dev: The dev questions.
-            among: Rows of the passages that are wanted; None: all. Features of others, and of queries that found none
-                of these, are 0.
-            visible: ``(n,)`` False for queries that are not in the graph.
+            among: Rows of the passages to encode, with the queries adjacent to them; None: all. Features of the other
+                nodes are 0.
+            visible: ``(n,)`` bool, False for queries that are not in the graph.
         """
         for tower in self.towers.values():
             tower.module.eval()
         store = self.store
-        passages = np.zeros((store.num_passages, store.dimension), dtype=np.float16)  # of the system, page by page
+        passages = np.zeros((store.num_passages, store.dimension), dtype=np.float16)  # untouched pages take no memory
         queries = np.zeros((store.num_queries, store.dimension), dtype=np.float16)
         rows = np.arange(store.num_passages) if among is None else among
-        asked = np.unique(store.found_by(rows, visible)[0] // store.stride)
-        with progress("encoding for dev", len(rows) + len(asked), "texts") as meter:
+        adjacent = np.unique(store.found_by(rows, visible)[0] // store.stride)
+        with progress("encoding for dev", len(rows) + len(adjacent), "texts") as meter:
             for side, target, wanted, read in (
                 (PASSAGE, passages, rows, self._texts.texts_of_passages),
-                (QUERY, queries, asked, self._texts.texts_of_queries),
+                (QUERY, queries, adjacent, self._texts.texts_of_queries),
             ):
                 for start in range(0, len(wanted), _TEXTS):
                     part = wanted[start : start + _TEXTS]
@@ -159,9 +160,15 @@ class JointEncoders:
         return vectors
 
     def save(self, weights: dict[str, Tensor], directory: Path, queries: Rows) -> EncoderSettings:
-        """Write these weights (of :meth:`MasterWeights.snapshot`) as checkpoints; returns settings that read them.
+        """Write weights as checkpoints into a directory.
 
-        ``queries`` are rows of those that were learned from.
+        Args:
+            weights: A :meth:`MasterWeights.snapshot`.
+            directory: Where the checkpoints go.
+            queries: Rows of the queries that the encoder learned from.
+
+        Returns:
+            Settings that open the checkpoints.
         """
         self.weights.restore(weights)
         self.weights.to_float32()
@@ -170,21 +177,21 @@ class JointEncoders:
 
 
 def require_encoder(store: Graph) -> Start:
-    """The dual-encoder that a graph's features are of, as joint training wants it.
+    """The dual-encoder of a graph's features, checked for joint training.
 
     Raises:
-        ArtifactError: it has other weights now than the features were made with.
-        GnnRetrievalError: there is none, or it gives a passage several vectors.
+        ArtifactError: Its weights have changed since the graph was built.
+        GnnRetrievalError: The features have no encoder, or their vectors are means over sentences.
     """
     start = Start.of(store.encoder_settings)
     if {"query": start.query.hash, "passage": start.passage.hash} != store.meta["checkpoint_hash"]:
         raise ArtifactError(
-            f"{store.path}: {start.settings.checkpoint} holds other weights now than when the graph was built. "
+            f"{store.path}: the weights of {start.settings.checkpoint} have changed since the graph was built. "
             "Build the graph again."
         )
     if start.settings.sentences != "none":
         raise GnnRetrievalError(
-            f"{start.settings.checkpoint} gives a passage the mean of its sentences' vectors, which joint training "
-            "cannot recompute: train with mode = frozen."
+            f"{start.settings.checkpoint} encodes a passage as the mean of its sentences, which joint training cannot "
+            "recompute: train with mode = frozen."
         )
     return start

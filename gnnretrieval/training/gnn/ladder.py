@@ -1,4 +1,4 @@
-"""The choice on dev that climbs from the dual-encoder: a larger model only where it is better by evidence."""
+"""The ladder: a choice on dev that starts from the dual-encoder and adds a part only if it is better by evidence."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vecto
 from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.training.gnn.head import train_head
 
-STEPS = (100, 300, 900)  # of the head; each is trained separately
-TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean while it is
+STEPS = (100, 300, 900)  # training steps of the head; each head is trained separately
+TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean during the head's training
 HEADS = list(product(STEPS, TRAINED_MEANS))
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
 MOST_SETTINGS = len(MEANS) * (3 + len(HEADS)) + len(STEPS) + len(HEADS) + 2 * len(REJECTIONS) + len(PRIORS)  # all rungs
-MOST = 2000  # dev questions that are chosen by
-FEW, FOLDS = 500, 4  # dev questions below which cross-validated training questions stand beside them
-ALIKE = 0.01  # p below which those are of another kind
+MOST = 2000  # maximum number of dev questions used
+FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
+ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 CUTOFF, _QUERIES = 10, 256
 
 
 class Rung(NamedTuple):
-    """One step of the ladder.
+    """A rung of the ladder.
 
     Attributes:
-        name: What is added.
+        name: The part that is added.
         messages: The best of its settings.
-        dev: Mean RR@10 of all questions.
-        gain: Over the rung that was kept before it, in the part of dev that gains least.
-        error: Standard error of that gain.
-        kept: Whether it is the new best.
+        dev: Mean RR@10 over all questions.
+        gain: Gain over the last rung kept, for the kind of question that gains least.
+        error: Standard error of the gain.
+        kept: Whether the rung is kept.
     """
 
     name: str
@@ -51,18 +51,17 @@ class Rung(NamedTuple):
 
 
 class Climb(NamedTuple):
-    """What was chosen.
+    """The result of climbing the ladder.
 
     Attributes:
-        messages: Of the rung that stands.
-        dev: Its mean RR@10.
-        dual_encoder: The dual-encoder's.
-        gain: Over the dual-encoder, in the part of dev that gains least.
-        tried: Settings that were tried.
-        p: One-sided p-value of that gain, corrected for the number of settings that were tried
-            (:func:`gnnretrieval.resampling.corrected_ps`). Below some level alone should the messages replace the
-            dual-encoder.
-        rungs: All, in order.
+        messages: Messages of the last rung kept.
+        dev: Their mean RR@10.
+        dual_encoder: Mean RR@10 of the dual-encoder.
+        gain: Gain over the dual-encoder, for the kind of question that gains least.
+        tried: Number of settings tried.
+        p: One-sided p-value of the gain, corrected for the number of settings tried
+            (:func:`gnnretrieval.resampling.corrected_ps`). The caller decides whether it is significant.
+        rungs: All rungs, in order.
     """
 
     messages: Messages
@@ -75,7 +74,12 @@ class Climb(NamedTuple):
 
 
 def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> MessageGraph:
-    """The store's features and edges in memory, ``4 d (m + n)`` bytes, without the ``hidden`` queries."""
+    """The store's features and edges in memory, ``4 d (m + n)`` bytes.
+
+    Args:
+        store: The graph.
+        hidden: ``(n,)`` bool, True for queries to leave out of the graph; None: none.
+    """
     shown = store.among(None if hidden is None else ~hidden)
     visible = np.ones(store.num_queries, dtype=bool) if shown is None else np.asarray(shown)
     labels = store.labels[visible[store.labels[:, 0]]]
@@ -85,7 +89,7 @@ def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> Mess
         for array in (store.passage_features, store.query_features)
     )
     scale = similarity.scale
-    if not similarity.normalize:  # a constant factor changes no ranking, and gives steps and attention one unit
+    if not similarity.normalize:  # a constant factor keeps the ranking and makes step sizes comparable across encoders
         lengths = float(passages.norm(dim=1).mean()), float(queries.norm(dim=1).mean())
         passages, queries = passages / max(lengths[0], 1e-12), queries / max(lengths[1], 1e-12)
         scale *= lengths[0] * lengths[1]
@@ -101,26 +105,32 @@ def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> Mess
 
 
 def reciprocal_ranks(vectors: Tensor, queries: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """RR@10 of each query ``(q,)`` by dot product (:func:`reciprocal_ranks_of_scores`)."""
-    found = np.zeros(len(relevant))
+    """RR@10 of each query ``(q,)`` by dot product.
+
+    Args:
+        vectors: ``(m, d)`` passage vectors.
+        queries: ``(q, d)``.
+        relevant: Rows of each query's relevant passages.
+    """
+    values = np.zeros(len(relevant))
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
-        found[part] = reciprocal_ranks_of_scores(queries[part] @ vectors.T, relevant[part])
-    return found
+        values[part] = reciprocal_ranks_of_scores(queries[part] @ vectors.T, relevant[part])
+    return values
 
 
 def reciprocal_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """RR@10 of each query ``(b,)`` by scores ``(b, m)``, which are spoilt.
+    """RR@10 of each query ``(b,)`` by scores ``(b, m)``, which it overwrites.
 
     A tie with a passage that is not relevant counts against the query.
     """
-    found = np.zeros(len(relevant))
+    values = np.zeros(len(relevant))
     for row, passages in enumerate(relevant):
         best = scores[row, passages].max()
         scores[row, passages] = -torch.inf
         rank = 1 + int((scores[row] >= best - 1e-6 * best.abs()).sum())
-        found[row] = 1 / rank if rank <= CUTOFF else 0.0
-    return found
+        values[row] = 1 / rank if rank <= CUTOFF else 0.0
+    return values
 
 
 def climb(
@@ -129,23 +139,22 @@ def climb(
     priors: Sequence[float] = PRIORS,
     parts: NDArray[np.integer] | None = None,
 ) -> Climb:
-    """Climb the ladder: each rung takes its best setting, and is kept where it gains more than one standard error.
+    """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
 
-    Rungs: label mean, head, head with label mean, rejection, prior; then label mean, head and
-    rejection once more, beside what was kept. A rung's gain is paired by question.
+    The rungs are label mean, head, head with label mean, rejection and prior; then label mean, head and rejection
+    again, together with what was kept. Gains are paired by question.
 
     Args:
-        measure: RR@10 of each dev question by some messages.
+        measure: Returns the RR@10 of each dev question ``(q,)`` for some messages.
         priors: Priors to choose from.
-        parts: Which part each dev question is of, where they stand for several kinds of question: a setting is worth
-            what it gains on the worst of them. None: one kind.
+        parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
     """
     base = measure(Messages())
     kinds = [np.ones(len(base), dtype=bool)] if parts is None else [parts == part for part in np.unique(parts)]
     kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
 
     def gained(values: NDArray[np.float64], over: NDArray[np.float64]) -> tuple[float, float]:
-        """Least gain of a kind, and its standard error."""
+        """Mean gain of the kind that gains least, and its standard error."""
         gains = [values[kind] - over[kind] for kind in kinds]
         least = min(gains, key=lambda one: float(one.mean()))
         return float(least.mean()), float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else np.inf
@@ -156,7 +165,7 @@ def climb(
         if not measured:
             return
         tried.update(measured)
-        choice = max(measured, key=lambda one: gained(measured[one], best)[0])  # of equal ones the first
+        choice = max(measured, key=lambda one: gained(measured[one], best)[0])  # the first of equal ones
         gain, error = gained(measured[choice], best)
         better = gain > error
         rungs.append(Rung(name, choice, float(measured[choice].mean()), gain, error, better))
@@ -183,18 +192,18 @@ def climb(
 
 
 def rows_of(count: int) -> NDArray[np.int64]:
-    """The dev questions, of ``count``, that are chosen by: at most :data:`MOST`, evenly spread."""
+    """Positions of the dev questions used, of ``count``: at most :data:`MOST`, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(MOST, count)).astype(np.int64))
 
 
 class Judged(NamedTuple):
-    """Questions that settings are measured by, over the graph that they are asked of.
+    """Questions for measuring settings, with a graph and heads that lack these questions.
 
     Attributes:
-        graph: Without these questions.
-        heads: By steps and trained mean, trained without them.
-        queries: ``(q, d)``, as they are compared.
-        relevant: Rows of their relevant passages.
+        graph: The graph without these questions.
+        heads: Heads trained without them, by steps and trained mean.
+        queries: ``(q, d)``, normalised if the similarity is cosine.
+        relevant: Rows of each question's relevant passages.
     """
 
     graph: MessageGraph
@@ -210,21 +219,21 @@ class Judged(NamedTuple):
         queries: NDArray[np.floating],
         relevant: Sequence[Sequence[int]],
     ) -> Judged:
-        """At most :data:`MOST` questions, evenly spread, from features ``(q, d)`` and relevant rows."""
+        """At most :data:`MOST` evenly spaced questions, from features ``(q, d)`` and the rows of relevant passages."""
         rows = rows_of(len(relevant))
-        asked = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
-        return cls(graph, heads, asked, [list(relevant[row]) for row in rows.tolist()])
+        vectors = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
+        return cls(graph, heads, vectors, [list(relevant[row]) for row in rows.tolist()])
 
     @torch.no_grad()
     def measure(self, messages: Messages) -> NDArray[np.float64]:
-        """RR@10 of each ``(q,)``."""
+        """RR@10 of each question ``(q,)`` with these messages."""
         head = self.heads[messages.steps, messages.trained_mean] if messages.steps else None
         vectors = message_vectors(self.graph, head, messages)
         return reciprocal_ranks(vectors, self.queries, self.relevant)
 
     @property
     def warm(self) -> NDArray[np.bool_]:
-        """Whether a relevant passage of each question has questions in the graph ``(q,)``."""
+        """Whether a relevant passage of each question has a label in the graph ``(q,)``."""
         counts = self.graph.label_counts
         return np.array([bool((counts[list(rows)] > 0).any()) for rows in self.relevant], dtype=bool)
 
@@ -236,7 +245,7 @@ def heads_of(
     advance: Callable[[int], None] = lambda steps: None,
     share: float = 1.0,
 ) -> dict[tuple[int, float], Tensor]:
-    """A head for each of :data:`HEADS`, by that share of its steps."""
+    """Train a head for each of :data:`HEADS`, with a ``share`` of its steps; keys are steps and trained mean."""
     heads = {}
     for steps, mean in HEADS:
         taken = round(steps * share)
@@ -246,33 +255,33 @@ def heads_of(
 
 
 def steps_of_heads(folds: int = 0) -> int:
-    """Steps of all heads, and of those of so many folds."""
+    """Number of training steps of all heads, with those of ``folds`` folds."""
     return sum(steps + folds * round(steps * (folds - 1) / max(folds, 1)) for steps, _ in HEADS)
 
 
 def cross_validated(
     graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, advance: Callable[[int], None] = lambda steps: None
 ) -> list[Judged]:
-    """Training questions, each measured over a graph and heads that lack it, to stand beside few dev questions.
+    """Cross-validated training questions, which join the dev questions where these are few.
 
-    A fold's heads go over its questions as often as the heads that are kept go over all.
-
-    They are drawn so that as large a share of them as of dev's is about passages that have other questions. There are
-    none where the dual-encoder ranks them better or worse than dev's (p < 0.01): they are of another kind.
+    The graph and the heads of a fold lack the fold's questions. Its heads make as many passes over their questions as
+    the final heads over all. A random sample is returned in which the share of questions about passages with other
+    questions is that of dev. If the dual-encoder ranks the sample better or worse than dev (p < 0.01), the questions
+    are of another kind, and none are returned.
 
     Args:
-        graph: The graph that is chosen over.
-        dev: What they stand beside.
-        seed: Of the draw.
-        taught: ``(n,)`` True for queries that may be asked.
-        advance: Called with steps done.
+        graph: The graph without the dev questions.
+        dev: The dev questions.
+        seed: Seed of the folds, the heads and the sample.
+        taught: ``(n,)`` bool, True for queries that may be used.
+        advance: Called with the number of steps done.
     """
     rng = np.random.default_rng([seed, 0, 2])
     labels = graph.labels.numpy()
-    asked = np.unique(labels[:, 0])
-    asked = asked[taught.numpy()[asked]]
+    usable = np.unique(labels[:, 0])
+    usable = usable[taught.numpy()[usable]]
     fold = np.full(len(graph.queries), -1)
-    fold[asked] = rng.permutation(len(asked)) % FOLDS
+    fold[usable] = rng.permutation(len(usable)) % FOLDS
     relevant: dict[int, list[int]] = {}
     for query, passage in labels.tolist():
         relevant.setdefault(query, []).append(passage)
@@ -283,7 +292,7 @@ def cross_validated(
             continue
         inside = graph.without(hidden)
         here = np.flatnonzero(fold == number)
-        heads = heads_of(inside, seed, taught, advance, share=1 - 1 / FOLDS)  # as often over fewer questions
+        heads = heads_of(inside, seed, taught, advance, share=1 - 1 / FOLDS)  # as many passes over fewer questions
         relevant_here = [relevant[row] for row in here.tolist()]
         folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here))
     if not folds:
@@ -300,16 +309,16 @@ def cross_validated(
 
 
 def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
-    """Whether the dual-encoder ranks the drawn questions about as well as dev's."""
+    """Whether the dual-encoder ranks the sampled questions about as well as dev's."""
     if not drawn:
         return False
     of_drawn = np.concatenate([one.measure(Messages()) for one in drawn])
     p = stats.ttest_ind(of_drawn, dev.measure(Messages()), equal_var=False).pvalue
-    return not p < ALIKE  # nan where all are equal
+    return not p < ALIKE  # p is NaN if all values are equal
 
 
 def _matched(warm: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """The most questions ``(q,)`` of which ``share`` is warm, drawn at random."""
+    """Mask ``(q,)`` of the largest random sample with this share of warm questions."""
     of_warm, of_cold = rng.permutation(np.flatnonzero(warm)), rng.permutation(np.flatnonzero(~warm))
     most = [len(rows) / part for rows, part in ((of_warm, share), (of_cold, 1 - share)) if part > 0]
     total = min(most)

@@ -1,4 +1,4 @@
-"""The log of a GNN-encoder's training: JSON lines of one form with the encoders', and a note beside the progress."""
+"""The log of a GNN-encoder's training: JSON lines as in encoder training, and a note for the progress bar."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gnnretrieval.progress import sparkline
 
 
 def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
-    """A line a step (``loss``, ``learning_rate``, ``gradient_norm``) and a line a measurement (``dev``).
+    """Write one line per step (``loss``, ``learning_rate``, ``gradient_norm``) and per measurement (``dev``).
 
     Args:
         path: The file.
-        history: Records of epochs, of :class:`gnnretrieval.training.gnn.loop.GNNTraining`.
+        history: Records of the epochs of :class:`gnnretrieval.training.gnn.loop.GNNTraining`.
     """
     lines = []
     for record in history:
@@ -28,6 +28,6 @@ def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
 
 
 def dev_note(history: Sequence[dict[str, Any]]) -> str:
-    """The last measurement and the curve so far."""
+    """The last measurement, and a curve of all."""
     values = [100 * record["dev"] for record in history]
     return f"epoch {history[-1]['epoch']}, dev RR@10 {values[-1]:.1f} {sparkline(values)}"

@@ -32,21 +32,21 @@ from gnnretrieval.training.optimizers import linear_schedule
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
-ENCODER = "encoder."  # of the dual-encoder's weights among those kept
+ENCODER = "encoder."  # prefix of the dual-encoder's weights
 
 
 class GNNTraining:
-    """One training run; :meth:`run` goes on from ``directory``'s checkpoint where there is one.
+    """A training run. :meth:`run` continues from the checkpoint in ``directory`` if there is one.
 
     Args:
         store: The graph.
-        dev: Questions to choose the epoch and the context scale by.
-        settings: How to train.
-        directory: Where the checkpoint and the log go.
+        dev: Dev questions, by which the epoch and the context scale are chosen.
+        settings: Settings of the run.
+        directory: Directory of checkpoint and log.
         device: Where to compute.
-        hidden: ``(n,)`` True for queries kept out of the graph and of training throughout; None: none.
+        hidden: ``(n,)`` bool, True for queries that are kept out of training and of its graph; None: none.
         learned: Positives and mined negatives; None: the labels of the store.
-        encoders: The dual-encoder that learns too, with ``mode = joint``.
+        encoders: The dual-encoder, with ``mode = joint``; None: it is frozen.
         start: Weights of a GNN-encoder to start from; None: the identity.
         ranks: The processes that train together, with ``mode = joint``.
     """
@@ -66,7 +66,7 @@ class GNNTraining:
         ranks: Ranks = ALONE,
     ) -> None:
         self.store, self.dev, self.settings, self.encoders, self.ranks = store, dev, settings, encoders, ranks
-        self.directory = Path(ranks.agree(str(directory)))  # the first process's
+        self.directory = Path(ranks.agree(str(directory)))  # that of the first process
         self.device = torch.device(device)
         self.similarity = store.similarity
         self.scale = settings.scale if settings.scale is not None else self.similarity.scale
@@ -74,7 +74,7 @@ class GNNTraining:
         self.shown = np.ones(store.num_queries, dtype=bool) if shown is None else shown
         self.learned = (learned or LearnedFrom.of(store)).among(self.shown)
         self.labels = self.learned.labels
-        self.labelled = np.unique(self.labels[:, 0])  # a query without a label is in the graph, and never trained on
+        self.labelled = np.unique(self.labels[:, 0])  # queries without a label are only in the graph
         self.learnable = self.labelled[self.learned.taught[self.labelled]]
         self.dropped = store.label_edges() if settings.mask_unit == "none" else None
         self.goes_on = encoders is not None or start is not None
@@ -109,12 +109,12 @@ class GNNTraining:
         self.scales = tuple(sorted({0.0, *settings.context_scales}))
         self.modules["window"] = self.window = DevWindow(settings.dev_window, self.scales, len(dev))
         self.pool = encoders.pool(dev) if encoders is not None else None
-        self.base: NDArray[np.float64] | None = None  # RR@10 of each dev query by the dual-encoder as it came
+        self.base: NDArray[np.float64] | None = None  # RR@10 of each dev query by the unchanged dual-encoder
 
     def run(self) -> dict[str, Tensor]:
-        """Train to the end; returns the weights that did best on dev, their context scale among them.
+        """Train to the end; returns the weights that did best on dev, with their context scale.
 
-        With ``mode = joint`` the dual-encoder's are there too, their names beginning with ``encoder.``.
+        With ``mode = joint`` the dual-encoder's weights are included; their names start with ``encoder.``.
         """
         checkpoint = scratch(self.directory) / CHECKPOINT
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -137,14 +137,14 @@ class GNNTraining:
                 if self.ranks.first:
                     save_checkpoint(checkpoint, self.modules, self.optimizer, self.best, self.progress)
                     write_log(self.directory / LOG, self.progress.history)
-                self.ranks.agree(None)  # no one goes on before it is written
+                self.ranks.agree(None)  # all processes wait for the checkpoint
                 dev = f", {dev_note(self.progress.history)}"
         if self.ranks.first:
             write_log(self.directory / LOG, self.progress.history)
         return self.best
 
     def _keep(self, record: dict[str, Any]) -> None:
-        """Add an epoch's record, and keep its weights where it is the best."""
+        """Add the record of an epoch, and keep its weights if it is the best."""
         done = record["epoch"]
         self.progress = Progress(done, self.progress.step, [*self.progress.history, record])
         if self.best_record is record:
@@ -152,7 +152,7 @@ class GNNTraining:
             self.best["context_scale"] = torch.tensor(record["context_scale"], device=self.device)
 
     def epoch(self, epoch: int, advance: Callable[[float, float], None] = lambda epochs, loss: None) -> dict[str, Any]:
-        """Algorithm 1, lines 4-12."""
+        """Train one epoch (Algorithm 1, lines 4-12) and measure it on dev; returns its record."""
         settings = self.settings
         rng = np.random.default_rng([settings.seed, epoch])
         torch.manual_seed(int(rng.integers(2**62)))
@@ -164,7 +164,7 @@ class GNNTraining:
         if settings.negatives == "masked":
             self.allowed = np.unique(self.labels[masked[self.labels[:, 0]], 1])
         everything: Rows | None = None
-        if self.whole_corpus:  # a teacher's scores are of any passage
+        if self.whole_corpus:  # with a teacher every passage is a candidate: the teacher scores any of them
             everything = self.allowed if self.teacher is None else None
             everything = np.arange(self.store.num_passages) if everything is None else everything
         graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
@@ -192,7 +192,7 @@ class GNNTraining:
         visible: NDArray[np.bool_],
         rng: np.random.Generator,
     ) -> tuple[float, float]:
-        """One update on a batch of masked queries (Algorithm 1, lines 7-11); returns its loss and gradient's norm."""
+        """One update on a batch of masked queries (Algorithm 1, lines 7-11); returns loss and norm of the gradient."""
         settings, store = self.settings, self.store
         others = np.empty(0, dtype=np.int64)
         if everything is None and settings.hard_negatives:
@@ -207,8 +207,8 @@ class GNNTraining:
         if self.encoders is None:
             if graph is None:
                 graph = self.tensors.tensors(self._subgraph(step.candidates, visible, rng))
-            asked = self.similarity.prepare(self.tensors.gather(store.query_features, queries))  # (b, d)
-            of_step = self._loss(step, queries, asked, graph)
+            vectors = self.similarity.prepare(self.tensors.gather(store.query_features, queries))  # (b, d)
+            of_step = self._loss(step, queries, vectors, graph)
             of_step.backward()  # type: ignore[no-untyped-call]
             loss = float(of_step.detach())
         else:
@@ -225,47 +225,47 @@ class GNNTraining:
         return loss, float(norm)
 
     def _joint_gradient(self, step: Step, queries: Rows, subgraph: Subgraph) -> float:
-        """Gradient with node features recomputed (Algorithm 1, lines 8-10); returns the loss."""
+        """Add the gradient with recomputed node features (Algorithm 1, lines 8-10); returns the loss."""
         encoders = self.encoders
         assert encoders is not None
 
-        def loss(asked: Tensor, passages: Tensor, adjacent: Tensor) -> Tensor:
-            return self._loss(step, queries, asked, self.tensors.tensors(subgraph, (passages, adjacent)))
+        def loss(vectors: Tensor, passages: Tensor, adjacent: Tensor) -> Tensor:
+            return self._loss(step, queries, vectors, self.tensors.tensors(subgraph, (passages, adjacent)))
 
-        found = encoders.add_gradient(queries, step.candidates, subgraph.queries, loss, self.progress.step)
+        value = encoders.add_gradient(queries, step.candidates, subgraph.queries, loss, self.progress.step)
         for parameter in self.model.parameters() if self.ranks.count > 1 else ():
             if parameter.grad is not None:
-                parameter.grad /= self.ranks.count  # every process has the whole of it
+                parameter.grad /= self.ranks.count  # every process has the GNN's whole gradient
         self.ranks.sum_gradients([*encoders.parameters, *self.model.parameters()])
-        return found
+        return value
 
-    def _loss(self, step: Step, queries: Rows, asked: Tensor, graph: GraphBatch) -> Tensor:
-        """Eq. 11 and 12, of query vectors ``asked`` ``(b, d)``; with distillation, the cross-encoder's share too."""
+    def _loss(self, step: Step, queries: Rows, vectors: Tensor, graph: GraphBatch) -> Tensor:
+        """Loss of query vectors ``(b, d)`` over the graph (eq. 11, 12), with distillation if it is set."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.reduced):
             interactive = self.model(graph)
         embeddings = self.similarity.prepare(interactive)  # (C, d), float32
         rows = torch.from_numpy(np.searchsorted(queries, step.queries)).to(self.device)
-        scores = self.scale * asked[rows] @ embeddings.T  # (B, C)
+        scores = self.scale * vectors[rows] @ embeddings.T  # (B, C)
         positives = torch.from_numpy(step.positives).to(self.device)
         relevant = torch.from_numpy(step.relevant).to(self.device)
         loss = contrastive_loss(scores, positives, relevant)
         if self.teacher is None:
             return loss
-        found = self.store.neighbors[queries].astype(np.int64)  # (b, k)
-        column = torch.from_numpy(np.searchsorted(step.candidates, found)).to(self.device)
+        neighbors = self.store.neighbors[queries].astype(np.int64)  # (b, k)
+        column = torch.from_numpy(np.searchsorted(step.candidates, neighbors)).to(self.device)
         probability = torch.from_numpy(self.store.edge_arrays.cheap[queries, : self.store.k, self.teacher])
         teacher = torch.logit(probability.float(), eps=1e-4).to(self.device)
-        student = (self.scale * asked @ embeddings.T).gather(1, column)  # (b, k)
+        student = (self.scale * vectors @ embeddings.T).gather(1, column)  # (b, k)
         distilled = listwise_distillation_loss(student, teacher, torch.ones_like(teacher, dtype=torch.bool))
         return (1 - self.settings.distillation) * loss + self.settings.distillation * distilled
 
     def _measure_start(self) -> None:
-        """Before the first step: what the start and the dual-encoder as it came give on dev, which is to be beaten."""
+        """Measure the start and the unchanged dual-encoder on dev; epochs are compared with these."""
         self.progress = Progress(0, 0, [])
         self._keep({**self._measured(0), "steps": []})
 
     def _measured(self, epoch: int) -> dict[str, Any]:
-        """The record of an epoch: every scale on dev, and the best."""
+        """The record of an epoch: dev RR@10 by context scale, and the best scale."""
         record = None
         if self.ranks.first:
             store, dev = self.store, self.dev
@@ -296,7 +296,7 @@ class GNNTraining:
 
     @torch.no_grad()
     def _pull_to_identity(self) -> None:
-        """Decay towards the start, as weight decay is one towards 0 (decoupled, Loshchilov and Hutter 2019)."""
+        """Decoupled weight decay (Loshchilov and Hutter 2019), towards the identity start instead of 0."""
         if decay := self.settings.identity_decay:
             share = min(1.0, decay * self.optimizer.param_groups[0]["lr"])
             for parameter, identity in zip(self.model.parameters(), self.identity, strict=True):
@@ -304,7 +304,7 @@ class GNNTraining:
 
     @torch.no_grad()
     def _average_weights(self) -> None:
-        """Exponential average, with the usual shorter memory over the first steps."""
+        """Update the exponential average of the weights, with a shorter memory over the first steps."""
         step = self.progress.step
         decay = min(self.settings.weight_averaging, step / (step + 9))
         for average, value in zip(self.average.parameters(), self.model.parameters(), strict=True):
@@ -318,7 +318,7 @@ class GNNTraining:
 
     @property
     def best_record(self) -> dict[str, Any]:
-        """The first of the epochs that, with those before them, gained most on dev."""
+        """Record of the epoch with the largest gain on dev (averaged over the dev window); the first of equal ones."""
         return max(self.progress.history, key=lambda record: record["gain"])
 
     def _out_of_patience(self) -> bool:

@@ -1,4 +1,4 @@
-"""Training with layer = linear: heads, the ladder that chooses the messages on dev, and what is kept of it."""
+"""Training with layer = linear: train heads, choose messages on dev by the ladder, and keep them if significant."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ from gnnretrieval.training.gnn.ladder import (
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 WEIGHTS, LOG = "model.safetensors", "log.jsonl"
-_ARRAYS = 4  # of all nodes' vectors as float32 that are alive together
+_ARRAYS = 4  # float32 arrays of all nodes' vectors that are in memory at the same time
 
 
 class TrainedMessages(NamedTuple):
-    """What a model with layer = linear is made of.
+    """Parameters of a model with layer = linear.
 
     Attributes:
-        head: ``H`` ``(d, d)``; None: the identity.
-        messages: What is sent.
+        head: ``H`` ``(d, d)`` float32; None: the identity.
+        messages: Weights of the messages.
     """
 
     head: Tensor | None
     messages: Messages
 
     def save(self, path: Path) -> None:
-        """Write the head to ``path``, the identity as nothing."""
+        """Write the head to ``path``; a file without tensors is the identity."""
         save_file({} if self.head is None else {"head": self.head.contiguous()}, path)
 
     @classmethod
     def load(cls, path: Path, messages: Messages) -> TrainedMessages:
-        """The head at ``path`` with these messages.
+        """Load the head at ``path``.
 
         Raises:
-            InputError: the weights are damaged.
+            InputError: The weights are damaged.
         """
         try:
             return cls(load_file(path)["head"] if messages.steps else None, messages)
@@ -67,15 +67,15 @@ class TrainedMessages(NamedTuple):
 
 
 class MessagesTraining(NamedTuple):
-    """What came out of training with layer = linear.
+    """Result of training with layer = linear.
 
     Attributes:
-        climb: What was chosen, rung by rung.
-        evidence: p-value up to which its gain is believed.
-        trained: What is kept: the dual-encoder, where the gain is not believed.
-        dev: Mean RR@10 on the dev questions of what is kept.
-        dual_encoder: The dual-encoder's.
-        cross_validated: Training questions that stood beside the dev questions.
+        climb: The ladder's choice, rung by rung.
+        evidence: Significance level: the largest p-value at which the gain is accepted.
+        trained: What is kept; the dual-encoder if the gain is not significant.
+        dev: Mean RR@10 of what is kept on the dev questions.
+        dual_encoder: Mean RR@10 of the dual-encoder.
+        cross_validated: Number of training questions that joined the dev questions.
     """
 
     climb: Climb
@@ -87,7 +87,7 @@ class MessagesTraining(NamedTuple):
 
     @property
     def believed(self) -> bool:
-        """Whether the gain is."""
+        """Whether the gain is significant."""
         return _is_believed(self.climb, self.evidence)
 
     @property
@@ -96,11 +96,11 @@ class MessagesTraining(NamedTuple):
         messages = self.trained.messages
         alone = bool(messages.steps) and messages == Messages(messages.steps, trained_mean=messages.trained_mean)
         return in_words(messages) + (
-            " alone, as messages along the graph's edges gained no more than chance" if alone else ""
+            " alone, because messages along the graph's edges gained no more than chance" if alone else ""
         )
 
     def described(self) -> dict[str, Any]:
-        """What a model says of its choice, under ``dev``."""
+        """The entry ``dev`` of a model's metadata."""
         found = self.climb
         return {
             "dual_encoder": {"RR@10": self.dual_encoder},
@@ -113,13 +113,10 @@ class MessagesTraining(NamedTuple):
         }
 
     def lines(self) -> list[str]:
-        """The choice in words, for the user."""
+        """The choice as lines for the user."""
         found, said = self.climb, []
         if self.cross_validated:
-            said.append(
-                f"few dev questions: {self.cross_validated:,} training questions, each measured over a graph and heads "
-                "that lack it, stand beside them"
-            )
+            said.append(f"few dev questions: added {self.cross_validated:,} cross-validated training questions")
         said += [
             f"{rung.name}: RR@10 {100 * rung.gain:+.1f} ± {100 * rung.error:.1f} by {in_words(rung.messages)}: "
             + ("kept" if rung.kept else "left out")
@@ -127,11 +124,11 @@ class MessagesTraining(NamedTuple):
         ]
         best = f"p = {found.p:.2g}, the best of {found.tried} settings"
         if found.messages == Messages():
-            said.append("nothing gained more than chance: the embeddings are the dual-encoder's own")
+            said.append("nothing gained more than chance: the embeddings are the dual-encoder's")
         elif not self.believed:
             said.append(
                 f"the gain, {100 * found.gain:+.1f} RR@10, may be chance ({best}; evidence = {self.evidence:g}): the "
-                "embeddings stay the dual-encoder's own"
+                "embeddings stay the dual-encoder's"
             )
         else:
             said.append(
@@ -146,10 +143,10 @@ def _is_believed(found: Climb, evidence: float) -> bool:
 
 
 def in_words(messages: Messages) -> str:
-    """What is sent, in words."""
+    """The messages in words."""
     parts = []
     if messages.steps:
-        beside = f" trained beside label mean {messages.trained_mean:g}" if messages.trained_mean else ""
+        beside = f" trained with label mean {messages.trained_mean:g}" if messages.trained_mean else ""
         parts.append(f"head of {messages.steps} steps{beside}")
     if messages.mean:
         parts.append(f"label mean {messages.mean:g}")
@@ -165,18 +162,18 @@ def train_messages(
 ) -> MessagesTraining:
     """Train heads over ``store`` and choose the messages on the held-out questions; log the rungs in ``directory``.
 
-    A prior is chosen on a dev split only: training questions that were held out do not say how often later questions
-    will be about passages that have training questions.
+    A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
+    about passages with training questions.
 
     Args:
         store: The graph.
-        held_out: Questions to choose by.
-        settings: ``seed`` and ``evidence``.
-        directory: Where the log goes.
-        taught: ``(n,)`` True for queries that the head is trained on.
+        held_out: The dev questions.
+        settings: Settings; ``seed`` and ``evidence`` are used.
+        directory: Directory of the log.
+        taught: ``(n,)`` bool, True for queries to train the head on.
 
     Raises:
-        GnnRetrievalError: the vectors of all nodes do not fit into memory.
+        GnnRetrievalError: The vectors of all nodes do not fit into memory.
     """
     require_memory(store)
     whole = message_graph(store)
@@ -195,7 +192,7 @@ def train_messages(
     messages = found.messages if _is_believed(found, settings.evidence) else Messages()
     head = heads[messages.steps, messages.trained_mean] if messages.steps else None
     dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
-    if head is not None and held_out.hidden is not None:  # what was held out teaches too, once all is chosen
+    if head is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
         head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)
     _write_log(directory / LOG, found)
     beside = sum(len(part.relevant) for part in judged[1:])
@@ -203,25 +200,25 @@ def train_messages(
 
 
 def is_few(held_out: HeldOut) -> bool:
-    """Whether cross-validated training questions stand beside these."""
+    """Whether these dev questions are so few that cross-validated training questions join them."""
     return held_out.is_split and len(held_out.relevant) < FEW
 
 
 def require_memory(store: Graph) -> None:
-    """Refuse a graph whose nodes' vectors, held several times, do not fit into this machine's memory.
+    """Check that this machine's memory holds the graph's vectors as often as layer = linear needs.
 
     Raises:
-        GnnRetrievalError: they do not.
+        GnnRetrievalError: It does not.
     """
     if not fits_memory(store):
         raise GnnRetrievalError(
             f"layer = linear holds all vectors in memory: {memory_of_messages(store) / 2**30:.0f} GiB for {store.path},"
-            f" and there are {_memory() / 2**30:.0f} GiB. Train with --layer gat, which goes through them in blocks."
+            f" but there are only {_memory() / 2**30:.0f} GiB. Train with --layer gat, which reads them in blocks."
         )
 
 
 def fits_memory(store: Graph) -> bool:
-    """Whether this machine's memory holds the vectors of a graph's nodes as often as is needed."""
+    """Whether this machine's memory holds the graph's vectors as often as layer = linear needs."""
     return memory_of_messages(store) <= _memory()
 
 
@@ -230,17 +227,17 @@ def _memory() -> int:
 
 
 def memory_of_messages(store: Graph) -> int:
-    """Bytes that training and embedding with layer = linear hold, about."""
+    """Approximate bytes that training and embedding with layer = linear need."""
     return bytes_of_messages(store.dimension, store.num_passages + store.num_queries)
 
 
 def bytes_of_messages(dimension: int, nodes: int) -> int:
-    """The same of a graph's shape."""
+    """As :func:`memory_of_messages`, from the width of vectors and the number of nodes."""
     return _ARRAYS * 4 * dimension * nodes
 
 
 def _write_log(path: Path, found: Climb) -> None:
-    """A line a rung, of one form with the other trainings' measurements."""
+    """Write one line per rung, in the form of the other trainings' measurements."""
     lines: list[dict[str, Any]] = [
         {
             "step": number,

@@ -1,4 +1,4 @@
-"""The trained GNN-encoder as an artifact."""
+"""The artifact of a trained GNN-encoder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GNNEncoderModel(Artifact):
     def embed(
         self, out: str | Path, graph: Graph | None = None, *, device: str = "cpu", overwrite: bool = False
     ) -> Embeddings:
-        """As :func:`gnnretrieval.training.gnn.embeddings.embed_passages`, over ``graph`` or its own."""
+        """As :func:`gnnretrieval.training.gnn.embeddings.embed_passages`, over ``graph`` (None: the model's graph)."""
         from gnnretrieval.graph.store import open_graph
         from gnnretrieval.training.gnn.embeddings import embed_passages
 
@@ -56,9 +56,9 @@ class GNNEncoderModel(Artifact):
 
     @property
     def similarity(self) -> Similarity:
-        """How its embeddings are compared.
+        """Similarity of queries and its embeddings.
 
-        With a head folded into them, or of lengths that a prior chose, by dot product whatever the dual-encoder.
+        It is the dual-encoder's, except that a folded head or a prior always needs the dot product.
         """
         similarity = Similarity.parse(self.meta["similarity"], self.path / "meta.json")
         if self.is_linear and (self.meta["messages"]["steps"] or self.meta["messages"]["prior"]):
@@ -67,32 +67,32 @@ class GNNEncoderModel(Artifact):
 
     @property
     def settings(self) -> GNNEncoderSettings:
-        """Its shape."""
+        """Settings of its layers."""
         return GNNEncoderSettings.parse(self.config.get("encoder", {}), self.path / "meta.json")
 
     @property
     def has_encoder(self) -> bool:
-        """Whether a dual-encoder of its own was trained with it, whose features it embeds from."""
+        """Whether a dual-encoder was trained with it; it then embeds from that encoder's features."""
         return JOINT in self.meta
 
     @property
     def is_linear(self) -> bool:
-        """Whether it was trained with layer = linear: it has messages (:meth:`load_messages`), and no GAT."""
+        """Whether it was trained with layer = linear: it has messages (:meth:`load_messages`) and no graph layers."""
         return "messages" in self.meta
 
     def load_messages(self) -> TrainedMessages:
         """Head and messages of a model with layer = linear.
 
         Raises:
-            InputError: the weights are damaged.
+            InputError: The weights are damaged.
         """
         return TrainedMessages.load(self.path / WEIGHTS, Messages(**self.meta["messages"]))
 
     def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
-        """The module of any layer but linear with its weights, in evaluation mode.
+        """The trained module in evaluation mode, for every layer except linear.
 
         Raises:
-            InputError: the weights are damaged.
+            InputError: The weights are damaged.
         """
         model = GNNEncoder(
             self.meta["dimension"], self.meta["edge_dim"], self.settings, self.config.get("layer", "gat")
@@ -104,37 +104,39 @@ class GNNEncoderModel(Artifact):
         return model.to(device).eval()
 
     def view(self, store: Graph, features: Features | None = None) -> Graph:
-        """The store as this model embeds over it: by the edges that it was trained with.
+        """View of the store with the edges that this model was trained with, and its dual-encoder's features.
 
         Args:
             store: The graph.
-            features: Of the same dataset, by the dual-encoder that was trained with this model, if one was; eq. 7-10
-                have these.
+            features: Features of the same dataset by the dual-encoder that was trained with this model, for eq. 7-10;
+                None: there is no such encoder.
 
         Raises:
-            ArtifactError: these features are missing, not wanted, or of another encoder or other texts.
+            ArtifactError: The features are missing or not needed, or come from another encoder or other texts.
         """
         view = store.view(k=self.config.get("k"), passage_edges=self.config.get("passage_edges", "all"))
         if self.has_encoder != (features is not None):
             raise ArtifactError(
-                f"{self.path}: its dual-encoder was trained with it. Encode the dataset with that one (encoder encode "
+                f"{self.path}: its dual-encoder was trained with it. Encode the dataset with this one (encoder encode "
                 f"DATASET --checkpoint {self.path} --out features) and give its features."
                 if self.has_encoder
-                else f"{self.path}: trained over a frozen dual-encoder, whose features the graph has: give no others."
+                else f"{self.path}: trained over a frozen dual-encoder. The graph has its features: give no others."
             )
         if features is None:
             return view
         if features.meta["checkpoint_hash"] != self.checkpoint_hash:
-            raise ArtifactError(f"{features.path}: features of another encoder than {self.path}'s own.")
+            raise ArtifactError(f"{features.path}: these features are not by the encoder of {self.path}.")
         with store.texts() as texts, TextStore(features.path / FEATURE_TEXTS) as others:
             if not all(a.id == b.id for a, b in zip_longest(texts.passages(), others.passages(), fillvalue=_NONE)):
-                raise ArtifactError(f"{features.path}: features of other passages than {store.path}'s. Encode these.")
+                raise ArtifactError(
+                    f"{features.path}: these features have other passages than {store.path}. Encode its passages."
+                )
             queries = texts.query_ids()
         return view.with_features(features.passages, features.queries[features.rows_of(queries)])
 
     @property
     def checkpoint_hash(self) -> dict[str, str]:
-        """Hashes of the dual-encoder whose query vectors its embeddings are compared with."""
+        """Hashes of the dual-encoder that encodes queries for its embeddings."""
         if not self.has_encoder:
             hashes: dict[str, str] = self.meta["checkpoint_hash"]
             return hashes
@@ -143,34 +145,34 @@ class GNNEncoderModel(Artifact):
         return {"query": find_checkpoint(str(query)).hash if query.is_dir() else passage, "passage": passage}
 
     def is_over(self, store: Graph) -> bool:
-        """Whether ``store`` has features by the dual-encoder that this was trained over."""
+        """Whether the features of ``store`` are by the dual-encoder that this model was trained over."""
         return bool(store.meta["checkpoint_hash"] == self.meta["checkpoint_hash"])
 
     def require_fits(self, store: Graph, any_encoder: bool = False) -> None:
-        """Refuse a store of other widths, or of another dual-encoder's features unless ``any_encoder`` will do.
+        """Check that a store has this model's widths and, unless ``any_encoder``, its dual-encoder's features.
 
         Raises:
-            ArtifactError: it does not fit.
+            ArtifactError: The store does not fit.
         """
         if (store.dimension, store.edge_dim) != (self.meta["dimension"], self.meta["edge_dim"]):
             raise ArtifactError(
                 f"{self.path}: trained for features of {self.meta['dimension']} and edges of {self.meta['edge_dim']} "
-                f"dimensions, and {store.path} has {store.dimension} and {store.edge_dim}. Train over this store."
+                f"dimensions, but {store.path} has {store.dimension} and {store.edge_dim}. Train over this graph."
             )
         if store.edge_names != self.meta["edge_features"]:
             raise ArtifactError(
-                f"{self.path}: trained with the edge features {', '.join(self.meta['edge_features']) or 'none'}, and "
-                f"{store.path} has {', '.join(store.edge_names) or 'none'}. Train over this store."
+                f"{self.path}: trained with the edge features {', '.join(self.meta['edge_features']) or 'none'}, but "
+                f"{store.path} has {', '.join(store.edge_names) or 'none'}. Train over this graph."
             )
         if not any_encoder and not self.is_over(store):
             raise ArtifactError(
-                f"{self.path}: trained over another dual-encoder's features than {store.path} holds. "
-                "Train over this store, or give the one it was trained over."
+                f"{self.path}: trained over another dual-encoder than that of {store.path}. "
+                "Train over this graph, or give the graph it was trained over."
             )
 
 
 def open_model(path: str | Path) -> GNNEncoderModel:
-    """Open the GNN-encoder at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    """Open the GNN-encoder at ``path``; raises as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(
         path, KIND, ("dimension", "edge_dim", "edge_features", "similarity", "checkpoint_hash", "made_from")
     )

@@ -1,4 +1,4 @@
-"""The card of a GNN-encoder: what it is, every figure with its source, and how to use it."""
+"""Model card of a GNN-encoder: what it is, its figures with their sources, and how to use it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _GNN = (
     "found them ([GNN-encoder](https://arxiv.org/abs/2204.08241), eq. 6-10)."
 )
 _LINEAR = (
-    "A query-passage graph moves the passage embeddings of a dual-encoder towards the training questions that are "
-    "labelled with them and away from those that only found them, under one linear head that is folded into them."
+    "A query-passage graph moves the passage embeddings of a dual-encoder towards their labelled training questions "
+    "and away from other questions that found them. A linear head is folded into the embeddings."
 )
+_UNCHANGED = "its embeddings are the dual-encoder's."
 
 
 def model_card(
@@ -29,16 +30,15 @@ def model_card(
     selection: Selection | None = None,
     towers: Sequence[str] = (),
 ) -> str:
-    """The card, in Markdown, with the front matter that model hubs read.
+    """The card as Markdown, with the front matter that model hubs read.
 
-    It says nothing of when, where and by which version the model was made: ``meta.json`` does, and the same training
-    gives the same card.
+    The same training gives the same card: time, place and versions are in ``meta.json`` only.
 
     Args:
-        meta: What the artifact says of the model.
-        settings: How it was trained.
+        meta: Metadata of the model.
+        settings: Settings of its training.
         store: The graph.
-        selection: What was kept of it, with layer = gat.
+        selection: The choice on dev; None with layer = linear.
         towers: Folders of the dual-encoder that was trained with it.
     """
     dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
@@ -48,10 +48,10 @@ def model_card(
     figures = [
         ("dev RR@10 of the dual-encoder", f"{100 * before:.1f}", "`meta.json`, `dev`"),
         ("dev RR@10 of this model", f"{100 * after:.1f}", "`meta.json`, `dev`"),
-        ("gain that was chosen by", f"{100 * best['gain']:+.1f}", by),
+        ("gain of the best setting", f"{100 * best['gain']:+.1f}", by),
         ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if selection is None else by),
         ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
-        ("passages they were ranked among", f"{dev['passages']:,}", "`meta.json`, `dev`"),
+        ("passages ranked for them", f"{dev['passages']:,}", "`meta.json`, `dev`"),
     ]
     dataset = meta["dataset"]
     lines = [
@@ -68,7 +68,7 @@ def model_card(
         + " Passages are embedded offline; a question is encoded by the dual-encoder "
         + (f"that was trained with it ({', '.join(f'`{it}/`' for it in towers)})." if towers else "alone, as before."),
         "",
-        f"Kept is {what_was_kept(dev)}, which was chosen on dev; no test question was looked at.",
+        f"Kept: {what_was_kept(dev)}. This was chosen on dev; no test question was used.",
         *(_remarks(selection, settings, meta) if selection is not None else _remarks_of_linear(dev)),
         "",
         "| figure | value | source |",
@@ -79,7 +79,7 @@ def model_card(
         "",
         f"- {store.num_passages:,} passages, {store.num_queries:,} training questions, each joined to "
         f"{settings.k or store.k} passages: {_joined_to(store)}",
-        *(["- a passage hears no question that is labelled with it"] if settings.passage_edges != "all" else []),
+        *(["- a passage attends to no question labelled with it"] if settings.passage_edges != "all" else []),
         *_trained_on(meta.get("queries", {})),
         *(f"- {line}" for line in _went_on_from(meta["made_from"])),
         f"- edge features: {', '.join(meta['edge_features']) or 'none'}",
@@ -116,21 +116,21 @@ def model_card(
 def _what(settings: TrainSettings) -> str:
     if settings.layer == "linear":
         return _LINEAR
-    return _GNN if settings.layer == "gat" else f"{_GNN} In the place of its graph attention stands `{settings.layer}`."
+    return _GNN if settings.layer == "gat" else f"{_GNN} `{settings.layer}` replaces its graph attention."
 
 
 def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
     if dev["best"]["gain"] > 0 and not dev["believed"]:
-        return ["", f"The gain was not believed (p above evidence = {dev['evidence']:g}): it embeds as before."]
-    return [] if dev["believed"] else ["", "Nothing helped on dev: it embeds as the dual-encoder does."]
+        return ["", f"The gain was not significant (p above evidence = {dev['evidence']:g}): {_UNCHANGED}"]
+    return [] if dev["believed"] else ["", f"Nothing helped on dev: {_UNCHANGED}"]
 
 
 def _remarks(selection: Selection, settings: TrainSettings, meta: Mapping[str, Any]) -> list[str]:
     best = selection.best
     if best["gain"] <= 0:
-        return ["", "The graph did not help on dev: with context scale 0 it embeds as the dual-encoder does."]
+        return ["", f"The graph did not help on dev, so the context scale is 0: {_UNCHANGED}"]
     if not selection.believed:
-        return ["", f"The best gain was not believed (p above evidence = {selection.evidence:g}): it embeds as before."]
+        return ["", f"The best gain was not significant (p above evidence = {selection.evidence:g}): {_UNCHANGED}"]
     weak = selection.transferred and best["p"] > settings.evidence
     lines = ["", f"Its {selection.weak}."] if weak else []
     if settings.epochs and not best["epoch"]:
@@ -145,15 +145,15 @@ def _joined_to(store: Graph) -> str:
 
 
 def _went_on_from(made_from: Mapping[str, str]) -> list[str]:
-    """What else than the graph's labels it learned from."""
+    """Sources of training besides the graph's labels."""
     lines = [f"denoised positives and negatives: `{at}`" for name, at in made_from.items() if name.startswith("exam")]
     if "start" in made_from:
-        lines.append(f"went on from the GNN-encoder `{made_from['start']}`")
+        lines.append(f"started from the GNN-encoder `{made_from['start']}`")
     return [f"{line} (hash in `meta.json`, `inputs`)" for line in lines]
 
 
 def _name_of(checkpoint: str) -> str:
-    """A hub's name as it is; of an encoder that was trained here its directory's name, of any other path its last."""
+    """Name of a checkpoint: a hub name unchanged, else the last folder of a path (of an artifact, the artifact's)."""
     parts = checkpoint.split("/")
     if len(parts) == 2 and parts[0] not in ("", ".", ".."):
         return checkpoint
@@ -161,24 +161,25 @@ def _name_of(checkpoint: str) -> str:
 
 
 def _trained_on(queries: Mapping[str, int]) -> list[str]:
-    spared = queries.get("labelled", 0) - queries.get("trained_on", 0)
-    if not spared:
+    seen = queries.get("labelled", 0) - queries.get("trained_on", 0)
+    if not seen:
         return []
     return [
-        f"- trained on the {queries['trained_on']:,} of them that the dual-encoder did not learn from, not on the "
-        f"{spared:,} that it did"
+        f"- trained on {queries['trained_on']:,} questions that the dual-encoder did not learn from, not on the "
+        f"{seen:,} that it did"
     ]
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    """Nested settings as rows of dotted names and values."""
+    rows: list[tuple[str, str]] = []
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found += _flat(value, f"{before}{key}.")
+            rows += _flat(value, f"{before}{key}.")
         else:
             text = ", ".join(f"{part:g}" for part in value) if isinstance(value, list) else str(value)
-            found.append((f"{before}{key}", text))
-    return found
+            rows.append((f"{before}{key}", text))
+    return rows
 
 
 def _matters(key: str, settings: TrainSettings) -> bool:

@@ -1,4 +1,4 @@
-"""What a training run keeps, and why: an epoch with its context scale, what it started from, or the dual-encoder."""
+"""The choice on dev: a training run keeps an epoch and its context scale, its start, or the dual-encoder."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 
 
 class Selection(NamedTuple):
-    """What is kept of a run.
+    """The choice of a run, with its evidence.
 
     Attributes:
-        best: The record of the epoch that gained most on dev.
-        evidence: p-value up to which its gain is believed.
-        transferred: Whether that is ``transfer_evidence``, the gain having been believed over another dual-encoder.
-        believed: Whether it is.
+        best: Record of the epoch with the largest gain on dev.
+        evidence: Significance level: the largest p-value at which the gain is accepted.
+        transferred: Whether the level is ``transfer_evidence``, because the GNN-encoder's gain was significant over the
+            dual-encoder of its training.
+        believed: Whether the gain is significant at this level.
     """
 
     best: dict[str, Any]
@@ -29,13 +30,13 @@ class Selection(NamedTuple):
     def of(
         cls, best: dict[str, Any], settings: TrainSettings, store: Graph, start: GNNEncoderModel | None
     ) -> Selection:
-        """The choice, by the evidence that is wanted of such a run.
+        """Choose by the significance level that applies to a run.
 
         Args:
-            best: The record of the epoch that gained most on dev.
-            settings: How it was trained.
-            store: Over which graph.
-            start: From which GNN-encoder.
+            best: Record of the epoch with the largest gain on dev.
+            settings: Settings of the run.
+            store: The graph.
+            start: The GNN-encoder that the run started from; None: the identity.
         """
         transferred = not settings.epochs and start is not None and not start.is_over(store)
         transferred = transferred and _was_believed(start, settings.evidence)
@@ -44,7 +45,7 @@ class Selection(NamedTuple):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """``epoch``, ``context_scale`` and ``RR@10`` on dev of what is kept; λ = 0 is the dual-encoder as it came."""
+        """``epoch``, ``context_scale`` and dev ``RR@10`` of what is kept; scale 0 is the unchanged dual-encoder."""
         best = self.best
         if not self.believed:
             return {"epoch": 0, "context_scale": 0.0, "RR@10": best["dual_encoder"]}
@@ -53,28 +54,28 @@ class Selection(NamedTuple):
     def lines(
         self, history: Sequence[dict[str, Any]], settings: TrainSettings, start: GNNEncoderModel | None
     ) -> list[str]:
-        """The same in words, for the user.
+        """The choice as lines for the user.
 
         Args:
-            history: Every epoch's record.
-            settings: How it was trained.
-            start: From which GNN-encoder.
+            history: Records of all epochs.
+            settings: Settings of the run.
+            start: The GNN-encoder that the run started from; None: the identity.
         """
         best, said, ran = self.best, [], history[-1]["epoch"]
         if ran < settings.epochs:
-            said.append(f"stopped after {ran} of {settings.epochs} epochs: none was better than {best['epoch']}")
+            said.append(f"stopped after {ran} of {settings.epochs} epochs: epoch {best['epoch']} is still the best")
         before = f"dual-encoder {100 * best['dual_encoder']:.1f}"
         if best["gain"] <= 0:
             said.append(
-                f"the graph did not help on dev ({before}): with context scale 0 the embeddings are the "
-                "dual-encoder's own"
+                f"the graph did not help on dev ({before}): the context scale is 0, so the embeddings are the "
+                "dual-encoder's"
             )
             return said
         if not self.believed:
             said.append(
                 f"the best gain on dev, {100 * best['gain']:+.1f} RR@10 over {before}, may be chance "
                 f"(p = {best['p']:.2g}, above {self._name} = {self.evidence:g}): the embeddings stay the "
-                "dual-encoder's own"
+                "dual-encoder's"
             )
             return said
         said.append(
@@ -86,17 +87,17 @@ class Selection(NamedTuple):
         if settings.epochs and not best["epoch"]:
             said.append(self.nothing_gained(start is not None))
             if settings.is_joint:
-                said.append("it has no dual-encoder of its own: embed it without --features")
+                said.append("the dual-encoder is unchanged: embed without --features")
         if best["context_scale"] == max(settings.context_scales):
-            said.append("the largest context scale offered did best: larger ones may do better (--context-scales)")
+            said.append("the largest context scale was the best: try larger ones (--context-scales)")
         return said
 
     @property
     def weak(self) -> str:
-        """That weak evidence was enough here, and why."""
+        """Sentence: why a gain with a high p-value was accepted."""
         return (
-            f"p = {self.best['p']:.2g} does (transfer_evidence = {self.evidence:g}), since its gain was believed over "
-            "the dual-encoder that it was trained over"
+            f"p = {self.best['p']:.2g} is enough (transfer_evidence = {self.evidence:g}), because its gain was "
+            "significant over the dual-encoder it was trained over"
         )
 
     @property
@@ -105,19 +106,19 @@ class Selection(NamedTuple):
 
     @staticmethod
     def nothing_gained(started: bool) -> str:
-        """That no epoch was better than what a run went on from."""
-        what = "the GNN-encoder that it started from" if started else "the GNN's untrained start, the identity,"
-        return f"no epoch gained on dev over {what} with the dual-encoder as it came: that is what is kept"
+        """Sentence: no epoch was better than the start of the run."""
+        what = "the GNN-encoder it started from" if started else "the untrained GNN"
+        return f"no epoch gained on dev over {what} with the unchanged dual-encoder: this start is kept"
 
 
 def what_was_kept(dev: Mapping[str, Any]) -> str:
-    """What a GNN-encoder kept on dev, in words, from what it says under ``dev``."""
+    """What a GNN-encoder's training kept, in words, from ``dev`` of its metadata."""
     chosen = dev["chosen"]
     return dev.get("kept") or f"epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}"
 
 
 def _was_believed(start: GNNEncoderModel | None, evidence: float) -> bool:
-    """Whether what is only put over another dual-encoder was believed where it was trained, by this much evidence."""
+    """Whether the gain of ``start`` was significant over the dual-encoder it was trained over."""
     if start is None or not start.meta["dev"].get("believed"):
         return False
     return bool(start.meta["dev"]["best"]["p"] <= evidence)

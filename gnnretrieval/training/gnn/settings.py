@@ -16,22 +16,23 @@ from gnnretrieval.settings import OneOf, Settings
 Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
 Layer = Annotated[str, OneOf("linear", *GRAPH_LAYERS)]
-OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # the paper's (§4.3), where nothing is given
-OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # the rest is of layer = gat
+OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults of mode = joint, the paper's (§4.3)
+OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # not allowed: the others
 
 
 class JointSettings(Settings):
     """The dual-encoder in joint training.
 
     Attributes:
-        encoder_learning_rate: Peak of the dual-encoder's own learning rate, with mode = joint; 0: it stays as it is.
-        encoder_dropout: In its layers while training.
-        precision: Of its matrix products; float32 weights are what is updated: ``auto`` is bfloat16 where the processor
-            computes in it.
-        gradient_cache: Encode a batch twice and hold one part of it at a time: the same update in bounded memory.
-        token_budget: Tokens, with padding, that are encoded together.
-        dev_passages: Passages that dev queries are ranked among while training: the relevant ones, the dual-encoder's
-            best, and others at random; all, where there are no more.
+        encoder_learning_rate: Peak learning rate of the dual-encoder, with mode = joint; 0: it does not change.
+        encoder_dropout: Dropout in its layers, in training.
+        precision: Precision of its matrix products; the updated weights are float32. ``auto``: bfloat16 if the
+            processor supports it.
+        gradient_cache: Encode a batch twice and keep one part of it in memory at a time: the same update in bounded
+            memory.
+        token_budget: Maximum number of tokens, with padding, that are encoded together.
+        dev_passages: Number of passages that dev queries are ranked among during training: the relevant ones, the
+            dual-encoder's best, and random others.
     """
 
     encoder_learning_rate: float = Field(2e-6, ge=0)
@@ -43,60 +44,60 @@ class JointSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """How a GNN-encoder is trained; with ``layer = gat`` by masked graph training (Algorithm 1).
+    """Training of a GNN-encoder: linear models chosen on dev, or masked graph training (Algorithm 1).
 
     Attributes:
-        layer: ``linear``: one linear head on both sides and messages without weights of their own, the label mean and
-            rejection, climbed to from the dual-encoder (:func:`gnnretrieval.training.gnn.ladder.climb`). ``gat``: the
-            paper's graph attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``,
-            ``lightgcn``: PyTorch Geometric's convolution in its place. Not given: ``gat`` where any setting of it is
-            given, which are all but mode, learn_from, k, evidence and seed, or with mode = joint.
+        layer: ``linear``: a linear head on both sides and messages without weights (label mean and rejection), added
+            to the dual-encoder step by step (:func:`gnnretrieval.training.gnn.ladder.climb`). ``gat``: the paper's
+            graph attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``, ``lightgcn``:
+            PyTorch Geometric's convolution in place of graph attention. Not given: ``gat`` if mode = joint or any
+            setting is given except mode, learn_from, k, evidence, precision and seed; else ``linear``.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4).
-        learn_from: Which of the graph's queries are trained on: ``all``; ``unseen``: those that the dual-encoder did
-            not learn from (all are in the graph); ``auto``: so where at least 200 are left. What is held out
-            where there is no dev split is always ``auto``.
-        k: Only each query's first k passages, of which label edges are the last; not given: all that the graph has.
-        passage_edges: By which edges a passage hears queries (eq. 8): ``all``; ``hard-negatives``: those of queries
-            whose hard negative it is, none that is labelled with it: passages with queries of their own, and those
-            without, are moved alike.
-        epochs: Passes over the training queries, split anew in each; 5 with mode = joint. 0: only the
-            context scale is chosen, of a GNN-encoder that was trained over another dual-encoder.
-        mask_ratio: ``β``: share of the queries that an epoch masks and trains on.
-        mask_unit: What is masked together: ``query`` (the paper), ``passage``, or ``mixed``; ``none``: nothing, every
-            query is trained on with its label edges dropped (the paper's ablation).
-        batch_size: Masked queries a step.
-        learning_rate: Peak of the schedule: linear warm-up, then linear to zero; 5e-5 with
-            mode = joint.
+        learn_from: Queries of the graph to train on: ``all``; ``unseen``: those that the dual-encoder did not learn
+            from (all stay in the graph); ``auto``: ``unseen`` if at least 200 of these have a label, else ``all``.
+            Queries held out without a dev split are always chosen by ``auto``.
+        k: Use only each query's first k passages, of which label edges are the last; not given: all.
+        passage_edges: Edges by which a passage attends to queries (eq. 8): ``all``; ``hard-negatives``: only those of
+            queries that it is not relevant to, so that passages with and without their own queries move alike.
+        epochs: Passes over the training queries, each with a new random split; 5 with mode = joint. 0: only choose the
+            context scale of a GNN-encoder that was trained over another dual-encoder.
+        mask_ratio: ``β``, share of the queries that an epoch masks and trains on.
+        mask_unit: Queries that are masked together: ``query``: each alone (the paper), ``passage``: those of a passage,
+            or ``mixed``; ``none``: mask nothing, and train on every query without its label edges (the paper's
+            ablation).
+        batch_size: Masked queries per step.
+        learning_rate: Peak learning rate, after linear warm-up and before linear decay to 0; 5e-5 with mode = joint.
         warmup: Share of the steps that warm up.
-        weight_averaging: Decay of the exponential average of the weights, which is what is measured and kept; 0: none.
-        identity_decay: Pull of the weights towards their start, the identity, as weight decay is one towards 0.
-        gradient_clip: Largest norm of a gradient.
-        candidates: What a query's positive is told from: ``batch``: the batch's positives and hard negatives, as the
-            paper; ``corpus``: every passage, where the dual-encoder is frozen.
-        negatives: Which of them are negatives: ``masked``: only passages that a masked query is labelled with, so that
-            each is as likely to be a positive, and a passage's having visible questions of its own, or none, tells
-            nothing; ``all``: any, as the paper and with mode = joint.
-        hard_negatives: Of each query, with ``candidates = batch``: mined ones, or neighbours that are not relevant.
-        neighbors: Edges of a passage that training hears, drawn at random where it has more; not given: all. Embedding
-            always hears all.
-        distillation: Share of the loss that is the cross-encoder's: KL divergence from its probabilities on the edges
-            of a masked query, which the graph must have (``edge_features`` with ``probability``).
+        weight_averaging: Decay of an exponential average of the weights, which is measured and kept; 0: none.
+        identity_decay: Decay of the weights towards the identity, as weight decay towards 0.
+        gradient_clip: Maximum norm of a gradient.
+        candidates: Passages that the loss compares with a query's positive: ``batch``: the batch's positives and hard
+            negatives (the paper); ``corpus``: every passage, only with a frozen dual-encoder.
+        negatives: Candidates that are negatives: ``masked``: only passages with a label by a masked query, so that
+            training cannot learn just whether a passage has queries of its own; ``all``: any (the paper, and with
+            mode = joint).
+        hard_negatives: Hard negatives per query, with ``candidates = batch``: mined ones, or irrelevant neighbours.
+        neighbors: Maximum number of edges into a passage in training, a random sample; not given: all. Embedding always
+            uses all.
+        distillation: Share of distillation in the loss: KL divergence from the cross-encoder's probabilities on the
+            edges of a masked query. The graph needs the edge feature ``probability``.
         scale: Factor on the similarity in the softmax; not given: the encoder's own.
-        context_scales: ``λ`` to choose from on dev, at least one above 0; 0, the dual-encoder, is always among them.
-        dev_window: An epoch and its context scale are chosen by what they give on dev, mean of this many epochs, itself
-            the last of them; 1: by its own.
-        evidence: p-value up to which that gain on dev is believed (one-sided paired t-test); above it ``λ`` is 0: the
-            dual-encoder stays as it was. 1: every gain is.
-        transfer_evidence: The same where epochs = 0 puts a GNN-encoder over another dual-encoder than the one it was
-            trained over, and its gain there was believed (by ``evidence``): it is used over this one if it is larger.
-        precision: Of the GNN's matrix products in training; its weights, attention, sums and scores are float32, and so
-            is embedding: ``auto`` is bfloat16 where the processor computes in it.
-        patience: Epochs without a better one on dev, after the warm-up, before training stops early; not given: it does
-            not. The last epochs, whose learning rate is low, are mostly the best ones.
-        seed: Of every random choice.
-        encoder: Shape of the GNN-encoder.
-        dual_encoder: How the dual-encoder learns, with mode = joint.
+        context_scales: Values of ``λ`` to choose from on dev, at least one above 0; 0, the dual-encoder, is always
+            among them.
+        dev_window: Choose epoch and context scale by the mean RR@10 on dev over this many epochs, up to the epoch; 1:
+            by its own RR@10.
+        evidence: Significance level of the gain on dev (one-sided paired t-test). With a p-value above it ``λ`` is 0,
+            which keeps the dual-encoder. 1: accept every gain.
+        transfer_evidence: Significance level if epochs = 0 puts a GNN-encoder over another dual-encoder and its gain
+            was significant (by ``evidence``) where it was trained; used if it is larger than ``evidence``.
+        precision: Precision of the GNN's matrix products in training; weights, attention, sums and scores are float32,
+            and so is embedding. ``auto``: bfloat16 if the processor supports it.
+        patience: Stop after this many epochs without a better one on dev, counted after the warm-up; not given: never
+            stop early. The last epochs, with their low learning rate, are mostly the best.
+        seed: Seed of all random choices.
+        encoder: Layers of the GNN-encoder.
+        dual_encoder: Settings of the dual-encoder, with mode = joint.
     """
 
     layer: Layer = "linear"
@@ -142,30 +143,30 @@ class TrainSettings(Settings):
     @classmethod
     def _something_to_choose(cls, scales: tuple[float, ...]) -> tuple[float, ...]:
         if not scales or min(scales) < 0 or max(scales) == 0:
-            raise ValueError("give one or more above 0; 0, the dual-encoder, is always among them")
+            raise ValueError("give at least one scale above 0; 0, the dual-encoder, is always among them")
         return scales
 
     @model_validator(mode="after")
     def _fit_together(self) -> TrainSettings:
         if self.layer == "linear":
             if self.mode == "joint":
-                raise ValueError("mode = joint trains layer = gat")
+                raise ValueError("mode = joint needs layer = gat")
             others = [
                 name
                 for name, field in type(self).model_fields.items()
                 if name not in OF_EVERY_LAYER and getattr(self, name) != field.default
             ]
             if others:
-                raise ValueError(f"{', '.join(others)}: of layer = gat, and this is layer = linear")
+                raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")
         if self.mode == "joint" and self.candidates == "corpus":
-            raise ValueError("candidates = corpus would encode the whole corpus at every step of mode = joint")
+            raise ValueError("mode = joint with candidates = corpus would encode the whole corpus at every step")
         if self.mode == "frozen" and self.dual_encoder != JointSettings():
-            raise ValueError("settings of the dual-encoder go with mode = joint: here it is frozen")
+            raise ValueError("settings of the dual-encoder need mode = joint: here it is frozen")
         return self
 
     @property
     def graph_layer(self) -> str:
-        """The layer, which is not linear."""
+        """Name of the graph layer; the layer must not be linear."""
         assert self.layer != "linear"
         return self.layer
 

@@ -1,4 +1,4 @@
-"""Train a GNN-encoder into an artifact, choosing epoch and context scale on dev."""
+"""Training of a GNN-encoder into an artifact, chosen on dev."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ def train_gnn(
     ranks: Ranks = ALONE,
     overwrite: bool = False,
 ) -> GNNEncoderModel:
-    """Train a GNN-encoder over ``store`` into the artifact ``out``, choosing epoch and context scale on dev.
+    """Train a GNN-encoder over ``store``, choosing on dev. After an interruption, the same call continues.
 
     Args:
         store: The graph.
-        dataset: Its dev split is what is chosen by; without one, training queries are held out.
-        features: Features of the dataset's queries: the ones that the store was made from.
-        settings: How to train.
-        out: Where the model goes.
-        examples: Mined examples: denoised positives are positives beside the labels, negatives are drawn from theirs.
-        start: A GNN-encoder to go on from, of the same shape; None: the identity. It may have been trained over another
+        dataset: The dataset of the graph, whose dev split is used; without one, training queries are held out.
+        features: The features that the graph was built from.
+        settings: Settings of training.
+        out: Directory of the model.
+        examples: Mined examples: their positives join the labels, and hard negatives are sampled from theirs.
+        start: A GNN-encoder of the same shape to start from; None: the identity. It may have been trained over another
             dual-encoder of the same width.
         device: Where to compute.
         ranks: The processes that train together, with ``mode = joint``.
         overwrite: Replace a model made from other inputs.
 
     Returns:
-        The model; on all but the first process it is empty.
+        The model; on all but the first process an empty one.
 
     Raises:
-        ArtifactError: the store was made from other features than the ones given, or ``start`` is of another shape.
-        GnnRetrievalError: there are no questions to choose by, or nothing to distil.
+        ArtifactError: The graph was built from other features, or ``start`` has another shape.
+        GnnRetrievalError: There are no dev questions, or settings and inputs do not fit together.
     """
     if ranks.count > 1 and not settings.is_joint:
-        raise GnnRetrievalError("several processes share out the encoding of mode = joint: train a frozen one in one.")
+        raise GnnRetrievalError("only mode = joint trains in several processes: train mode = frozen in one.")
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
 
     def write(directory: Path) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def train_gnn(
         if settings.layer == "linear":
             return _write_linear(plan, dataset, Path(out), directory)
         training = plan.training(directory, device, ranks)
-        if spared := len(training.labelled) - len(training.learnable):
+        if seen := len(training.labelled) - len(training.learnable):
             say(
                 f"training on the {len(training.learnable):,} queries that the dual-encoder did not learn from; "
-                f"the {spared:,} it did are in the graph"
+                f"the other {seen:,} are only in the graph"
             )
         weights = training.run()
         if not ranks.first:
@@ -127,7 +127,7 @@ def train_gnn(
 
 
 def _write_linear(plan: TrainingPlan, dataset: Dataset, out: Path, directory: Path) -> dict[str, Any]:
-    """Train with layer = linear into ``directory``; returns what the model says of itself."""
+    """Train with layer = linear into ``directory``; returns the model's metadata."""
     store, settings = plan.store, plan.settings
     training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(plan.learned.taught))
     for line in training.lines():
@@ -150,14 +150,14 @@ def _write_linear(plan: TrainingPlan, dataset: Dataset, out: Path, directory: Pa
 
 
 class TrainingPlan(NamedTuple):
-    """A training run of which everything was checked and nothing begun.
+    """Checked inputs of a training run that has not started.
 
     Attributes:
-        store: The graph, with no more edges than the settings say.
-        settings: How to train.
-        held_out: What is chosen by.
-        learned: What is learned from.
-        start: A GNN-encoder to go on from.
+        store: View of the graph with the edges that the settings select.
+        settings: Settings of training.
+        held_out: Dev questions.
+        learned: Positives and negatives.
+        start: A GNN-encoder to start from; None: the identity.
     """
 
     store: Graph
@@ -176,7 +176,7 @@ class TrainingPlan(NamedTuple):
         examples: Sequence[Examples] = (),
         start: GNNEncoderModel | None = None,
     ) -> TrainingPlan:
-        """The plan of these inputs; errors as :func:`train_gnn`."""
+        """Check the inputs and make the plan; raises as :func:`train_gnn`."""
         _require_fits(store, dataset, features, settings, start, bool(examples))
         if settings.distillation:
             probability_column(store)
@@ -189,7 +189,7 @@ class TrainingPlan(NamedTuple):
         return cls(view, settings, held_out, LearnedFrom.of(store, examples, taught), start)
 
     def training(self, directory: Path, device: str = "cpu", ranks: Ranks = ALONE) -> GNNTraining:
-        """The run in ``directory``, ready to go."""
+        """The training run in ``directory``, ready to start."""
         store, settings, held_out = self.store, self.settings, self.held_out
         encoders = None
         if settings.is_joint:
@@ -220,49 +220,45 @@ def _require_fits(
 ) -> None:
     if store.meta["inputs"]["features"] != features.hash:
         raise ArtifactError(
-            f"{store.path}: made from other features than {features.path}. "
+            f"{store.path}: built from other features than {features.path}. "
             "Give the features it was built from, or build the graph again."
         )
     if store.dimension % settings.encoder.heads:
         raise GnnRetrievalError(
-            f"{settings.encoder.heads} heads cannot share the {store.dimension} dimensions of {store.path}: "
-            "give a number that divides them."
+            f"{settings.encoder.heads} heads cannot share the {store.dimension} dimensions of {store.path} equally: "
+            "give a divisor."
         )
     require_features_of(dataset, features)
     if settings.layer == "linear" and (start is not None or taught_by_examples):
         raise GnnRetrievalError(
-            "layer = linear learns from the graph's labels alone: with mined examples or a GNN-encoder to go on from, "
-            "train with --layer gat."
+            "layer = linear learns only from the graph's labels: with mined examples or --start, train with --layer "
+            "gat."
         )
     if store.meta["inputs"]["dataset"] != dataset.hash:
-        raise ArtifactError(
-            f"{store.path}: the judgements of {dataset.path} changed since this graph was built. Build it again."
-        )
+        raise ArtifactError(f"{store.path}: the judgements of {dataset.path} have changed. Build the graph again.")
     if not settings.epochs and start is None:
         raise GnnRetrievalError(
-            "epochs = 0 only chooses the context scale of a GNN-encoder that was trained before: name it (--start)."
+            "epochs = 0 only chooses the context scale of a trained GNN-encoder: name it (--start)."
         )
     if start is not None:
         start.require_fits(store, any_encoder=True)
         if start.is_linear:
-            raise ArtifactError(f"{start.path}: trained with layer = linear, and has no GAT to go on from.")
+            raise ArtifactError(f"{start.path}: trained with layer = linear: it has no graph layers to start from.")
         shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
         if shape != settings.encoder.model_dump(include=set(shape)):
-            raise ArtifactError(
-                f"{start.path}: a GNN-encoder of another shape ({', '.join(f'{k} = {v}' for k, v in shape.items())}) "
-                "than these settings. Give the same ones."
-            )
-        if (heard := start.config.get("passage_edges", "all")) != settings.passage_edges:
-            raise ArtifactError(f"{start.path}: trained with --passage-edges {heard}. Give the same.")
+            its = ", ".join(f"{name} = {value}" for name, value in shape.items())
+            raise ArtifactError(f"{start.path}: this GNN-encoder has other settings ({its}). Give the same ones.")
+        if (edges := start.config.get("passage_edges", "all")) != settings.passage_edges:
+            raise ArtifactError(f"{start.path}: trained with --passage-edges {edges}. Give the same.")
         if start.has_encoder:
             raise ArtifactError(
-                f"{start.path}: trained jointly with a dual-encoder of its own, which this graph's features are not "
-                "of. Build a graph over that encoder's features to go on."
+                f"{start.path}: trained jointly with another dual-encoder than this graph's. Build a graph over that "
+                "encoder's features."
             )
 
 
 def _described(plan: TrainingPlan, dataset: Dataset, training: GNNTraining, choice: Selection) -> dict[str, Any]:
-    """What a model says of itself: its graph's width, what it was chosen by, and how that went."""
+    """Metadata of a model: its graph, its dev figures and its training queries."""
     store, best = plan.store, training.best_record
     return _of_graph(store, dataset) | {
         "dev": {
@@ -291,17 +287,17 @@ def _of_graph(store: Graph, dataset: Dataset) -> dict[str, Any]:
 
 
 def _made_from(out: str | Path, plan: TrainingPlan, examples: Sequence[Examples]) -> dict[str, Any]:
-    """Where the inputs lie, seen from the model."""
-    found = {"graph": plan.store.path} | {f"examples {n}": part.path for n, part in enumerate(examples, 1)}
+    """Paths of the inputs, relative to the model."""
+    paths = {"graph": plan.store.path} | {f"examples {n}": part.path for n, part in enumerate(examples, 1)}
     if plan.start is not None:
-        found["start"] = plan.start.path
-    return {name: relative_to(out, path) for name, path in found.items()}
+        paths["start"] = plan.start.path
+    return {name: relative_to(out, path) for name, path in paths.items()}
 
 
 def _save_encoder(
     encoders: JointEncoders, weights: dict[str, Tensor], directory: Path, queries: Rows
 ) -> dict[str, Any]:
-    """Write the dual-encoder that was trained with the GNN; returns what the model says of it."""
+    """Write the dual-encoder that was trained with the GNN; returns its metadata."""
     its = {name.removeprefix(ENCODER): value for name, value in weights.items() if name.startswith(ENCODER)}
     return {JOINT: encoders.save(its, directory, queries).model_dump(mode="json")}
 
@@ -311,10 +307,10 @@ def _say_how_it_chooses(held_out: HeldOut) -> None:
         return
     count = int(held_out.hidden.sum())
     if held_out.is_split:
-        say(f"{count:,} queries are in train and {held_out.name}: they are kept out of training")
+        say(f"{count:,} queries of {held_out.name} are also in the graph: training leaves them out")
         return
     topics = int(held_out.parts.sum())
     say(
-        f"no dev split: {count:,} training queries are held out to choose by, {topics:,} of them of whole topics; "
-        "what helps both kinds is chosen. A dev split like the questions to come chooses better"
+        f"no dev split: {count:,} training queries are held out as dev queries, {topics:,} of them by topic. "
+        "A dev split like your future questions would be better"
     )
