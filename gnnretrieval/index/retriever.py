@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.opening import encoder_of
@@ -22,7 +22,7 @@ from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
-from gnnretrieval.index.faiss_index import TEXTS, Index, open_index
+from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
@@ -303,8 +303,8 @@ class Retriever:
         """
         if not hits:
             return []
-        graph, rows = self.graph, [hit.row for hit in hits]
-        ranks = ranks_of(rows, self._encode_before([question])[0], graph.passage_features, graph.similarity)
+        graph, rows, asked = self.graph, [hit.row for hit in hits], self._encode_before([question])[0]
+        ranks = ranks_of(rows, asked, graph.passage_features, graph.similarity, self.index.removed)
         return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:
@@ -317,26 +317,35 @@ class Retriever:
             InputError: there is no such node.
             ArtifactError: no graph stands behind this index.
         """
-        return describe(self.graph, id_, is_query, most=most, hops=hops, explainer=self._explainer)
+        return describe(self.shown_graph, id_, is_query, most=most, hops=hops, explainer=self._explainer)
 
     def passage(self, id_: str) -> PassageRow:
         """The passage called ``id_``; :class:`InputError` where there is none."""
-        with TextStore(self.index.path / TEXTS) as texts:
+        with self.index.open_texts() as texts:
             return texts.passage_by_id(id_)
 
     def query(self, id_: str) -> QueryRow:
         """The training question called ``id_``; :class:`InputError` where there is none."""
-        with TextStore(self.index.path / TEXTS) as texts:
+        with self.index.open_texts() as texts:
             return texts.query_by_id(id_)
 
     @cached_property
     def graph(self) -> Graph:
-        """The query-passage graph that the passages were embedded over.
+        """The query-passage graph that the passages were embedded over, passages that were removed since among them.
 
         Raises:
             ArtifactError: there is none: it is a dual-encoder's index.
         """
         return open_graph(self._embeddings.made_from("graph"))
+
+    @cached_property
+    def shown_graph(self) -> Graph:
+        """The graph without the passages that were removed from the index: what is shown of it.
+
+        Raises:
+            ArtifactError: as :attr:`graph`.
+        """
+        return self.graph.view(hidden=self.index.removed)
 
     @cached_property
     def _embeddings(self) -> Embeddings:
@@ -360,11 +369,11 @@ class Retriever:
     def _explainer(self) -> Explainer:
         made = self._embeddings
         its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return explainer_of(self.model, self.graph, its)
+        return explainer_of(self.model, self.shown_graph, its)
 
     @cached_property
     def _baseline(self) -> Baseline:
-        return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE)
+        return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE, self.index.removed)
 
     @cached_property
     def _encoder_before(self) -> TextEncoder:
