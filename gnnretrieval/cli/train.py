@@ -22,7 +22,9 @@ from gnnretrieval.training.gnn.settings import TrainSettings
     "--examples", type=PATH, multiple=True, help="Denoised positives and negatives (mine denoise); may be repeated."
 )
 @click.option(
+    "--start-from",
     "--start",
+    "start",
     type=PATH,
     help="GNN-encoder to go on from, such as for --mode joint; its dual-encoder may be another, of the same width.",
 )
@@ -52,7 +54,7 @@ def train(
     \b
     Example: gnnretrieval train work/graph --out work/model
     Example: gnnretrieval train work/graph --out work/gat --layer gat
-    Example: gnnretrieval train work/graph --out work/joint --mode joint --start work/gat
+    Example: gnnretrieval train work/graph --out work/joint --mode joint --start-from work/gat
     """
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.mining.examples import open_examples

@@ -244,7 +244,8 @@ def _require_fits(
         )
     if not settings.epochs and start is None:
         raise GnnRetrievalError(
-            "epochs = 0 only chooses the context scale of a GNN-encoder that was trained before: name it (--start)."
+            "epochs = 0 only chooses the context scale of a GNN-encoder that was trained before: "
+            "name it (--start-from)."
         )
     if start is not None:
         start.require_fits(store, any_encoder=True)
