@@ -50,7 +50,7 @@ class FirstProcess:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Signs of life by the first process while the block runs; it leaves when the others have read its last word."""
+        """Signs of life by the first process while the block runs; it leaves when the others read its last word."""
         ended = Event()
         beating = Thread(target=self._beat, args=(ended,), daemon=True)
         if self._rank == 0:
