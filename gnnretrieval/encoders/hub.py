@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gnnretrieval.errors import GnnRetrievalError, InputError
@@ -53,8 +54,8 @@ def download(name: str) -> Path:
         raise HubError("HF_HUB_OFFLINE is set.")
     wait, cache = _seconds(), Path(constants.HF_HUB_CACHE)
     say(
-        f"checkpoint {name!r}: waiting for the model hub, {constants.ENDPOINT}; it is given up after {wait:g} s without "
-        f"a byte ({WAIT_VARIABLE}). A directory instead of a name needs no hub."
+        f"checkpoint {name!r}: waiting for the model hub, {constants.ENDPOINT}; it is given up after {wait:g} s "
+        f"without a byte ({WAIT_VARIABLE}). A directory instead of a name needs no hub."
     )
     program = Path(__file__).with_name("hub_process.py")
     # Xet keeps what has arrived where it is not seen here.
@@ -92,12 +93,9 @@ def _await(process: subprocess.Popen[str], place: Path, wait: float) -> None:
 
 def _bytes_at(place: Path) -> int:
     total = 0
-    for folder, _, names in os.walk(place):
-        for name in names:
-            try:
-                total += 1 + os.lstat(os.path.join(folder, name)).st_size
-            except FileNotFoundError:  # renamed meanwhile
-                continue
+    for file in place.rglob("*"):
+        with suppress(FileNotFoundError):  # renamed meanwhile
+            total += 1 + file.lstat().st_size
     return total
 
 

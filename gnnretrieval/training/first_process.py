@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Any
 
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from gnnretrieval.errors import GnnRetrievalError
 
@@ -43,8 +43,8 @@ class FirstProcess:
         count: How many there are.
     """
 
-    def __init__(self, store: dist.Store, rank: int, count: int) -> None:
-        self._store, self._rank, self._count = dist.PrefixStore("gnnretrieval", store), rank, count
+    def __init__(self, store: Store, rank: int, count: int) -> None:
+        self._store, self._rank, self._count = PrefixStore("gnnretrieval", store), rank, count
         self._said = 0
         self._patience = float(os.environ.get(PATIENCE_VARIABLE) or PATIENCE)
 

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn  # its functions keep, as a default, the group that stands when it is imported
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from gnnretrieval.training.first_process import FirstProcess, ProcessGoneError
 
@@ -96,7 +97,7 @@ def started_ranks(device: str) -> Iterator[Ranks]:
     on_gpu = torch.device(device).type == "cuda"
     if on_gpu and torch.device(device).index is None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # what "cuda" means in this process
-    store, rank, count = next(iter(dist.rendezvous("env://", timeout=_TIMEOUT)))
+    store, rank, count = next(iter(rendezvous("env://", timeout=_TIMEOUT)))
     backend = "nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_TIMEOUT)
     try:
