@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,9 +18,21 @@ LINE_EVERY = 5.0  # seconds between plain lines
 _BARS = "▁▂▃▄▅▆▇█"
 
 
+# What a terminal obeys instead of showing it (control characters but tab and newline, marks that turn the direction of
+# writing round), and halves of characters, which cannot be written.
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+
+
+def printable(text: str) -> str:
+    """``text`` with what a terminal would obey written as ``\\u001b``: texts and ids of a dataset may be anyone's."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def say(line: str) -> None:
     """Print one line of progress to standard error."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _rate(per_second: float) -> str:

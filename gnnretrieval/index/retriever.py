@@ -20,6 +20,7 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.comparison import Comparison, compared
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
 from gnnretrieval.index.faiss_index import Index, open_index
@@ -37,32 +38,6 @@ System = Literal["gnn-encoder", "dual-encoder"]
 INDEX, BASELINE = "index", "index-dual-encoder"  # what a recipe calls them
 DEPTH = 1000  # passages looked through for a passage's rank in the other ranking
 _FEW, _BLOCK = 64, 1024  # questions that are encoded without a bar of progress; at a time
-
-
-class MovedHit(NamedTuple):
-    """A passage found, and where the other encoder has it.
-
-    Attributes:
-        hit: As this encoder ranks it.
-        elsewhere: Its rank by the other encoder, from 1; None where it is below :attr:`Comparison.depth`.
-    """
-
-    hit: Hit
-    elsewhere: int | None
-
-
-class Comparison(NamedTuple):
-    """One question's ranking by the dual-encoder alone and by the GNN-encoder.
-
-    Attributes:
-        dual_encoder: Best first.
-        gnn_encoder: Best first.
-        depth: How many passages of each ranking were looked through.
-    """
-
-    dual_encoder: list[MovedHit]
-    gnn_encoder: list[MovedHit]
-    depth: int
 
 
 class Why(NamedTuple):
@@ -273,18 +248,7 @@ class Retriever:
         after = self.encode(questions)
         before = after if self._encoder_before is self.encoder else self._encode_before(questions)
         found = zip(*baseline.search(before, depth), *self.index.search(after, depth), strict=True)
-        comparisons = []
-        for dual_rows, dual_scores, gnn_rows, gnn_scores in found:
-            dual, gnn = self._hits(dual_rows, dual_scores, k), self._hits(gnn_rows, gnn_scores, k)
-            dual_ranks, gnn_ranks = _ranks(dual_rows, dual), _ranks(gnn_rows, gnn)
-            comparisons.append(
-                Comparison(
-                    [MovedHit(hit, gnn_ranks.get(hit.row)) for hit in dual],
-                    [MovedHit(hit, dual_ranks.get(hit.row)) for hit in gnn],
-                    depth,
-                )
-            )
-        return comparisons
+        return [compared(self.index.texts, ranked[:2], ranked[2:], k, depth) for ranked in found]
 
     def explain(self, passage_id: str, most: int = 5) -> Explanation:
         """Why a passage's embedding is what it is: the ``most`` heaviest questions, the gate and ``λ``.
@@ -431,11 +395,6 @@ def index_in(path: str | Path) -> Path:
     """``path``, or the index in the directory of a run at ``path``."""
     path = Path(path)
     return path / INDEX if not (path / "meta.json").exists() and (path / INDEX).is_dir() else path
-
-
-def _ranks(rows: NDArray[np.int64], hits: Sequence[Hit]) -> dict[int, int]:
-    """Rank by row: of the hits as they are ranked, of the others as they were found."""
-    return {row: rank for rank, row in enumerate(rows.tolist(), 1) if row >= 0} | {hit.row: hit.rank for hit in hits}
 
 
 def _require(questions: Sequence[str], k: int) -> None:
