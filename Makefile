@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
-.PHONY: quickstart test lint oldest release install clean
+.PHONY: quickstart test lint oldest release hashes install clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
@@ -29,6 +29,13 @@ release: $(VENV)/installed-test
 	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m pytest tests/test_packaging.py tests/api/test_notebook.py
+
+# constraints-hashed.txt, after constraints.txt has changed. Wants uv (pip install uv). PyTorch without CUDA has a separate index.
+hashes:
+	(sed -n '/^# /p;/^[^#]/q' constraints-hashed.txt; \
+	uv pip compile --quiet --no-deps --no-annotate --no-header --generate-hashes --index-strategy unsafe-best-match \
+	  --extra-index-url https://download.pytorch.org/whl/cpu constraints.txt) > constraints-hashed.txt.new || (rm constraints-hashed.txt.new; false)
+	mv constraints-hashed.txt.new constraints-hashed.txt
 
 install: $(VENV)/installed
 

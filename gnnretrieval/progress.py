@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,18 @@ LINE_EVERY = 5.0  # seconds between plain lines
 _BARS = "▁▂▃▄▅▆▇█"
 
 
+# What a terminal obeys instead of showing it (control characters but tab and newline, marks that turn the direction of
+# writing round), and halves of characters, which cannot be written.
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+
+
+def printable(text: str) -> str:
+    """``text`` with what a terminal would obey written as ``\\u001b``: texts and ids of a dataset may be anyone's."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 _log = logging.getLogger("gnnretrieval")
 _indent: ContextVar[str] = ContextVar("indent", default="")
 
@@ -31,7 +44,7 @@ _indent: ContextVar[str] = ContextVar("indent", default="")
 def say(line: str) -> None:
     """Tell the user how far the work is; of several processes that train together, only the first one tells."""
     if os.environ.get("RANK", "0") == "0":  # set by torchrun
-        _log.info("%s%s", _indent.get(), line)
+        _log.info("%s%s", _indent.get(), printable(line))
 
 
 @contextmanager

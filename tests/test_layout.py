@@ -1,5 +1,6 @@
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,12 @@ def test_the_command_line_answers_without_loading_torch():
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_command_line_prints_in_one_place():
+    prints = re.compile(r"(?<![\w.])(print|click\.echo|click\.secho)\(")
+    wrong = [path.name for path in (PACKAGE / "cli").glob("*.py") if prints.search(path.read_text(encoding="utf-8"))]
+    assert wrong == ["output.py"]
 
 
 def test_result_files_hold_no_texts_of_datasets():

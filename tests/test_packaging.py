@@ -42,6 +42,20 @@ def test_every_dependency_is_pinned_for_the_two_commands():
     assert set(floors()) <= pins
 
 
+def test_every_pin_has_hashes():
+    hashed, hashes = dict[str, str](), dict[str, set[str]]()
+    for line in (ROOT / "constraints-hashed.txt").read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"([\w.-]+)==(\S+)", line):
+            name = found[1].lower().replace("_", "-")
+            hashed[name], hashes[name] = found[2], set()
+        elif found := re.match(r"    --hash=sha256:([0-9a-f]{64})( \\)?$", line):
+            hashes[name].add(found[1])
+        else:
+            assert line.startswith("#")
+    assert hashed == {name.lower().replace("_", "-"): version for name, version in pinned("constraints.txt").items()}
+    assert all(hashes.values())
+
+
 def test_the_wheel_has_every_recipe():
     shipped = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     recipes = {path.name for path in (ROOT / "graphs").glob("*.toml")}

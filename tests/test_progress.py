@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gnnretrieval.progress import indented, progress, say, show_progress
+from gnnretrieval.progress import indented, printable, progress, say, show_progress
 
 
 @pytest.fixture
@@ -97,3 +97,19 @@ def test_on_a_terminal_there_is_a_bar_that_ends_full(monkeypatch, capsys):
     assert "0:00:00" in bar
     assert "passages/s" in bar
     assert any(note in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\nç 日本 🙂", "a\tb\nç 日本 🙂"),
+        ("\x1b[2J\x1b]0;title\x07", "\\u001b[2J\\u001b]0;title\\u0007"),
+        ("\x9b31m\x7f", "\\u009b31m\\u007f"),
+        ("over\rwritten\r\n", "over\\u000dwritten\r\n"),
+        ("\u202egpj.exe \ud800", "\\u202egpj.exe \\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown(text, shown, capsys):
+    assert printable(text) == shown
+    say(text)
+    assert capsys.readouterr().err == f"{shown}\n"

@@ -15,6 +15,7 @@ from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.function_encoder import Encode, FunctionEncoder
+from gnnretrieval.encoders.opening import open_encoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import InputError
@@ -106,8 +107,9 @@ class GraphRetriever(Retriever):
         build_index(features, place / BASELINE, **how)
         build_index(embeddings, place / INDEX, **how)
         opened = None if encoder is None or isinstance(encoder, str | EncoderSettings) else encoder
-        endpoint = encoder.api.endpoint if isinstance(encoder, EncoderSettings) else None
-        retriever = cls(open_index(place / INDEX), encoder=opened, endpoint=endpoint, device=device)
+        if isinstance(encoder, EncoderSettings) and encoder.api.endpoint is not None:
+            opened = open_encoder(encoder)  # with the key that was named here
+        retriever = cls(open_index(place / INDEX), encoder=opened, device=device)
         retriever._workspace = workspace
         return retriever
 

@@ -16,6 +16,7 @@ from gnnretrieval.cli.fuse import fuse
 from gnnretrieval.cli.graph import graph
 from gnnretrieval.cli.index import index
 from gnnretrieval.cli.mine import mine
+from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.run import quickstart, run
 from gnnretrieval.cli.search import search
 from gnnretrieval.cli.serve import serve
@@ -64,18 +65,18 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except GnnRetrievalError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nStopped. Run the same command again to go on.", err=True)
+        echo("\nStopped. Run the same command again to go on.", err=True)
         sys.exit(130)
     except MemoryError:
-        click.echo("Error: there is not enough memory for this.", err=True)
+        echo("Error: there is not enough memory for this.", err=True)
         sys.exit(1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"Error: {where}{error.strerror or error}.", err=True)
+        echo(f"Error: {where}{error.strerror or error}.", err=True)
         sys.exit(1)

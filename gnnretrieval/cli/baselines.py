@@ -8,7 +8,8 @@ import click
 
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
-from gnnretrieval.cli.options import PATH, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, json_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo, echo_json
 
 
 @click.command()
@@ -60,4 +61,4 @@ def baselines(
     if as_json:
         echo_json({"chosen": made.meta["chosen"], **comparison.as_json()})
         return
-    click.echo("\n".join([*made.lines(), "", format_comparison(comparison)]))
+    echo("\n".join([*made.lines(), "", format_comparison(comparison)]))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gnnretrieval.cli.data_import import convert, import_
-from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, dataset_options, json_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
@@ -52,7 +53,7 @@ def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
 
     made = make_docstring_corpus(out, summaries, overwrite=overwrite)
     counts = made.meta["counts"]
-    click.echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
+    echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
 
 
 @data.command()
@@ -74,7 +75,7 @@ def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overw
 
     made = make_sentence_dataset(Dataset.open(dataset, qrels, where), out, overwrite=overwrite)
     counts = made.meta["counts"]
-    click.echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
+    echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
 
 
 @data.command()
@@ -140,7 +141,7 @@ def inspect(
     if as_json:
         echo_json(figures)
     else:
-        click.echo(format_inspection(figures))
+        echo(format_inspection(figures))
     if refused is not None:
         raise refused
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, out_option, overwrite_option
+from gnnretrieval.cli.output import echo
 
 
 def _columns(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -56,7 +57,7 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     parts = [f"{counts['passages']:,} passages", f"{counts['queries']:,} queries"]
     parts += [f"{count:,} judgements of {split}" for split, count in counts["judgements"].items()]
     parts += [f"{count:,} negatives of {split}" for split, count in counts["negatives"].items()]
-    click.echo(f"{out}: " + ", ".join(parts))
+    echo(f"{out}: " + ", ".join(parts))
 
 
 def _list(context: click.Context, wanted: bool) -> None:
@@ -64,7 +65,7 @@ def _list(context: click.Context, wanted: bool) -> None:
         from gnnretrieval.data.formats.recognise import ALL_FORMATS
 
         width = max(map(len, ALL_FORMATS))
-        click.echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in ALL_FORMATS.items()))
+        echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in ALL_FORMATS.items()))
         context.exit()
 
 
@@ -89,4 +90,4 @@ def convert(dataset: Path, to: Any, out: Path, qrels: str, where: dict[str, str]
     from gnnretrieval.data.converting import convert_dataset
 
     made = convert_dataset(Dataset.open(dataset, qrels, where), to, out, overwrite=overwrite)
-    click.echo(f"{out}: {', '.join(sorted(made.meta['files']))}")
+    echo(f"{out}: {', '.join(sorted(made.meta['files']))}")

@@ -9,6 +9,7 @@ import click
 
 from gnnretrieval.cli.encoder_train import inspect, train
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
 
@@ -45,7 +46,7 @@ def encode(
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
     made = encode_dataset(opened, parsed, out, device=device, overwrite=overwrite)
-    click.echo(
+    echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"
     )
@@ -97,7 +98,7 @@ def import_(
         query_ids=query_ids,
         overwrite=overwrite,
     )
-    click.echo(
+    echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions, made outside by {parsed.name}"
     )

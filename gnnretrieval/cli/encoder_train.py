@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
+from gnnretrieval.cli.options import PATH, device_option, json_option
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.stages import timed_stage
 
@@ -63,11 +64,11 @@ def train(
     if as_json:
         echo_json(made.comparison.as_json())
         return
-    click.echo("\n" + format_comparison(made.comparison))
-    click.echo(f"\nThe report, to open in a browser: {report}")
+    echo("\n" + format_comparison(made.comparison))
+    echo(f"\nThe report, to open in a browser: {report}")
     encoders = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
     if encoders:
-        click.echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / encoders[-1]} --out features")
+        echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / encoders[-1]} --out features")
 
 
 @click.command()
@@ -91,4 +92,4 @@ def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
     if as_json:
         echo_json(found)
     else:
-        click.echo("\n".join(inspection_lines(found)))
+        echo("\n".join(inspection_lines(found)))

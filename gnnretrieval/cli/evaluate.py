@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_options, echo_json, json_option
+from gnnretrieval.cli.options import PATH, dataset_options, json_option
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
 from gnnretrieval.settings import DEFAULT_MEASURES
@@ -82,12 +83,12 @@ def evaluate(
             {"run": str(run), "split": split, "queries": queries, "self_excluded": left_out, "measures": means, **each}
         )
         return
-    click.echo(f"{run}: {queries:,} queries of {split}, measures × 100")
+    echo(f"{run}: {queries:,} queries of {split}, measures × 100")
     width = max(10, *map(len, means))
     for name, value in means.items():
-        click.echo(f"  {name:<{width}} {100 * value:5.1f}")
+        echo(f"  {name:<{width}} {100 * value:5.1f}")
     if per_query:
-        click.echo("\n" + evaluation.format_values(values))
+        echo("\n" + evaluation.format_values(values))
 
 
 def _judged(
@@ -217,12 +218,12 @@ def compare(
         "latex": evaluation.latex_comparison,
         "csv": evaluation.csv_comparison,
     }
-    click.echo(forms[form](table), nl=form != "csv")
+    echo(forms[form](table), nl=form != "csv")
     if details:
-        click.echo("\n" + evaluation.detailed_comparison(table))
+        echo("\n" + evaluation.detailed_comparison(table))
     for what, changes in lists.items():
-        click.echo(f"\nmost {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it):")
+        echo(f"\nmost {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it):")
         for one in changes:
-            click.echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
+            echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
         if not changes:
-            click.echo("  none")
+            echo("  none")

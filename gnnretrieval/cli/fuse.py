@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gnnretrieval.cli.options import PATH
+from gnnretrieval.cli.output import echo
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def fuse(
         raise click.UsageError("--dev-run goes with --choose-on.")
     fused = fuse_runs([read_run(run) for run in runs], method or "rrf", weights=weights, k=rrf_k, depth=depth)
     write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])
-    click.echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
+    echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
 
 
 def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...], rrf_k: int) -> FusionChoice:

@@ -9,7 +9,8 @@ import click
 from gnnretrieval.cli.graph_build import add, build
 from gnnretrieval.cli.graph_export import export
 from gnnretrieval.cli.graph_view import view
-from gnnretrieval.cli.options import PATH, echo_json, explainer_of, json_option
+from gnnretrieval.cli.options import PATH, explainer_of, json_option
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.progress import say
 
 
@@ -51,7 +52,7 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
     if as_json:
         echo_json(figures)
     else:
-        click.echo(format_graph(figures))
+        echo(format_graph(figures))
 
 
 @graph.command()
@@ -91,4 +92,4 @@ def neighbors(
     if as_json:
         echo_json(described)
     else:
-        click.echo("\n".join(neighborhood_lines(described)))
+        echo("\n".join(neighborhood_lines(described)))

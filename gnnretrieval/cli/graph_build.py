@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.graph.settings import GraphSettings
 
@@ -60,9 +61,7 @@ def build(
         device=device,
         overwrite=overwrite,
     )
-    click.echo(
-        f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
-    )
+    echo(f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges")
 
 
 @click.command()
@@ -111,10 +110,10 @@ def add(
         device=device,
     )
     if additions is None:
-        click.echo(f"{store}: these were added before, nothing to do")
+        echo(f"{store}: these were added before, nothing to do")
         return
     made = add_to_graph(store, additions, device=device)
-    click.echo(
+    echo(
         f"{store}: {len(additions.queries):,} queries and {len(additions.passages):,} passages added; now "
         f"{made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
     )

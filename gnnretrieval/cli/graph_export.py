@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gnnretrieval.cli.options import PATH
+from gnnretrieval.cli.output import echo
 
 
 @click.command()
@@ -24,4 +25,4 @@ def export(store: Path, out: Path, k: int | None, split: str | None) -> None:
     from gnnretrieval.graph.store import open_graph
 
     count = write_edges(open_graph(store).view(k=k, split=split), out)
-    click.echo(f"{out}: {count:,} edges")
+    echo(f"{out}: {count:,} edges")

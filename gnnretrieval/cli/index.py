@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, echo_json, json_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, json_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
 
@@ -57,7 +58,7 @@ def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: b
         source = open_features(vectors) if _kind(vectors) == FEATURES else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
         made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
-    click.echo("\n".join(_lines(made, out)))
+    echo("\n".join(_lines(made, out)))
 
 
 @index.command()
@@ -75,11 +76,11 @@ def inspect(place: Path, as_json: bool) -> None:
     if as_json:
         echo_json(_figures(opened))
         return
-    click.echo("\n".join(_lines(opened, place)))
+    echo("\n".join(_lines(opened, place)))
     source, where = next(iter(opened.meta["made_from"].items()))
-    click.echo(f"  made from: {source} {where}, of {opened.encoder_settings.checkpoint}")
+    echo(f"  made from: {source} {where}, of {opened.encoder_settings.checkpoint}")
     if len(opened.removed):
-        click.echo(f"  removed: {len(opened.removed):,} passages")
+        echo(f"  removed: {len(opened.removed):,} passages")
 
 
 @index.command()
@@ -99,7 +100,7 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None) -> None:
     recover(place)
     more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]
     made = remove_passages(place, [*ids, *more])
-    click.echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
+    echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
 
 
 @index.command()
@@ -126,11 +127,11 @@ def export(place: Path, out: Path | None, dsn: str | None, table: str, hnsw: boo
         if hnsw or overwrite:
             raise click.UsageError("--hnsw and --overwrite go with --dsn.")
         files = write_vectors(opened, out)
-        click.echo(f"{', '.join(map(str, files))}: {opened.meta['num_passages']:,} vectors")
+        echo(f"{', '.join(map(str, files))}: {opened.meta['num_passages']:,} vectors")
         return
     assert dsn is not None
     asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
-    click.echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
+    echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
 
 
 def _lines(made: Index, place: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.mining.denoise import DenoiseSettings
 from gnnretrieval.mining.negatives import NegativeSettings
@@ -119,4 +120,4 @@ def pseudo_label_(
 def _echo(made: Examples) -> None:
     from gnnretrieval.mining.report import report_text
 
-    click.echo(f"{made.path}\n{report_text(made.report)}")
+    echo(f"{made.path}\n{report_text(made.report)}")

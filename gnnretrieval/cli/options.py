@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -126,8 +125,3 @@ def explainer_of(store: Graph, model: Path | None, features: Path | None) -> Exp
     from gnnretrieval.training.gnn.model import open_model
 
     return explainer_of_model(open_model(model), store, None if features is None else open_features(features))
-
-
-def echo_json(value: Any) -> None:
-    """Print JSON to standard output."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gnnretrieval.cli.options import PATH, device_option, echo_json, json_option
+from gnnretrieval.cli.options import PATH, device_option, json_option
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.cli.show import short
 from gnnretrieval.recipes.stages import timed_stage
 
@@ -53,7 +54,7 @@ def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device
         if as_json:
             echo_json(found)
         else:
-            click.echo("\n".join(dry_run_lines(found)))
+            echo("\n".join(dry_run_lines(found)))
         return
     _show(_run(recipe, data, out, device), as_json)
 
@@ -97,30 +98,30 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         echo_json(result.comparison.as_json())
         return
     if result.same_labels is None:
-        click.echo("\n" + format_comparison(result.comparison))
+        echo("\n" + format_comparison(result.comparison))
     else:
-        click.echo("\n" + format_comparison(result.same_labels.comparison))
-        click.echo("\n" + "\n".join(_in_columns(result.same_labels.rows())))
-        click.echo(f"\n{result.same_labels.verdict()}")
+        echo("\n" + format_comparison(result.same_labels.comparison))
+        echo("\n" + "\n".join(_in_columns(result.same_labels.rows())))
+        echo(f"\n{result.same_labels.verdict()}")
     if result.hybrids is not None:
-        click.echo(f"\nWith BM25 joined ({result.hybrids.provenance['fusion']}), as is mostly deployed:\n")
-        click.echo("\n".join([format_comparison(result.hybrids), *fusion_lines(result.hybrids)]))
+        echo(f"\nWith BM25 joined ({result.hybrids.provenance['fusion']}), as is mostly deployed:\n")
+        echo("\n".join([format_comparison(result.hybrids), *fusion_lines(result.hybrids)]))
     if examples:
-        click.echo("\nThe questions that gained most, and the training questions that moved their passage:")
+        echo("\nThe questions that gained most, and the training questions that moved their passage:")
     for example in examples[:_SHOWN]:
         before = f"rank {example.before}" if example.before else f"below {result.recipe.compare.depth}"
         why = example.why
-        click.echo(
+        echo(
             f"\n  {short(example.question)}\n"
             f"    {example.passage_id}: {before} → rank {example.after}   "
             f"({why.gate}own attention {why.own_attention:.2f})"
         )
         if not why.neighbors:
-            click.echo("      no training question found it: it rose as others moved down")
+            echo("      no training question found it: it rose as others moved down")
         for neighbor in why.neighbors:
             mark = " (its own label)" if neighbor.labelled else ""
-            click.echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")
-    click.echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
+            echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")
+    echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
 
 
 def _in_columns(rows: list[tuple[str, ...]]) -> list[str]:
@@ -132,7 +133,7 @@ def _show_next(result: RecipeRun) -> None:
     place = _as_seen_from_here(result.directory)
     is_default = place == Path("graphs/docstrings")
     searched, served = ("", "") if is_default else (f" --index {place}/index", f" {place}")
-    click.echo(
+    echo(
         f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, baselines,\n"
         "comparison.json, comparison-same-labels.json, comparison-with-bm25.json, report.html\n"
         "Next (after `source .venv/bin/activate`, in a checkout; the first shows what moved and why, at "

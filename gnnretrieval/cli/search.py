@@ -14,12 +14,12 @@ from gnnretrieval.cli.options import (
     PATH,
     dataset_options,
     device_option,
-    echo_json,
     endpoint_option,
     json_option,
     ranking_options,
     ranking_settings,
 )
+from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.cli.show import explanation_json, explanation_lines, hit_lines
 from gnnretrieval.errors import GnnRetrievalError
 
@@ -210,11 +210,11 @@ def _answer(retriever: Retriever, question: str | None, k: int, explain: bool, a
 
 def _print(retriever: Retriever, hits: list[Hit], why: list[Why], milliseconds: float) -> None:
     for number, hit in enumerate(hits):
-        click.echo("\n".join(hit_lines(hit)))
+        echo("\n".join(hit_lines(hit)))
         if why:
-            click.echo("\n".join(explanation_lines(*why[number], hit.rank)))
+            echo("\n".join(explanation_lines(*why[number], hit.rank)))
     legend = "; * the passage is labelled relevant to that question" if why else ""
-    click.echo(f"{len(hits)} of {retriever.num_passages:,} passages in {milliseconds:.0f} ms{legend}")
+    echo(f"{len(hits)} of {retriever.num_passages:,} passages in {milliseconds:.0f} ms{legend}")
 
 
 def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
@@ -223,7 +223,7 @@ def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
     sign = "question> " if source.isatty() else ""
     try:
         while True:
-            click.echo(sign, nl=False, err=True)
+            echo(sign, nl=False, err=True)
             line = source.readline()
             if not line:
                 break
@@ -235,8 +235,8 @@ def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
                 milliseconds = 1000 * (time.perf_counter() - start)
                 _print(retriever, hits, retriever.why(line.strip(), hits) if explain else [], milliseconds)
             except GnnRetrievalError as error:
-                click.echo(f"Error: {error}", err=True)
+                echo(f"Error: {error}", err=True)
     except KeyboardInterrupt:
         pass  # as Ctrl-D: nothing is left undone
     if sign:
-        click.echo(err=True)
+        echo(err=True)

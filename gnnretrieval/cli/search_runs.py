@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gnnretrieval.cli.output import echo
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def write(run_file: Path, found: Run, system: str) -> None:
     from gnnretrieval.data.runs.trec import write_run
 
     write_run(run_file, found, system)
-    click.echo(f"{run_file}: {len(found):,} queries by {system}")
+    echo(f"{run_file}: {len(found):,} queries by {system}")
 
 
 def require_file_place(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option
+from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.training.gnn.settings import TrainSettings
 
@@ -21,7 +22,9 @@ from gnnretrieval.training.gnn.settings import TrainSettings
     "--examples", type=PATH, multiple=True, help="Denoised positives and negatives (mine denoise); may be repeated."
 )
 @click.option(
+    "--start-from",
     "--start",
+    "start",
     type=PATH,
     help="GNN-encoder to go on from, such as for --mode joint; its dual-encoder may be another, of the same width.",
 )
@@ -51,7 +54,7 @@ def train(
     \b
     Example: gnnretrieval train work/graph --out work/model
     Example: gnnretrieval train work/graph --out work/gat --layer gat
-    Example: gnnretrieval train work/graph --out work/joint --mode joint --start work/gat
+    Example: gnnretrieval train work/graph --out work/joint --mode joint --start-from work/gat
     """
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.mining.examples import open_examples
@@ -73,7 +76,7 @@ def train(
     if dry_run:
         from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 
-        click.echo("\n".join(dry_run_lines(rehearse(store, dataset, opened, parsed, **given), parsed)))
+        echo("\n".join(dry_run_lines(rehearse(store, dataset, opened, parsed, **given), parsed)))
         return
     with started_ranks(device) as ranks:
         if not ranks.first and ranks.agree(None) is None:
@@ -85,7 +88,7 @@ def train(
         if ranks.count > 1 and not calling.called:
             ranks.agree(None)
     chosen, before = made.meta["dev"]["chosen"], made.meta["dev"]["dual_encoder"]["RR@10"]
-    click.echo(
+    echo(
         f"{out}: dev RR@10 {100 * chosen['RR@10']:.1f}, dual-encoder {100 * before:.1f} "
         f"({made.meta['dev']['queries']:,} queries; {what_was_kept(made.meta['dev'])})"
     )
@@ -130,4 +133,4 @@ def embed(
         its = None if features is None else open_features(features)
         common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=its, **common)
-    click.echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")
+    echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")

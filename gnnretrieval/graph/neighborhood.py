@@ -65,10 +65,12 @@ def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> t
         query = texts.query_by_id(query_id)
         if store.visible is not None and not store.visible[query.row]:
             return query, []
-        neighbors = []
+        neighbors: list[NeighborNode] = []
         for rank, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
-            if most is not None and rank > most:
+            if most is not None and len(neighbors) == most:
                 break
+            if int(row) in store.hidden:
+                continue
             passage = texts.passage(int(row))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
             neighbors.append(NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, labelled))
@@ -78,7 +80,9 @@ def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> t
 def count_neighbors(store: Graph, row: int, is_query: bool) -> int:
     """Number of edges of a node."""
     if is_query:
-        return store.k if store.visible is None or store.visible[row] else 0
+        if store.visible is not None and not store.visible[row]:
+            return 0
+        return store.k - sum(passage in store.hidden for passage in store.neighbors[row].tolist() if store.hidden)
     return len(_finders(store, row)[0])
 
 

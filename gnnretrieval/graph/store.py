@@ -43,10 +43,12 @@ class Graph(Artifact):
 
     Attributes:
         visible: ``(n,)`` False for the queries that a view leaves out; None: all are in.
+        hidden: Rows of passages that are not shown: texts and neighbours are given without them. The arrays keep them.
         unheard: ``(n * stride,)`` True for the edges by which passages hear no query (eq. 8); None: they hear by all.
     """
 
     visible: NDArray[np.bool_] | None = None
+    hidden: frozenset[int] = frozenset()
     unheard: NDArray[np.bool_] | None = None
     _k: int | None = None
 
@@ -143,6 +145,7 @@ class Graph(Artifact):
         queries: NDArray[np.bool_] | Rows | None = None,
         split: str | None = None,
         passage_edges: PassageEdges = "all",
+        hidden: Rows | None = None,
     ) -> Self:
         """The same store with fewer edges, copying nothing but a mask.
 
@@ -152,6 +155,7 @@ class Graph(Artifact):
             split: Only the queries of this split.
             passage_edges: ``hard-negatives``: passages hear no query that is labelled with them, so only those whose
                 hard negative they are. Queries hear the passages that they are joined to.
+            hidden: Rows of passages that are not shown.
 
         Raises:
             GnnRetrievalError: ``k`` is above the store's, or no query is of the split.
@@ -162,6 +166,8 @@ class Graph(Artifact):
         for name in ("neighbors", "scores", "labels"):  # of this view, not of the new one
             view.__dict__.pop(name, None)
         view._k = k or self._k
+        if hidden is not None:
+            view.hidden = self.hidden.union(hidden.tolist())
         if passage_edges == "hard-negatives":
             view.unheard = self.label_edges()
         if queries is not None:
@@ -303,7 +309,7 @@ class Graph(Artifact):
 
     def texts(self) -> TextStore:
         """Ids, texts and the training queries' judgements."""
-        return TextStore(self.path / TEXTS)
+        return TextStore(self.path / TEXTS, hidden=self.hidden)
 
     @cached_property
     def labels(self) -> Rows:

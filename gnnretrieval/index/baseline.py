@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.engines import Engine, TorchEngine
 from gnnretrieval.index.faiss_index import Index, open_index
 
 
@@ -22,30 +22,32 @@ class Baseline:
     Args:
         store: The graph.
         index: The dual-encoder's index, or None.
+        removed: Rows of the passages that are not found, sorted; None: all are.
     """
 
-    def __init__(self, store: Graph, index: Index | None = None) -> None:
-        self._store = store
-        self._index = index
+    def __init__(self, store: Graph, index: Index | None = None, removed: NDArray[np.int64] | None = None) -> None:
+        removed = np.empty(0, dtype=np.int64) if removed is None else removed
+        self.is_indexed = index is not None
+        self._engine: Engine
+        if index is None:
+            self._engine = TorchEngine(store.passage_features, store.similarity, removed)
+        else:
+            still_there = np.setdiff1d(removed, index.removed)
+            self._engine = index.engine_without(still_there) if len(still_there) else index.engine
+        self._similarity = store.similarity
 
     @classmethod
-    def of(cls, store: Graph, place: Path) -> Baseline:
-        """By the index at ``place`` where it is the one of this graph's features."""
+    def of(cls, store: Graph, place: Path, removed: NDArray[np.int64] | None = None) -> Baseline:
+        """By the index at ``place`` where it is the one of this graph's features and holds all that is to be found."""
         try:
             index = open_index(place)
         except ArtifactError:
-            return cls(store)
+            return cls(store, removed=removed)
         same = index.meta["inputs"].get("features") == store.meta["inputs"]["features"]
-        fits = same and not index.is_of_sentences and index.meta["num_passages"] == store.num_passages
-        return cls(store, index if fits else None)
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether an index answers."""
-        return self._index is not None
+        whole = index.meta["num_passages"] + len(index.removed) == store.num_passages
+        holds = np.isin(index.removed, [] if removed is None else removed).all()
+        return cls(store, index if same and whole and holds and not index.is_of_sentences else None, removed)
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """As :meth:`gnnretrieval.index.faiss_index.Index.search`; ``k`` is at most the number of passages."""
-        if self._index is not None:
-            return self._index.search(queries, k)
-        return exact_top_k(queries, self._store.passage_features, k, self._store.similarity)
+        """As :meth:`gnnretrieval.index.faiss_index.Index.search`."""
+        return self._engine.search(np.ascontiguousarray(self._similarity.prepare_array(queries)), k)

@@ -127,9 +127,14 @@ class TorchEngine:
         most = min(k, len(self._vectors) - len(self._removed))
         if not most or not len(queries):
             return found, scores
-        width = most + len(self._removed)
-        rows, values = exact_top_k(queries, self._vectors, width, self._similarity, device=self._device)
-        order = np.argsort(np.isin(rows, self._removed), axis=1, kind="stable")[:, :most]
+        all_of_them, width = most + len(self._removed), most + min(most, len(self._removed))
+        while True:
+            rows, values = exact_top_k(queries, self._vectors, width, self._similarity, device=self._device)
+            dead = np.isin(rows, self._removed) if len(self._removed) else np.zeros(rows.shape, dtype=bool)
+            if width == all_of_them or (~dead).sum(1).min() >= most:
+                break
+            width = min(all_of_them, 4 * width)
+        order = np.argsort(dead, axis=1, kind="stable")[:, :most]
         found[:, :most] = np.take_along_axis(rows, order, 1)
         scores[:, :most] = np.take_along_axis(values, order, 1)
         return found, scores

@@ -147,8 +147,9 @@ class MessagesExplainer:
 
     def attention_of_query(self, row: int) -> Attention:
         """Nothing: queries hear no passages with layer = linear."""
-        found = np.unique(self.store.neighbors[row].astype(np.int64))
-        return Attention({self._texts.passage(passage).id: 0.0 for passage in found.tolist()}, 1.0, None)
+        found = np.unique(self.store.neighbors[row].astype(np.int64)).tolist()
+        shown = (passage for passage in found if passage not in self.store.hidden)
+        return Attention({self._texts.passage(passage).id: 0.0 for passage in shown}, 1.0, None)
 
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.
@@ -237,6 +238,7 @@ class AttentionExplainer:
         weights = {
             self._texts.passage(passage).id: weight
             for passage, weight in zip(found.tolist(), attention.mean(1).tolist(), strict=True)
+            if passage not in self.store.hidden
         }
         return Attention(weights, float(own.mean()), None)
 
@@ -253,7 +255,11 @@ class AttentionExplainer:
 
 
 def ranks_of(
-    rows: Sequence[int], query: NDArray[np.float32], vectors: NDArray[np.floating], similarity: Similarity
+    rows: Sequence[int],
+    query: NDArray[np.float32],
+    vectors: NDArray[np.floating],
+    similarity: Similarity,
+    removed: NDArray[np.int64] | None = None,
 ) -> list[int]:
     """Ranks, from 1, of some passages for one query among all ``vectors``, in one pass over them, blockwise.
 
@@ -264,6 +270,7 @@ def ranks_of(
         query: ``(d,)``.
         vectors: ``(m, d)`` of all passages, may be memory-mapped.
         similarity: How the two are compared.
+        removed: Rows that take no rank; None: every one does.
     """
     asked = similarity.prepare_array(query)
     places = np.asarray(rows, dtype=np.int64)
@@ -274,6 +281,8 @@ def ranks_of(
         higher = block[:, None] > scores  # (block, r)
         here = (places >= part.start) & (places < part.stop)
         higher[places[here] - part.start, np.flatnonzero(here)] = False  # products of other shapes round otherwise
+        if removed is not None:
+            higher[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = False
         above += higher.sum(0)
         release(vectors)
     ranks: list[int] = (above + 1).tolist()

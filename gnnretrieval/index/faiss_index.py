@@ -74,13 +74,25 @@ class Index(Artifact):
     def engine(self) -> Engine:
         """What finds its nearest vectors."""
         if self.engine_name == "torch":
-            return TorchEngine(self.vectors, self.similarity, self._removed_vectors, self.device)
+            return TorchEngine(self.vectors, self.similarity, self.vector_rows(self.removed), self.device)
         return FaissEngine(self.faiss, self.meta.get("search", ""), self.rows_by_number, self.device)
+
+    def engine_without(self, passages: NDArray[np.int64]) -> Engine:
+        """As :attr:`engine`, by FAISS, passing over some passages that are still in it."""
+        rows = self.rows_by_number
+        if rows is None:
+            rows = np.arange(self.meta["num_passages"] + len(self.removed))
+        rows[np.isin(rows, passages)] = -1
+        return FaissEngine(self.faiss, self.meta.get("search", ""), rows, self.device)
 
     @cached_property
     def texts(self) -> TextStore:
-        """Ids and texts by row, removed passages' too."""
-        return TextStore(self.path / TEXTS)
+        """Ids and texts by row, without the removed passages'; :meth:`TextStore.passage_ids` has theirs too."""
+        return self.open_texts()
+
+    def open_texts(self) -> TextStore:
+        """As :attr:`texts`, for one thread."""
+        return TextStore(self.path / TEXTS, hidden=self.removed.tolist())
 
     @property
     def encoder_settings(self) -> EncoderSettings:
@@ -151,10 +163,6 @@ class Index(Artifact):
         starts = self.sentence_starts
         parts = [np.arange(starts[row], starts[row + 1]) for row in passages.tolist()]
         return np.concatenate(parts) if parts else passages
-
-    @property
-    def _removed_vectors(self) -> NDArray[np.int64]:
-        return self.vector_rows(self.removed)
 
     @property
     def rows_by_number(self) -> NDArray[np.int64] | None:

@@ -75,10 +75,8 @@ class Ranker:
             reads = CrossEncoderSettings(checkpoint=settings.rerank, max_tokens=settings.pair_tokens)
             self._reader = CrossEncoder(reads, device)
         if settings.hybrid:
-            texts = (passage.full_text for passage in index.texts.passages())
-            self._bm25 = BM25(texts, total=index.texts.counts()[0])
-            self._ids = index.texts.passage_ids()
-            self._gone = {self._ids[row] for row in index.removed.tolist()}
+            self._ids: list[str] = []  # of the passages that BM25 counts, in its order
+            self._bm25 = BM25(self._texts(), total=index.meta["num_passages"])
 
     def run(self, queries: Mapping[str, str], vectors: NDArray[np.floating], depth: int) -> Run:
         """The run of questions, texts by id, whose vectors are ``(q, d)``: ``depth`` passages each."""
@@ -98,13 +96,14 @@ class Ranker:
             found = self._reread(queries, found)
         return {query: ranking[:depth] for query, ranking in found.items()}
 
+    def _texts(self) -> Iterator[str]:
+        for passage in self.index.texts.passages():
+            self._ids.append(passage.id)
+            yield passage.full_text
+
     def _lexical(self, queries: Mapping[str, str], depth: int) -> Run:
         assert self._bm25 is not None
-        found = bm25_run(self._bm25, queries, self._ids, depth + len(self._gone))
-        return {
-            query: [scored for scored in ranking if scored.passage_id not in self._gone][:depth]
-            for query, ranking in found.items()
-        }
+        return bm25_run(self._bm25, queries, self._ids, depth)
 
     def _reread(self, queries: Mapping[str, str], run: Run) -> Run:
         """The first of each ranking by the cross-encoder's probability, above the others, which count down from 0."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.opening import encoder_of
@@ -20,9 +20,10 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.comparison import EncoderComparison, compared
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
-from gnnretrieval.index.faiss_index import TEXTS, Index, open_index
+from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
@@ -37,32 +38,6 @@ System = Literal["gnn-encoder", "dual-encoder"]
 INDEX, BASELINE = "index", "index-dual-encoder"  # what a recipe calls them
 DEPTH = 1000  # passages looked through for a passage's rank in the other ranking
 _FEW, _BLOCK = 64, 1024  # questions that are encoded without a bar of progress; at a time
-
-
-class MovedHit(NamedTuple):
-    """A passage found, and where the other encoder has it.
-
-    Attributes:
-        hit: As this encoder ranks it.
-        elsewhere: Its rank by the other encoder, from 1; None where it is below :attr:`EncoderComparison.depth`.
-    """
-
-    hit: Hit
-    elsewhere: int | None
-
-
-class EncoderComparison(NamedTuple):
-    """One question's ranking by the dual-encoder alone and by the GNN-encoder.
-
-    Attributes:
-        dual_encoder: Best first.
-        gnn_encoder: Best first.
-        depth: How many passages of each ranking were looked through.
-    """
-
-    dual_encoder: list[MovedHit]
-    gnn_encoder: list[MovedHit]
-    depth: int
 
 
 class Why(NamedTuple):
@@ -273,18 +248,7 @@ class Retriever:
         after = self.encode(questions)
         before = after if self._encoder_before is self.encoder else self._encode_before(questions)
         found = zip(*baseline.search(before, depth), *self.index.search(after, depth), strict=True)
-        comparisons = []
-        for dual_rows, dual_scores, gnn_rows, gnn_scores in found:
-            dual, gnn = self._hits(dual_rows, dual_scores, k), self._hits(gnn_rows, gnn_scores, k)
-            dual_ranks, gnn_ranks = _ranks(dual_rows, dual), _ranks(gnn_rows, gnn)
-            comparisons.append(
-                EncoderComparison(
-                    [MovedHit(hit, gnn_ranks.get(hit.row)) for hit in dual],
-                    [MovedHit(hit, dual_ranks.get(hit.row)) for hit in gnn],
-                    depth,
-                )
-            )
-        return comparisons
+        return [compared(self.index.texts, ranked[:2], ranked[2:], k, depth) for ranked in found]
 
     def explain(self, passage_id: str, most: int = 5) -> Explanation:
         """Why a passage's embedding is what it is: the ``most`` heaviest questions, the gate and ``λ``.
@@ -303,8 +267,8 @@ class Retriever:
         """
         if not hits:
             return []
-        graph, rows = self.graph, [hit.row for hit in hits]
-        ranks = ranks_of(rows, self._encode_before([question])[0], graph.passage_features, graph.similarity)
+        graph, rows, asked = self.graph, [hit.row for hit in hits], self._encode_before([question])[0]
+        ranks = ranks_of(rows, asked, graph.passage_features, graph.similarity, self.index.removed)
         return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:
@@ -317,26 +281,35 @@ class Retriever:
             InputError: there is no such node.
             ArtifactError: no graph stands behind this index.
         """
-        return describe(self.graph, id_, is_query, most=most, hops=hops, explainer=self._explainer)
+        return describe(self.shown_graph, id_, is_query, most=most, hops=hops, explainer=self._explainer)
 
     def passage(self, id_: str) -> PassageRow:
         """The passage called ``id_``; :class:`InputError` where there is none."""
-        with TextStore(self.index.path / TEXTS) as texts:
+        with self.index.open_texts() as texts:
             return texts.passage_by_id(id_)
 
     def query(self, id_: str) -> QueryRow:
         """The training question called ``id_``; :class:`InputError` where there is none."""
-        with TextStore(self.index.path / TEXTS) as texts:
+        with self.index.open_texts() as texts:
             return texts.query_by_id(id_)
 
     @cached_property
     def graph(self) -> Graph:
-        """The query-passage graph that the passages were embedded over.
+        """The query-passage graph that the passages were embedded over, passages that were removed since among them.
 
         Raises:
             ArtifactError: there is none: it is a dual-encoder's index.
         """
         return open_graph(self._embeddings.made_from("graph"))
+
+    @cached_property
+    def shown_graph(self) -> Graph:
+        """The graph without the passages that were removed from the index: what is shown of it.
+
+        Raises:
+            ArtifactError: as :attr:`graph`.
+        """
+        return self.graph.view(hidden=self.index.removed)
 
     @cached_property
     def _embeddings(self) -> Embeddings:
@@ -360,11 +333,11 @@ class Retriever:
     def _explainer(self) -> Explainer:
         made = self._embeddings
         its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return explainer_of(self.model, self.graph, its)
+        return explainer_of(self.model, self.shown_graph, its)
 
     @cached_property
     def _baseline(self) -> Baseline:
-        return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE)
+        return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE, self.index.removed)
 
     @cached_property
     def _encoder_before(self) -> TextEncoder:
@@ -422,11 +395,6 @@ def index_in(path: str | Path) -> Path:
     """``path``, or the index in the directory of a run at ``path``."""
     path = Path(path)
     return path / INDEX if not (path / "meta.json").exists() and (path / INDEX).is_dir() else path
-
-
-def _ranks(rows: NDArray[np.int64], hits: Sequence[Hit]) -> dict[int, int]:
-    """Rank by row: of the hits as they are ranked, of the others as they were found."""
-    return {row: rank for rank, row in enumerate(rows.tolist(), 1) if row >= 0} | {hit.row: hit.rank for hit in hits}
 
 
 def _require(questions: Sequence[str], k: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, InputError, nearest
@@ -88,7 +89,8 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
     current = open_index(out)
     if not ids:
         raise InputError("there is nothing to remove: give ids of passages.")
-    found = current.texts.rows_of_passages(list(dict.fromkeys(ids)))
+    with TextStore(current.path / TEXTS) as texts:  # those that were removed before too
+        found = texts.rows_of_passages(list(dict.fromkeys(ids)))
     unknown = [id_ for id_ in ids if id_ not in found]
     if unknown:
         beside = current.texts.ids_beside("passages", unknown[0])

@@ -14,7 +14,8 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from gnnretrieval import __version__
-from gnnretrieval.index.retriever import MovedHit, Retriever
+from gnnretrieval.index.comparison import MovedHit
+from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import failures, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.guard import Guard

@@ -17,13 +17,22 @@ def examples_of(retriever: Retriever) -> ExamplesAnswer:
     place = retriever.index.path.resolve().parent / FILE
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
-        questions = [ExampleOut.model_validate(example) for example in found]
+        questions = _shown(retriever, [ExampleOut.model_validate(example) for example in found])
         return ExamplesAnswer(gained=True, questions=questions[:_MOST])
     except (OSError, ValueError):  # none, or not one of ours: it is only a suggestion
         pass
     if not retriever.has_graph:
         return ExamplesAnswer(gained=False, questions=[])
-    with retriever.graph.texts() as texts:
+    with retriever.shown_graph.texts() as texts:
         return ExamplesAnswer(
             gained=False, questions=[ExampleOut(question=query.text) for query in islice(texts.queries(), _MOST)]
         )
+
+
+def _shown(retriever: Retriever, examples: list[ExampleOut]) -> list[ExampleOut]:
+    """Without those of passages that were removed since."""
+    if not len(retriever.index.removed):
+        return examples
+    with retriever.index.open_texts() as texts:
+        there = texts.rows_of_passages([example.passage for example in examples if example.passage is not None])
+    return [example for example in examples if example.passage is None or example.passage in there]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.index.faiss_index import TEXTS
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
@@ -55,7 +53,7 @@ class Lookups:
     @cached_property
     def graph(self) -> schemas.GraphAnswer:
         """The graph's figures."""
-        return graph_summary(self._retriever.graph)
+        return graph_summary(self._retriever.shown_graph)
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:
@@ -63,7 +61,7 @@ class Lookups:
         return examples.examples_of(self._retriever)
 
     def _require(self, id_: str, is_query: bool) -> None:
-        with TextStore(self._retriever.index.path / TEXTS) as texts:
+        with self._retriever.index.open_texts() as texts:
             found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
         if not found:
             raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {id_!r}.")

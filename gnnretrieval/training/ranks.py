@@ -12,6 +12,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn  # its functions keep, as a default, the group that stands when it is imported
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from gnnretrieval.training.first_process import FirstProcess, ProcessGoneError
+
+_TIMEOUT = timedelta(minutes=10)  # of what all processes do together, none of which takes as long
 
 
 class Ranks:
@@ -20,10 +25,11 @@ class Ranks:
     Attributes:
         rank: This process's number.
         count: How many there are.
+        first_process: What the first process says to all; None: there is no other.
     """
 
-    def __init__(self, rank: int = 0, count: int = 1) -> None:
-        self.rank, self.count = rank, count
+    def __init__(self, rank: int = 0, count: int = 1, first_process: FirstProcess | None = None) -> None:
+        self.rank, self.count, self.first_process = rank, count, first_process
 
     called = False  # whether the others were called to the job
 
@@ -42,30 +48,32 @@ class Ranks:
     def sum_(self, tensor: Tensor) -> Tensor:
         """The sum of everyone's ``tensor``, in its place."""
         if self.count > 1:
-            dist.all_reduce(tensor)
+            with _all_present():
+                dist.all_reduce(tensor)
         return tensor
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Give every parameter the sum of its gradients; one that a process did not use has none there."""
         if self.count == 1:
             return
-        for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad)
+        with _all_present():
+            for parameter in parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                dist.all_reduce(parameter.grad)
 
     def agree(self, value: Any) -> Any:
-        """The first process's ``value`` (anything JSON can hold), for all."""
-        if self.count == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        """The first process's ``value`` (anything JSON can hold), for all; the others wait as long as it lives.
+
+        Raises:
+            ProcessGoneError: it has ended.
+        """
+        return value if self.first_process is None else self.first_process.say(value)
 
 
 class _Calling(Ranks):
     def __init__(self, ranks: Ranks, job: str) -> None:
-        super().__init__(ranks.rank, ranks.count)
+        super().__init__(ranks.rank, ranks.count, ranks.first_process)
         self.job, self.called = job, False
 
     def begin(self) -> None:
@@ -89,9 +97,23 @@ def started_ranks(device: str) -> Iterator[Ranks]:
     on_gpu = torch.device(device).type == "cuda"
     if on_gpu and torch.device(device).index is None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # what "cuda" means in this process
-    # The first process mines and measures while the others wait, which takes hours on large data.
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(days=7))
+    store, rank, count = next(iter(rendezvous("env://", timeout=_TIMEOUT)))
+    backend = "nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_TIMEOUT)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        first_process = FirstProcess(store, rank, count)
+        with first_process.alive():
+            yield Ranks(rank, count, first_process)
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _all_present() -> Iterator[None]:
+    """What fails in the block because another process is gone, is said in a sentence."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # gloo's own errors are of no other kind
+        raise ProcessGoneError("Another process", "has ended, or did not answer for ten minutes") from None

@@ -142,6 +142,26 @@ def test_the_key_is_sent_and_never_said(monkeypatch):
     assert "secret" not in f"{raised.value}{settings.model_dump_json()}{raised.value.__cause__}"
 
 
+@pytest.mark.parametrize(("named", "sent"), [(None, "the-key"), ("MY_KEY", "mine")])
+def test_an_artifact_does_not_choose_the_variable_of_the_key(monkeypatch, named, sent):
+    got = []
+    for variable, value in (("OPENAI_API_KEY", "the-key"), ("DATABASE_PASSWORD", "hunter2"), ("MY_KEY", "mine")):
+        monkeypatch.setenv(variable, value)
+    monkeypatch.delenv("GNNRETRIEVAL_KEY_VARIABLE", raising=False)
+    if named is not None:
+        monkeypatch.setenv("GNNRETRIEVAL_KEY_VARIABLE", named)
+
+    def answer(request, headers):
+        got.append(headers["authorization"])
+        return embeddings(request)
+
+    with scripted_server(answer) as (address, _):
+        for endpoint in (None, address):
+            settings = allowed(settings_for(address, key_variable="DATABASE_PASSWORD"), endpoint)
+            EndpointEncoder(settings).encode(["a"], "query")
+    assert got == [f"Bearer {sent}"] * 2
+
+
 @pytest.mark.parametrize("address", ["https://me:sk-secret@host/v1", "https://host/v1?key=sk-secret"])
 def test_a_key_in_the_address_is_refused_and_not_repeated(address):
     with pytest.raises(InputError, match="would be written to disk") as raised:

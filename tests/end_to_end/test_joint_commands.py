@@ -116,6 +116,11 @@ def test_two_processes_train_what_one_does(joint, graph, tmp_path):
     again = subprocess.run([*launch, *JOINT, *FAST], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr[-3000:]
     assert "already made from these inputs" in again.stderr
+    launch[-1] = str(tmp_path / "further")
+    started = subprocess.run(
+        [*launch, *JOINT, *FAST, "--start-from", str(place / "model")], capture_output=True, text=True
+    )
+    assert f"Error: {place / 'model'}: trained jointly with a dual-encoder of its own" in started.stderr
 
 
 def test_several_processes_for_a_frozen_encoder_are_refused(graph, refuses, tmp_path, monkeypatch):

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import click
 import pytest
+from torch.distributed.run import get_args_parser
+
+from gnnretrieval.cli import cli
 
 RANK = """
 import sys
@@ -41,3 +45,15 @@ def test_ranks_speak_and_leave_no_thread_behind(tmp_path):
         joined, parted = ((tmp_path / f"{rank}.{when}").read_text().splitlines() for when in ("joined", "parted"))
         assert len(joined) > len(parted)
         assert not [name for name in parted if "gloo" in name]
+
+
+@pytest.mark.parametrize("words", [("train",), ("encoder", "train")], ids=" ".join)
+def test_torchrun_takes_no_option_of_a_training_command_for_its_own(words):
+    command = cli
+    for word in words:
+        command = command.commands[word]
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    assert len(options) > 5
+    given = [*words, *(part for option in options for part in (option.opts[0], "value"))]
+    parsed = get_args_parser().parse_args(["--nproc-per-node=2", "-m", "gnnretrieval", *given])
+    assert (parsed.nproc_per_node, parsed.training_script_args) == ("2", given)

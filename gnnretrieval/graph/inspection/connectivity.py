@@ -70,6 +70,9 @@ def degree_figures(degrees: Rows) -> dict[str, Any]:
 
 def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
     """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; ties by row."""
+    if store.hidden:
+        degrees = degrees.copy()
+        degrees[list(store.hidden)] = 0
     place = len(degrees) - max(1, min(most, len(degrees)))
     leading = np.flatnonzero(degrees >= max(1, np.partition(degrees, place)[place]))
     top = leading[np.lexsort((leading, -degrees[leading]))][:most]

@@ -231,14 +231,14 @@ def _require_fits(
     require_features_of(dataset, features)
     if settings.layer == "linear" and (start is not None or taught_by_examples):
         raise GnnRetrievalError(
-            "layer = linear learns only from the graph's labels: with mined examples or --start, train with --layer "
-            "gat."
+            "layer = linear learns only from the graph's labels: with mined examples or --start-from, train with "
+            "--layer gat."
         )
     if store.meta["inputs"]["dataset"] != dataset.hash:
         raise ArtifactError(f"{store.path}: the judgements of {dataset.path} have changed. Build the graph again.")
     if not settings.epochs and start is None:
         raise GnnRetrievalError(
-            "epochs = 0 only chooses the context scale of a trained GNN-encoder: name it (--start)."
+            "epochs = 0 only chooses the context scale of a trained GNN-encoder: name it (--start-from)."
         )
     if start is not None:
         start.require_fits(store, any_encoder=True)

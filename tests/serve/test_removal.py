@@ -1,0 +1,63 @@
+"""A removed passage is in no answer of the server."""
+
+import shutil
+
+import pytest
+from fastapi.testclient import TestClient
+
+from gnnretrieval import Retriever
+from gnnretrieval.data import Dataset
+from gnnretrieval.index.updating import remove_passages
+from gnnretrieval.serve import create_app
+from gnnretrieval.storage.provenance import write_json
+
+PAGES = {"/", "/docs", "/static", "/openapi.json", "/health", "/metrics"}  # that hold nothing of a corpus
+
+
+@pytest.fixture
+def gone(retriever):
+    """The passage that most queries found, which /graph names."""
+    return retriever.index.texts.passage(int(retriever.graph.degrees().argmax()))
+
+
+@pytest.fixture
+def asked(tiny_dataset, gone):
+    """``asked(retriever)``: the answers of every route, by its path."""
+    question = Dataset.open(tiny_dataset).queries_of("test")[0].text
+    neighbors = [{"id": f"train-{number:02d}", "kind": "query", "most": 50} for number in range(60)]
+    neighbors += [{"id": f"p{row:02d}", "most": 50} for row in range(40)]
+
+    def ask(one: Retriever) -> dict[str, str]:
+        app = create_app(one)
+        with TestClient(app) as client:
+            systems = [{"question": question, "k": 50, "system": system} for system in ("gnn-encoder", "dual-encoder")]
+            answers = {
+                "/search": [client.post("/search", json=each) for each in systems]
+                + [client.get("/search", params=each) for each in systems],
+                "/compare": [client.post("/compare", json={"question": question, "k": 50})],
+                "/passages/{id:path}": [client.get(f"/passages/{gone.id}")],
+                "/queries/{id:path}": [client.get(f"/queries/train-{number:02d}") for number in range(60)],
+                "/graph": [client.get("/graph")],
+                "/graph/neighbors": [client.get("/graph/neighbors", params=each) for each in neighbors],
+                "/examples": [client.get("/examples")],
+            }
+        assert {route.path for route in app.routes} == answers.keys() | PAGES
+        return {path: "\n".join(each.text for each in these) for path, these in answers.items()}
+
+    return ask
+
+
+def test_no_route_gives_a_removed_passage(tiny_run, tmp_path, asked, gone):
+    place = shutil.copytree(tiny_run, tmp_path / "run")
+    write_json(place / "examples.json", [{"question": "a question", "passage": id_} for id_ in (gone.id, "p02")])
+    before = asked(Retriever.open(place))
+    remove_passages(place / "index", [gone.id])
+    after = asked(Retriever.open(place))
+    for path in before.keys() - {"/queries/{id:path}"}:
+        assert gone.id in before[path], path
+    refusal = f"There is no passage '{gone.id}'."
+    assert refusal in after["/passages/{id:path}"]
+    for path, answer in after.items():
+        assert gone.id not in answer.replace(refusal, ""), path
+        assert gone.text not in answer, path
+    assert '"p02"' in after["/examples"]
