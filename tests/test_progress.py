@@ -100,7 +100,7 @@ def test_on_a_terminal_there_is_a_bar_that_ends_full(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "seen"),
     [
         ("a\tb\nç 日本 🙂", "a\tb\nç 日本 🙂"),
         ("\x1b[2J\x1b]0;title\x07", "\\u001b[2J\\u001b]0;title\\u0007"),
@@ -109,7 +109,7 @@ def test_on_a_terminal_there_is_a_bar_that_ends_full(monkeypatch, capsys):
         ("\u202egpj.exe \ud800", "\\u202egpj.exe \\ud800"),
     ],
 )
-def test_what_a_terminal_would_obey_is_shown(text, shown, capsys):
-    assert printable(text) == shown
+def test_what_a_terminal_would_obey_is_shown(text, seen, capsys, shown):
+    assert printable(text) == seen
     say(text)
-    assert capsys.readouterr().err == f"{shown}\n"
+    assert capsys.readouterr().err == f"{seen}\n"

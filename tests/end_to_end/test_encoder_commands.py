@@ -76,7 +76,7 @@ def test_inspect_says_what_it_learned_from_and_how_it_went(trained, succeeds, tm
     place = directory / "work" / "trained"
     text = succeeds("encoder", "inspect", place, "--html", tmp_path / "log.html").out
     assert "2 epochs, batch size 16, adam 0.001, seed 0, loss contrastive" in text
-    assert "one set of weights" in text
+    assert "shared weights" in text
     found = succeeds("encoder", "inspect", place, "--json").json
     assert [record["epoch"] for record in found["history"]] == [0, 1, 2]
     assert "<html" in (tmp_path / "log.html").read_text(encoding="utf-8")[:200]

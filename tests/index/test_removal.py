@@ -135,9 +135,9 @@ def test_neighbours_that_are_shown_are_as_many_as_were_asked_for(before, after):
     assert (whole["node"]["edges"], shown["node"]["edges"]) == (5, 4)
 
 
-def test_removing_what_was_removed_before_does_nothing(shortened):
-    said = []
-    assert remove_passages(shortened / "index", [GONE], say=said.append).hash == open_index(shortened / "index").hash
+def test_removing_what_was_removed_before_does_nothing(shortened, said):
+    said.clear()
+    assert remove_passages(shortened / "index", [GONE]).hash == open_index(shortened / "index").hash
     assert said == [f"{shortened / 'index'}: removed before, nothing to do"]
 
 
