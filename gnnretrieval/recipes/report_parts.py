@@ -261,7 +261,7 @@ def where_it_is_from(of: Reported) -> Card:
         for name, made in of.artifacts.items()
     ]
     return section(
-        "Where this is from",
+        "Provenance",
         join([table(("directory", "content hash", "git revision"), rows, name="Artifacts")]),
         source(*(f"{name}/meta.json" for name in of.artifacts)),
     )
