@@ -80,7 +80,7 @@ class GraphRetriever(Retriever):
             similarity: How to compare the vectors of ``vectors`` or of a function.
             dev: Judgements of the queries to choose settings by; None: some training queries are held out.
             test: Judgements of the queries for :meth:`evaluate`.
-            k: How many retrieved passages a training query is joined to, in addition to its relevant ones.
+            k: How many retrieved passages a training query is joined to.
             seed: Seed of training.
             out: Directory of the artifacts; None: a temporary one, deleted with the retriever.
             device: Where to compute.

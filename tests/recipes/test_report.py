@@ -151,7 +151,7 @@ def test_examples_have_ranks_rankings_and_the_questions_that_moved_the_passage(r
     moved = [table for table in page.tables if table[0] == ["training question that moved it", "attention"]]
     explained = [one.why for one in (*helped, *hurt)] + [one.above[1] for one in hurt if one.above]
     assert len(moved) == sum(bool(why.neighbors) for why in explained)
-    assert page.seen.count("First by the dual-encoder") == len(helped) + len(hurt)
+    assert page.seen.count("Ranked first by the dual-encoder") == len(helped) + len(hurt)
 
 
 def test_a_hurt_question_s_passage_stood_higher_before(run):
