@@ -115,7 +115,7 @@ def add(
         device=device,
     )
     if additions is None:
-        click.echo(f"{store}: these were added before; nothing to do")
+        click.echo(f"{store}: these were added before, nothing to do")
         return
     made = add_to_graph(store, additions, device=device, say=say)
     click.echo(

@@ -127,7 +127,7 @@ def test_a_file_of_questions_becomes_a_run(approximate, made, succeeds, tmp_path
     ("text", "says"),
     [
         ("a\tone\ntwo\n", ":2: this line has no tab"),
-        ("a\tone\na\ttwo\n", ":2: question 'a' is there twice"),
+        ("a\tone\na\ttwo\n", ":2: the id 'a' is repeated"),
         ("a\t \n", ":1: question 'a' is empty"),
         ("a b\tone\n", ":1: the id 'a b' is empty or has white space"),
         ("\n", "there are no questions"),
