@@ -1,6 +1,6 @@
-"""Progress on standard error: a bar with rate and time left on terminals and in notebooks, else plain lines (law 9).
+"""Progress on standard error, with rate and time left: a bar in terminals and notebooks, else plain lines (law 9).
 
-Lines go to the logger ``gnnretrieval`` at level INFO. The commands print them; a program that uses the package sees
+Lines go to the logger ``gnnretrieval`` at level INFO. The commands print them. A program that uses the package gets
 them after :func:`show_progress`, or by its own logging.
 """
 
@@ -81,7 +81,7 @@ def _rate(per_second: float) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 20) -> str:
-    """The last ``width`` values as one line of bars, lowest to highest."""
+    """The last ``width`` values as bars in one line; the lowest and the highest value set the scale."""
     shown = values[-width:]
     if not shown:
         return ""
@@ -102,7 +102,7 @@ class _Rate(ProgressColumn):
 
 
 class _Bar(Progress):
-    """A bar with a line of its own for the note, so that both have room on a terminal of 80 columns."""
+    """A bar with a separate line for the note, so that both fit into 80 columns."""
 
     note = ""
 
@@ -113,7 +113,7 @@ class _Bar(Progress):
 
 
 class Meter:
-    """Counts units of work; :meth:`advance` after each piece."""
+    """Counts units of work and shows the progress; call :meth:`advance` after each piece."""
 
     def __init__(self, label: str, total: int, unit: str, done: int, bar: _Bar | None) -> None:
         self.label, self.total, self.unit, self.done = label, total, unit, done
@@ -140,7 +140,7 @@ class Meter:
             )
 
     def each(self, items: Iterable[_T]) -> Iterator[_T]:
-        """The items, counted as they go by."""
+        """Iterate over the items and count them."""
         waiting = 0
         for item in items:
             yield item
@@ -153,7 +153,7 @@ class Meter:
 
 @contextmanager
 def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Meter]:
-    """A :class:`Meter` for ``total`` units, of which ``done`` were done by an earlier run."""
+    """A :class:`Meter` for ``total`` units, of which an earlier run did ``done``."""
     console = Console(stderr=True)
     if sys.stderr.isatty() or console.is_jupyter:
         columns = (

@@ -1,4 +1,4 @@
-"""The base of every configuration: typed, frozen, and an unknown key is an error that suggests the nearest one."""
+"""The base class of every configuration: typed and frozen; an unknown key is an error that suggests the nearest."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pydantic_core import CoreSchema, core_schema
 from gnnretrieval.errors import InputError, nearest
 
 DEFAULT_MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
-SECRET = "secret"  # type of a pydantic error whose value no message may repeat
+SECRET = "secret"  # type of a pydantic error: no message repeats its value
 
 
 class OneOf:
-    """A text among the names of a registry: ``Annotated[str, OneOf("a", "b")]``.
+    """Type of a string that must be one of some names: ``Annotated[str, OneOf("a", "b")]``.
 
     Attributes:
-        names: The names, in the order that help and errors have them.
+        names: The names, in the order of help texts and errors.
     """
 
     def __init__(self, *names: str) -> None:
         self.names = names
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The text's own schema, and the check behind it."""
+        """The schema of a string, followed by the check."""
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
     def _checked(self, name: str) -> str:
@@ -44,7 +44,7 @@ class Settings(BaseModel):
     def parse(
         cls, values: Mapping[str, Any], path: str | Path | None = None, lines: Mapping[str, int] | None = None
     ) -> Self:
-        """Validate ``values``.
+        """The settings from ``values``, validated.
 
         Args:
             values: The settings by name.

@@ -1,4 +1,4 @@
-"""The whole way in a few calls, for notebooks and programs: the rooms above, without their parts."""
+"""The whole pipeline in a few calls, for notebooks and programs."""
 
 from typing import TYPE_CHECKING
 

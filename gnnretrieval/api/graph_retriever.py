@@ -28,11 +28,11 @@ from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
 
-_DEPTH = 100  # passages of a question that are measured
+_DEPTH = 100  # passages per question in the runs that are measured
 
 
 class GraphRetriever(Retriever):
-    """A retriever over a graph of your own questions, made by :meth:`fit`, or opened where ``fit`` left it.
+    """A retriever over a graph of your questions: :meth:`fit` makes it, ``open`` opens it again.
 
     .. code-block:: python
 
@@ -66,29 +66,30 @@ class GraphRetriever(Retriever):
     ) -> Self:
         """Encode, build the graph, train over it, embed and index.
 
-        Every step is an artifact in ``out``, by the names that ``gnnretrieval run`` gives: interrupted, the same call
-        goes on; ``gnnretrieval serve OUT`` serves it.
+        Each step writes an artifact into ``out``, with the names that ``gnnretrieval run`` uses. After an interruption,
+        the same call continues. ``gnnretrieval serve OUT`` serves the result.
 
         Args:
-            passages: As :func:`gnnretrieval.data.from_objects.passages_of`.
-            queries: As :func:`gnnretrieval.data.from_objects.queries_of`, also those of ``dev`` and ``test``.
-            qrels: As :func:`gnnretrieval.data.from_objects.qrels_of`: what the training queries are answered by.
+            passages: Passages, see :func:`gnnretrieval.data.from_objects.passages_of`.
+            queries: All queries, see :func:`gnnretrieval.data.from_objects.queries_of`; those of ``dev`` and ``test``
+                are among them.
+            qrels: Judgements of the training queries, see :func:`gnnretrieval.data.from_objects.qrels_of`.
             encode: The dual-encoder: a checkpoint's name or path, an endpoint's settings, an encoder, or a function
                 from texts to vectors; None: all-MiniLM-L6-v2.
-            vectors: Instead, vectors of the passages ``(m, d)`` and of the queries ``(n, d)``, in their order. Stored
-                questions can then be asked in words, and others as vectors.
-            similarity: How vectors of ``vectors`` or of a function are compared.
-            dev: Judgements of queries that settings are chosen by; None: some training queries are held out.
-            test: Judgements of queries for :meth:`evaluate`.
-            k: Passages a training query is joined to, beside its relevant ones.
-            seed: Of training.
-            out: Directory of the artifacts; None: a temporary one, gone with the retriever.
+            vectors: Instead of an encoder, vectors of the passages ``(m, d)`` and of the queries ``(n, d)``, in their
+                order. The retriever then takes stored questions as text, and new ones as vectors.
+            similarity: How to compare the vectors of ``vectors`` or of a function.
+            dev: Judgements of the queries to choose settings by; None: some training queries are held out.
+            test: Judgements of the queries for :meth:`evaluate`.
+            k: How many retrieved passages a training query is joined to.
+            seed: Seed of training.
+            out: Directory of the artifacts; None: a temporary one, deleted with the retriever.
             device: Where to compute.
-            overwrite: Replace what ``out`` holds of other inputs.
+            overwrite: Replace artifacts in ``out`` that were made from other inputs.
 
         Raises:
-            InputError: the objects are not as described, or both ``encode`` and ``vectors`` are given.
-            GnnRetrievalError: as the steps.
+            InputError: the objects do not fit, or both ``encode`` and ``vectors`` are given.
+            GnnRetrievalError: a step fails.
         """
         if encode is not None and vectors is not None:
             raise InputError("encode and vectors are both given: give one of them.")
@@ -122,18 +123,18 @@ class GraphRetriever(Retriever):
         measures: Iterable[str] = DEFAULT_MEASURES,
         baselines: bool = True,
     ) -> Comparison:
-        """The GNN-encoder beside BM25, the dual-encoder, and the simple uses of the same labels, with paired tests.
+        """Compare the GNN-encoder with BM25, the dual-encoder and simple uses of the same labels, with paired tests.
 
-        Of questions that are given, or of a split that :meth:`fit` was given (``test``). The tests are against the
-        dense baseline that dev finds best; of questions that are given, which no baseline was chosen for, and without
-        ``baselines``, against the dual-encoder.
+        The questions are the given ones, or those of a split that :meth:`fit` received (``test``). On a split, the
+        tests are against the dense baseline that is best on dev. On given questions, or without ``baselines``, there
+        are no baselines, and the tests are against the dual-encoder.
 
         Args:
-            queries: New questions, as :func:`gnnretrieval.data.from_objects.queries_of`.
-            qrels: Their judgements, as :func:`gnnretrieval.data.from_objects.qrels_of`.
+            queries: New questions, see :func:`gnnretrieval.data.from_objects.queries_of`.
+            qrels: Their judgements, see :func:`gnnretrieval.data.from_objects.qrels_of`.
             split: The split to report on, where no questions are given.
-            measures: ir-measures' or trec_eval's names.
-            baselines: Rank by the baselines too, each chosen on dev: about as long as training.
+            measures: Names by ir-measures or trec_eval.
+            baselines: Also rank by the baselines. This takes about as long as training.
 
         Raises:
             InputError: there is no such split, questions are given without judgements, or a measure is unknown.
@@ -167,7 +168,7 @@ class GraphRetriever(Retriever):
 def _encoder(
     encode: str | EncoderSettings | TextEncoder | Encode | None, similarity: Literal["cosine", "dot"]
 ) -> str | EncoderSettings | TextEncoder | None:
-    """A function as an encoder; the rest as it is."""
+    """Wrap a function as an encoder; return anything else unchanged."""
     if encode is None or isinstance(encode, str | EncoderSettings) or hasattr(encode, "fingerprint"):
         return encode  # type: ignore[return-value]
     if not callable(encode):

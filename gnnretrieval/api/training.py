@@ -1,4 +1,4 @@
-"""Training by a graph alone: what it was made of is found by itself."""
+"""Train from a graph alone: its dataset and features are opened from their recorded paths."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def train(
     overwrite: bool = False,
     **given: Any,
 ) -> GNNEncoderModel:
-    """Train a GNN-encoder over ``graph`` into the artifact ``out``; how much of it is used is chosen on dev.
+    """Train a GNN-encoder over ``graph`` into the artifact ``out``, and choose on dev how much of it to use.
 
     Args:
-        graph: The graph; its dataset and features lie where they lay when it was built.
+        graph: The graph; its dataset and features must be where they were when it was built.
         out: Where the model goes.
-        settings: How to train; None: by the defaults.
+        settings: Settings of training; None: the defaults.
         device: Where to compute.
         overwrite: Replace a model made from other inputs.
-        given: Single settings instead, such as ``seed=1`` or ``layer="gat"``.
+        given: Single settings that replace those of ``settings``, such as ``seed=1`` or ``layer="gat"``.
 
     Raises:
-        InputError: there is no such setting, or it does not fit.
-        GnnRetrievalError: as :func:`gnnretrieval.training.gnn.train.train_gnn`.
+        InputError: a setting is unknown, or its value does not fit.
+        GnnRetrievalError: see :func:`gnnretrieval.training.gnn.train.train_gnn`.
     """
     parsed = TrainSettings.parse(given) if settings is None else settings.model_copy(update=given)
     how: dict[str, Any] = {"device": device, "overwrite": overwrite}

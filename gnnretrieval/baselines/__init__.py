@@ -1,7 +1,7 @@
-"""Baselines that see the same labels as the GNN-encoder: how far they get without a graph network.
+"""Baselines without a graph network that see the same labels as the GNN-encoder.
 
-Each of them learns from the training questions and chooses its settings on dev, so that a gain of the GNN-encoder over
-them is a gain of the network and not of the labels.
+Each learns from the training questions, and its settings are chosen on dev. So a gain of the GNN-encoder over them is
+due to the network, and not to the labels.
 """
 
 DENSE = (

@@ -1,7 +1,7 @@
-"""Dense baselines: one-line uses of the labels that the GNN-encoder sees, over the same features.
+"""Dense baselines: simple uses of the labels that the GNN-encoder sees, over the same features.
 
-Each is a special case of :func:`score`: heads, a label mean, an index of the training questions, or a prior on passages
-that have training questions. A setting is chosen on dev, as a careful user would: the best mean RR@10.
+Each is a special case of :func:`score`: linear heads, a label mean, an index of the training questions, or a prior on
+passages that have training questions. The setting with the best mean RR@10 on dev is chosen.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import Heads, Sides, train_heads
 from gnnretrieval.training.gnn.ladder import PRIORS, STEPS, reciprocal_ranks_of_scores
 
-_QUERIES = 256  # scored together
+_QUERIES = 256  # queries that are scored together
 _TENTHS = tuple(tenth / 10 for tenth in range(11))
 
 
 class DenseSetting(NamedTuple):
-    """Settings of a dense baseline. All zero is the dual-encoder.
+    """Settings of a dense baseline. With zeros only, it is the dual-encoder.
 
     Attributes:
-        steps: Steps that its heads were trained for; 0: none.
-        sides: What the heads are on.
-        mean: Weight of the mean of a passage's training questions.
-        questions: Weight of the best similarity with a passage or one of its training questions, beside the
-            similarity with the passage.
-        prior: Share by which passages with training questions score higher, or lower below 0.
+        steps: Training steps of the heads; 0: no heads.
+        sides: Which side the heads are on.
+        mean: Weight of the mean vector of a passage's training questions.
+        questions: Weight ``w`` of the largest similarity with a passage or one of its training questions; the
+            similarity with the passage has the weight ``1 - w``.
+        prior: Share by which passages with training questions score higher; below 0, lower.
     """
 
     steps: int = 0
@@ -45,7 +45,7 @@ class DenseSetting(NamedTuple):
     prior: float = 0.0
 
     def in_words(self) -> str:
-        """What is not zero."""
+        """The settings that are not zero, as text."""
         parts = {"steps": self.steps, "mean": self.mean, "questions": self.questions, "prior": self.prior}
         return ", ".join(f"{name} {value:g}" for name, value in parts.items() if value) or "the dual-encoder"
 
@@ -58,17 +58,17 @@ CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "linear-head-queries": [DenseSetting(steps, "queries") for steps in (0, *STEPS)],
     "linear-heads-apart": [DenseSetting(steps, "apart") for steps in (0, *STEPS)],
     "linear-head+label-mean": [DenseSetting(steps, mean=mean) for steps, mean in product((0, *STEPS), _TENTHS)],
-}  # by baseline, the simplest first: of equal ones it is taken
+}  # by baseline, the simplest first: it is chosen among equally good ones
 
 
 class DenseBaseline(NamedTuple):
-    """A baseline that is ready to rank.
+    """A baseline with its chosen setting, ready to rank.
 
     Attributes:
-        setting: Chosen on dev.
-        dev: Mean RR@10 that chose it; of the part of dev where it is lowest, if there are several.
+        setting: The setting that was chosen on dev.
+        dev: Mean RR@10 by which it was chosen: the lowest over the parts of dev.
         graph: Features and labels.
-        heads: None: the identity.
+        heads: Linear heads; None: none.
     """
 
     setting: DenseSetting
@@ -80,20 +80,34 @@ class DenseBaseline(NamedTuple):
     def run(
         self, query_ids: Sequence[str], queries: NDArray[np.floating], passage_ids: Sequence[str], depth: int
     ) -> Run:
-        """Rank all passages for queries, given their features ``(q, d)``."""
+        """Rank all passages for the queries.
+
+        Args:
+            query_ids: Ids of the queries.
+            queries: Features of the queries ``(q, d)``.
+            passage_ids: Ids of the passages in row order.
+            depth: Passages per query.
+        """
         run: Run = {}
         sides = prepared(self.graph, self.heads, self.setting)
         for start in range(0, len(query_ids), _QUERIES):
             part = slice(start, start + _QUERIES)
-            asked = torch.from_numpy(np.asarray(queries[part], dtype=np.float32))
-            found = score(self.graph, sides, self.setting, asked).topk(min(depth, len(passage_ids)), dim=1)
-            ranked = rank_rows(found.indices.numpy(), found.values.numpy(), passage_ids)
+            features = torch.from_numpy(np.asarray(queries[part], dtype=np.float32))  # (b, d)
+            scores = score(self.graph, sides, self.setting, features)  # (b, m)
+            top = scores.topk(min(depth, len(passage_ids)), dim=1)
+            ranked = rank_rows(top.indices.numpy(), top.values.numpy(), passage_ids)
             run.update(zip(query_ids[part], ranked, strict=True))
         return run
 
 
 class Sided(NamedTuple):
-    """Vectors as they are compared: passages ``(m, d)``, the graph's queries ``(n, d)``, and the head of new ones."""
+    """Vectors that :func:`score` compares.
+
+    Attributes:
+        passages: Passages, after their head ``(m, d)``.
+        queries: The graph's queries, after their head ``(n, d)``.
+        head: Head for new queries ``(d, d)``; None: the identity.
+    """
 
     passages: Tensor
     queries: Tensor
@@ -101,7 +115,7 @@ class Sided(NamedTuple):
 
 
 def prepared(graph: MessageGraph, heads: Heads | None, setting: DenseSetting) -> Sided:
-    """What :func:`score` compares with."""
+    """The vectors that :func:`score` compares, with the label mean and the heads applied."""
     mixed = label_mean(graph, setting.mean)
     if heads is None:
         return Sided(graph.prepare(mixed), graph.queries, None)
@@ -110,7 +124,7 @@ def prepared(graph: MessageGraph, heads: Heads | None, setting: DenseSetting) ->
 
 
 def score(graph: MessageGraph, sides: Sided, setting: DenseSetting, queries: Tensor) -> Tensor:
-    r"""Scores ``(b, m)`` of all passages for features of queries ``(b, d)``.
+    r"""Scores of all passages ``(b, m)`` for features of queries ``(b, d)``.
 
     .. math:: s(q, p) &= (1 + c\,[L_p \ne \emptyset]) \bigl((1 - w)\, q^\top p
         + w \max(q^\top p, \max_{q' \in L_p} q^\top q')\bigr)
@@ -119,16 +133,16 @@ def score(graph: MessageGraph, sides: Sided, setting: DenseSetting, queries: Ten
 
 
 def scores_of(graph: MessageGraph, sides: Sided, settings: Sequence[DenseSetting], queries: Tensor) -> Iterator[Tensor]:
-    """The same for several settings of one ``sides``, each in its turn."""
-    asked = graph.prepare(queries if sides.head is None else queries @ sides.head.T)
-    plain, best = asked @ sides.passages.T, None
+    """Scores as :func:`score` gives them, for each of several settings that share ``sides``."""
+    compared = graph.prepare(queries if sides.head is None else queries @ sides.head.T)  # (b, d)
+    plain, best = compared @ sides.passages.T, None  # (b, m)
     for setting in settings:
         scores = plain
         if setting.questions:
             if best is None:
                 to_query, to_passage = graph.labels.T
-                of_labels = (asked @ sides.queries.T)[:, to_query]  # (b, L)
-                best = plain.scatter_reduce(1, to_passage.expand(len(asked), -1), of_labels, "amax")
+                of_labels = (compared @ sides.queries.T)[:, to_query]  # (b, L)
+                best = plain.scatter_reduce(1, to_passage.expand(len(compared), -1), of_labels, "amax")  # (b, m)
             scores = torch.lerp(plain, best, setting.questions)
         yield scores * (1 + setting.prior * (graph.label_counts > 0).float())
 
@@ -141,14 +155,14 @@ def _measured(
     queries: Tensor,
     relevant: Sequence[Sequence[int]],
 ) -> NDArray[np.float64]:
-    """RR@10 of each dev question by settings that differ in ``questions`` and ``prior`` alone ``(settings, q)``."""
+    """RR@10 of each dev question ``(settings, q)``, for settings that differ only in ``questions`` and ``prior``."""
     sides = prepared(graph, heads, settings[0])
-    found = np.zeros((len(settings), len(relevant)))
+    values = np.zeros((len(settings), len(relevant)))
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
         for row, scores in enumerate(scores_of(graph, sides, settings, queries[part])):
-            found[row, part] = reciprocal_ranks_of_scores(scores, relevant[part])
-    return found
+            values[row, part] = reciprocal_ranks_of_scores(scores, relevant[part])
+    return values
 
 
 def choose_dense(
@@ -162,19 +176,22 @@ def choose_dense(
     seed: int = 0,
     names: Sequence[str] = tuple(CHOICES),
 ) -> dict[str, DenseBaseline]:
-    """Every baseline with its best setting on dev; heads are trained on all labels of ``whole`` once it is chosen.
+    """Choose the best setting of every baseline on dev.
+
+    Where questions of ``whole`` were held out, the chosen heads are then trained again on all its labels.
 
     Args:
-        graph: Without questions that are held out to choose by.
-        whole: With them; the same graph where none are.
-        queries: Features ``(q, d)`` of the dev questions.
-        relevant: Rows of their relevant passages.
-        parts: Which kind of question each is; a setting is worth its mean on the kind it does worst on.
-        priors: Whether dev says how often questions are about passages with training questions (a dev split does).
-        seed: Of the order of the pairs that heads are trained on.
-        names: Of the baselines.
+        graph: The graph without the questions that are held out.
+        whole: The graph with them; the same object where none are held out.
+        queries: Features of the dev questions ``(q, d)``.
+        relevant: Rows of the relevant passages of each dev question.
+        parts: Kind of each dev question ``(q,)``; a setting counts by its lowest mean over the kinds.
+        priors: Whether to choose ``label-prior``: only a dev split shows how often questions are about passages with
+            training questions.
+        seed: Seed of the order of training pairs.
+        names: Names of the baselines.
     """
-    asked = torch.from_numpy(np.asarray(queries, dtype=np.float32))
+    features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
     wanted = {name: CHOICES[name] for name in CHOICES if name in names and (priors or name != "label-prior")}
     shapes = dict.fromkeys((one.steps, one.sides) for choices in wanted.values() for one in choices if one.steps)
     heads: dict[tuple[int, str], Heads] = {}
@@ -182,18 +199,18 @@ def choose_dense(
         for steps, sides in shapes:
             heads[steps, sides] = train_heads(graph, steps, sides=sides, seed=seed)
             meter.advance(steps)
-    found, measured = {}, dict[DenseSetting, float]()
-    alike: dict[DenseSetting, list[DenseSetting]] = {}
+    baselines, measured = {}, dict[DenseSetting, float]()
+    alike: dict[DenseSetting, list[DenseSetting]] = {}  # settings that share their prepared vectors
     for one in dict.fromkeys(one for choices in wanted.values() for one in choices):
         alike.setdefault(one._replace(questions=0.0, prior=0.0), []).append(one)
     for shared, settings in alike.items():
-        found_of = _measured(graph, heads.get((shared.steps, shared.sides)), settings, asked, relevant)
-        for one, values in zip(settings, found_of, strict=True):
+        by_setting = _measured(graph, heads.get((shared.steps, shared.sides)), settings, features, relevant)
+        for one, values in zip(settings, by_setting, strict=True):
             measured[one] = min(float(values[parts == part].mean()) for part in np.unique(parts))
     for name, choices in wanted.items():
         best = max(choices, key=lambda one: measured[one])
         its = heads.get((best.steps, best.sides))
         if its is not None and whole is not graph:
             its = train_heads(whole, best.steps, sides=best.sides, seed=seed)
-        found[name] = DenseBaseline(best, measured[best], whole, its)
-    return found
+        baselines[name] = DenseBaseline(best, measured[best], whole, its)
+    return baselines

@@ -1,10 +1,10 @@
-"""BM25 that sees the training questions: passages expanded with the questions they are labelled with.
+"""BM25 over passages that are expanded with the training questions they are labelled with.
 
-doc2query (Nogueira et al. 2019) appends generated questions to a passage; here they are the real ones of the training
+doc2query (Nogueira et al. 2019) appends generated questions to a passage; here they are the questions of the training
 split. With ``neighbour_weight``, a passage also receives the terms of its graph neighbours: training questions that
-retrieved it and are not labelled with it, as in message passing, but of words. These questions also make the passage
-longer, and BM25 scores long passages lower. Where training and dev questions are about different documents, that alone
-may gain: the passages of the training documents have more neighbours.
+retrieved it and are not labelled with it. This is message passing with words. The added terms also make the passage
+longer, and BM25 scores long passages lower. Where training and dev questions are about different documents, this alone
+may give a gain: the passages of the training documents have more neighbours.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from gnnretrieval.progress import progress
 
 Questions = Mapping[int, Sequence[str]]
 
-CUTOFF = 10  # of the reciprocal rank on dev
+CUTOFF = 10  # cutoff of the reciprocal rank on dev
 
 
 class LexicalSetting(NamedTuple):
     """Settings of BM25 over expanded passages.
 
     Attributes:
-        repeats: How often each labelled question is appended; 0: not at all.
-        neighbour_weight: How much a term of a neighbouring question counts beside one of the passage; 0: nothing.
-        k1: Of BM25.
-        b: Of BM25.
+        repeats: How often each labelled question is appended; 0: never.
+        neighbour_weight: Weight of a term of a neighbouring question; a term of the passage has 1.
+        k1: BM25's k1.
+        b: BM25's b.
     """
 
     repeats: int = 0
@@ -51,12 +51,12 @@ CHOICES = {
 
 
 class LexicalChoice(NamedTuple):
-    """What dev says about BM25's settings.
+    """The settings of BM25 that were chosen on dev.
 
     Attributes:
-        best: The setting with the best RR@10 on dev; it may be one without questions.
+        best: The setting with the best RR@10 on dev; it may use no questions.
         plain: The best setting without questions: tuned BM25.
-        dev: RR@10 on dev of every setting that was tried, 0 to 1; the untuned ``LexicalSetting()`` is among them.
+        dev: RR@10 on dev, 0 to 1, of every setting that was tried, the untuned ``LexicalSetting()`` among them.
     """
 
     best: LexicalSetting
@@ -65,32 +65,32 @@ class LexicalChoice(NamedTuple):
 
 
 def expanded_texts(texts: Iterable[str], questions: Questions, repeats: int) -> Iterator[str]:
-    """Each passage's text followed by its questions, in order, each ``repeats`` times.
+    """Each passage's text followed by its questions, each ``repeats`` times.
 
     Args:
-        texts: Of the passages, in row order.
-        questions: By passage row; a passage may have none.
-        repeats: 0 or more.
+        texts: Texts of the passages, in row order.
+        questions: Questions by passage row; a passage may have none.
+        repeats: How often each question is appended, 0 or more.
     """
     for row, text in enumerate(texts):
         yield "\n".join([text, *(question for question in questions.get(row, ()) for _ in range(repeats))])
 
 
 def neighbour_questions(store: Graph) -> dict[int, list[str]]:
-    """By passage row, the training questions that retrieved it and are not labelled with it, by query row.
+    """For each passage row, the training questions that retrieved it and are not labelled with it, in query order.
 
     Args:
-        store: The graph, or a view of it with fewer neighbours a question.
+        store: The graph, or a view of it with fewer neighbours per question.
     """
     edges, starts = store.found_by(slice(0, store.num_passages))  # (E,), (m + 1,)
     passages = np.repeat(np.arange(store.num_passages), np.diff(starts))  # (E,)
     unlabelled = ~store.label_edges()[edges]
     with store.texts() as texts:
         text_of = texts.texts_of_queries(range(store.num_queries))
-    found: dict[int, list[str]] = {}
+    questions: dict[int, list[str]] = {}
     for passage, edge in zip(passages[unlabelled].tolist(), edges[unlabelled].tolist(), strict=True):
-        found.setdefault(passage, []).append(text_of[edge // store.stride])
-    return found
+        questions.setdefault(passage, []).append(text_of[edge // store.stride])
+    return questions
 
 
 def lexical_index(
@@ -100,13 +100,13 @@ def lexical_index(
     setting: LexicalSetting,
     neighbours: Questions | None = None,
 ) -> BM25:
-    """BM25 over the expanded passages, by one setting.
+    """BM25 over the expanded passages, with one setting.
 
     Args:
-        passages: Gives the passages' texts in row order.
-        num_passages: ``m``.
+        passages: A function that gives the passages' texts in row order.
+        num_passages: Number of passages ``m``.
         train_questions: Labelled training questions by passage row.
-        setting: Usually :func:`choose_lexical`'s.
+        setting: The setting, usually chosen by :func:`choose_lexical`.
         neighbours: Neighbouring questions by passage row (:func:`neighbour_questions`); None: none.
 
     Raises:
@@ -127,28 +127,28 @@ def choose_lexical(
     dev_relevant: Sequence[Sequence[int]],
     neighbours: Questions | None = None,
 ) -> LexicalChoice:
-    """Settings with the best RR@10 on dev, with questions and without.
+    """Choose the settings with the best RR@10 on dev, with and without questions.
 
-    From the untuned BM25, one setting after another takes its best value of ``CHOICES`` until none changes; once over
-    all settings, and once over ``k1`` and ``b`` without questions. The best of all that were tried are returned; of
-    equal ones the nearest to the untuned BM25, in steps of ``CHOICES``. Words are counted once; each setting that is
-    tried scores the postings and ranks the dev questions again.
+    A coordinate search starts from untuned BM25: each setting in turn takes its best value of ``CHOICES``, until none
+    changes. It runs once over all settings, and once over ``k1`` and ``b`` without questions. Of equally good settings,
+    the nearest to untuned BM25 in steps of ``CHOICES`` is chosen. Words are counted once; only the scores of the
+    postings and the ranking of the dev questions are computed for each setting.
 
     Args:
-        passages: Gives the passages' texts in row order; read once.
-        num_passages: ``m``.
+        passages: A function that gives the passages' texts in row order; read once.
+        num_passages: Number of passages ``m``.
         train_questions: Labelled training questions by passage row.
         dev_queries: Texts of dev questions.
         dev_relevant: Rows of the relevant passages of each; a question without any counts 0.
         neighbours: Neighbouring questions by passage row; None: ``neighbour_weight`` stays 0.
 
     Raises:
-        InputError: a row is not below ``m``, there are no dev questions, or not as many lists of relevant passages.
+        InputError: a row is not below ``m``, there are no dev questions, or ``dev_relevant`` has another length.
     """
     if not dev_queries or len(dev_queries) != len(dev_relevant):
         raise InputError(
-            f"{len(dev_queries)} dev questions and relevant passages of {len(dev_relevant)}: settings are chosen by"
-            " one or more dev questions, each with its relevant passages."
+            f"{len(dev_queries)} dev questions, and relevant passages of {len(dev_relevant)}: give at least one"
+            " dev question, and the relevant passages of each."
         )
     _require_rows(num_passages, train_questions, neighbours or {})
     fields = [_joined(questions, num_passages) for questions in (train_questions, neighbours or {})]
@@ -175,7 +175,7 @@ class _Search:
         self.dev: dict[LexicalSetting, float] = {}
 
     def climb(self, names: Sequence[str]) -> None:
-        """From the untuned setting, give each named one its best value, again and again until none changes."""
+        """Coordinate search from the untuned setting over the settings ``names``, until none changes."""
         setting, before = LexicalSetting(), None
         while setting != before:
             before = setting
@@ -185,7 +185,7 @@ class _Search:
                 setting = self.best(choices)
 
     def best(self, settings: Iterable[LexicalSetting]) -> LexicalSetting:
-        """Highest RR@10; of equal ones the nearest to the untuned setting."""
+        """The setting with the highest RR@10; of equally good ones, the nearest to the untuned setting."""
         return min(settings, key=lambda setting: (-self.dev[setting], _steps(setting), setting))
 
     def _measure(self, settings: Sequence[LexicalSetting], name: str) -> None:
@@ -198,11 +198,11 @@ class _Search:
                 meter.advance()
 
     def _reciprocal_rank(self, bm25: BM25) -> float:
-        """Mean RR@10; equal scores are ranked by row."""
-        found = bm25.top_k_of(self._queries, CUTOFF)
+        """Mean RR@10; ties are ranked by row."""
+        top = bm25.top_k_of(self._queries, CUTOFF)
         return fmean(
             next((1 / rank for rank, row in enumerate(rows.tolist(), 1) if row in relevant), 0.0)
-            for (rows, _), relevant in zip(found, self._relevant, strict=True)
+            for (rows, _), relevant in zip(top, self._relevant, strict=True)
         )
 
 
@@ -220,4 +220,4 @@ def _joined(questions: Questions, num_passages: int) -> Iterator[str]:
 def _require_rows(num_passages: int, *questions: Questions) -> None:
     for row in (row for of_field in questions for row in of_field):
         if not 0 <= row < num_passages:
-            raise InputError(f"questions of passage row {row}, and there are {num_passages:,} passages, from row 0 on.")
+            raise InputError(f"questions are given for passage row {row}, and the rows are 0 to {num_passages - 1:,}.")

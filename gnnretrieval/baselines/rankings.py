@@ -1,4 +1,4 @@
-"""Rankings of all baselines over one graph, as an artifact: each chosen on dev, each asked the reported split."""
+"""The artifact with the rankings of all baselines over one graph: chosen on dev, run on the reported split."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from gnnretrieval.training.gnn.ladder import message_graph, rows_of
 from gnnretrieval.training.gnn.messages import fits_memory
 
 KIND = "baselines"
-DEV = "dev"  # folder of the rankings of dev questions
+DEV = "dev"  # folder of the rankings for dev questions
 
 
 class Baselines(Artifact):
-    """Rankings by baseline, and what was chosen for each."""
+    """Rankings by baseline, and the setting that was chosen for each."""
 
     @property
     def names(self) -> list[str]:
-        """The baselines, dense ones first."""
+        """Names of the baselines, the dense ones first."""
         return list(self.meta["chosen"])
 
     @property
     def best_dense(self) -> str:
-        """The dense baseline with the best RR@10 on dev; of equal ones the first."""
+        """Name of the dense baseline with the best RR@10 on dev; of equally good ones, the first."""
         chosen = self.meta["chosen"]
         best: str = max((name for name in chosen if name != LEXICAL), key=lambda name: float(chosen[name]["dev"]))
         return best
 
     def runs(self, dev: bool = False) -> dict[str, Run]:
-        """Runs by baseline, of the reported split or of dev."""
+        """Run by baseline, on the reported split or on dev."""
         folder = self.path / DEV if dev else self.path
         return {name: read_run(folder / f"{name}.run") for name in self.names}
 
     def lines(self) -> list[str]:
-        """What was chosen, in words."""
+        """The chosen setting of each baseline as text, one line each."""
         width = max(map(len, self.names))
         return [
             f"{name:<{width}}  dev RR@10 {100 * its['dev']:.1f}  by {its['said']}"
@@ -59,7 +59,7 @@ class Baselines(Artifact):
 
 
 def open_baselines(path: str | Path) -> Baselines:
-    """Open the baselines at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    """Open the baselines at ``path``; for errors see :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(path, KIND, ("chosen", "split"))
     return Baselines(artifact.path, artifact.meta)
 
@@ -76,26 +76,26 @@ def rank_baselines(
     only: Sequence[str] = BASELINES,
     overwrite: bool = False,
 ) -> Baselines:
-    """Choose every baseline on dev and rank a split's queries by it, into the artifact ``out``.
+    """Choose the setting of each baseline on dev, and rank a split's queries, into the artifact ``out``.
 
-    They see the labels that the graph holds, no more, and are chosen by the questions that
-    :func:`gnnretrieval.training.gnn.train.train_gnn` chooses by, at most 2,000 of them. Where there is a dev split, its
+    The baselines see only the labels of the graph. Settings are chosen on the dev questions that
+    :func:`gnnretrieval.training.gnn.train.train_gnn` uses, at most 2,000 of them. Where there is a dev split, its
     questions are ranked too.
 
     Args:
         store: The graph.
-        dataset: Its dev split, if it has one, and the split that is ranked.
-        features: Features of its queries.
-        split: What is ranked.
+        dataset: Dataset with the split to rank, and the dev split if there is one.
+        features: Features of the dataset.
+        split: The split to rank.
         out: Where the rankings go.
-        depth: Passages a query.
-        seed: Of the heads' training, and of what is held out where there is no dev split.
-        only: Some of :data:`BASELINES`.
+        depth: Passages per query.
+        seed: Seed of the training of heads, and of the held-out questions where there is no dev split.
+        only: Which of :data:`BASELINES` to rank.
         overwrite: Replace rankings made from other inputs.
 
     Raises:
-        GnnRetrievalError: there are no questions to choose by, the split is not there or is chosen by or in the graph,
-            or the vectors do not fit into memory.
+        GnnRetrievalError: there are no questions to choose by, the split is missing or is the one to choose by, or the
+            vectors do not fit into memory.
     """
     require_features_of(dataset, features)
     if not fits_memory(store):
@@ -103,7 +103,7 @@ def rank_baselines(
     held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     if split == held_out.name:
-        raise InputError(f"settings are chosen by split {split!r}: rank another.", dataset.path)
+        raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
     require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
 
     def write(directory: Path) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def rank_baselines(
 
 
 class _Ranker:
-    """Writes runs of one dataset."""
+    """Writes runs on the splits of one dataset."""
 
     def __init__(self, dataset: Dataset, features: Features, directory: Path, depth: int) -> None:
         self.dataset, self.features, self.directory, self.depth = dataset, features, directory, depth
@@ -218,11 +218,11 @@ def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[st
 
 
 def _questions(store: Graph, visible: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[int, list[str]]:
-    """Texts of the visible queries that each passage is labelled with, by passage row."""
+    """For each passage row, the texts of the visible queries that it is labelled with."""
     with store.texts() as texts:
         text_of = texts.texts_of_queries(range(store.num_queries))
-    found: dict[int, list[str]] = {}
+    questions: dict[int, list[str]] = {}
     pairs: Iterable[tuple[int, int]] = store.labels[visible[store.labels[:, 0]]].tolist()
     for query, passage in pairs:
-        found.setdefault(passage, []).append(text_of[query])
-    return found
+        questions.setdefault(passage, []).append(text_of[query])
+    return questions

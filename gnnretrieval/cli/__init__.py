@@ -1,4 +1,4 @@
-"""The command line: one click tree, noun then verb. Imports every room; nothing imports it."""
+"""The command line: one tree of click commands. It imports every room, and no room imports it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gnnretrieval.progress import show_progress
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="gnnretrieval")
 def cli() -> None:
-    """Graph-centric dense retrieval: train a GNN-encoder over your own dual-encoder's query-passage graph.
+    """Graph-centric dense retrieval: train a GNN-encoder over the query-passage graph of your dual-encoder.
 
     Start with: gnnretrieval quickstart
     """
@@ -68,10 +68,10 @@ def main() -> None:
         echo(f"Error: {error}", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
-        echo("\nStopped. Run the same command again to go on.", err=True)
+        echo("\nStopped. Run the same command again to continue.", err=True)
         sys.exit(130)
     except MemoryError:
-        echo("Error: there is not enough memory for this.", err=True)
+        echo("Error: there is not enough memory.", err=True)
         sys.exit(1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

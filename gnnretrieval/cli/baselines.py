@@ -18,9 +18,9 @@ from gnnretrieval.cli.output import echo, echo_json
 @click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")
 @click.option("--features", type=PATH, help="Features, if they moved since the graph was built.")
 @click.option("--split", default="test", show_default=True, help="Split whose queries are ranked.")
-@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the heads' training.")
-@click.option("--only", multiple=True, type=click.Choice(BASELINES), help="One of them; may be repeated.")
+@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages per query.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the heads' training.")
+@click.option("--only", multiple=True, type=click.Choice(BASELINES), help="Rank only this baseline; may be repeated.")
 @overwrite_option
 @json_option
 def baselines(
@@ -35,10 +35,11 @@ def baselines(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """What the labels in GRAPH are worth without a GNN: simple uses of them, each chosen on dev, as rankings at OUT.
+    """Rank by baselines that use the labels in GRAPH without a GNN. Their settings are chosen on dev.
 
-    Dense ones over the same features: label-prior, label-mean, question-index, linear heads, linear-head+label-mean;
-    and bm25+questions: BM25 over passages with their training questions. Compare a GNN-encoder with the best of them.
+    Dense baselines over the same features are label-prior, label-mean, question-index, linear heads and
+    linear-head+label-mean. bm25+questions is BM25 over passages with their training questions. Compare a GNN-encoder
+    with the best of them.
 
     \b
     Example: gnnretrieval baselines work/graph --out work/baselines

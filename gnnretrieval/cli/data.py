@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def data() -> None:
-    """Dataset directories: make one, or see what is in one."""
+    """Dataset directories: make them, inspect them, convert them."""
 
 
 data.add_command(import_)
@@ -36,15 +36,15 @@ data.add_command(convert)
     type=click.Choice(["passage", "question"]),
     default="passage",
     show_default=True,
-    help="Where one-line summaries go: first in their passages, or cut out of them and made training questions.",
+    help="Where one-line summaries go: they begin their passages, or they become training questions instead.",
 )
 @overwrite_option
 def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
     """Make the docstring corpus from the installed numpy, scipy, scikit-learn and networkx.
 
-    Find the function by what someone else says it does: passages are functions and classes, queries are descriptions
-    in other functions' "See Also" (train, dev, test). With --summaries question the one-line summary of each passage is
-    cut out of it and given back as its training question; dev and test are the same.
+    Passages are functions and classes. Queries (train, dev, test) are descriptions of them in the "See Also" of other
+    functions. With --summaries question, the one-line summary of each passage is cut from it and becomes its training
+    question; dev and test are the same.
 
     \b
     Example: gnnretrieval data docstrings --out work/docstrings
@@ -62,10 +62,10 @@ def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
 @dataset_options
 @overwrite_option
 def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overwrite: bool) -> None:
-    """Make a dataset directory whose passages are the sentences of DATASET's: a graph of it has them as its nodes.
+    """Split the passages of DATASET into sentences: make a dataset directory whose passages are the sentences.
 
-    Relevant are the sentences that hold one of a query's answers (metadata of queries.jsonl), else all of the passage.
-    encoder encode --sentences token (or mean) then reads the sentences of a passage together.
+    The relevant sentences are those with one of the query's answers (metadata of queries.jsonl), otherwise all of a
+    relevant passage. encoder encode --sentences token (or mean) then encodes the sentences of a passage together.
 
     \b
     Example: gnnretrieval data sentences my-data --out work/sentences
@@ -81,11 +81,11 @@ def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overw
 @data.command()
 @click.argument("dataset", type=PATH)
 @dataset_options
-@click.option("--checkpoint", help="Encoder, by name or path: lengths in its tokens too, and what it cuts off.")
-@click.option("--max-tokens", type=click.IntRange(1), help="Its limit.  [default: the checkpoint's own]")
-@click.option("--query-max-tokens", type=click.IntRange(1), help="Its limit for queries.  [default: as passages]")
-@click.option("--features", type=PATH, help="Features of DATASET: near copies of training queries by cosine too.")
-@click.option("--most", type=click.IntRange(0), default=3, show_default=True, help="Examples of each kind to name.")
+@click.option("--checkpoint", help="Encoder, by name or path: also count lengths in its tokens, and what it truncates.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Limit of the encoder.  [default: the checkpoint's]")
+@click.option("--query-max-tokens", type=click.IntRange(1), help="Limit for queries.  [default: as for passages]")
+@click.option("--features", type=PATH, help="Features of DATASET: also find near copies of training queries by cosine.")
+@click.option("--most", type=click.IntRange(0), default=3, show_default=True, help="Examples of each kind to show.")
 @json_option
 @click.option("--html", type=PATH, help="Write the figures as a page with plots that opens offline.")
 def inspect(
@@ -100,9 +100,9 @@ def inspect(
     as_json: bool,
     html: Path | None,
 ) -> None:
-    """Counts, lengths, duplicates, leakage and problems of the DATASET directory (BEIR layout), and what to change.
+    """Report counts, lengths, duplicates, leakage and problems of the DATASET directory (BEIR layout), with advice.
 
-    Where it cannot be opened, all its problems are listed, and the exit code is 1.
+    If it cannot be opened, all its problems are listed, and the exit code is 1.
 
     \b
     Example: gnnretrieval data inspect my-data --where domain=squad
@@ -115,7 +115,7 @@ def inspect(
     from gnnretrieval.pages.html import require_page_place, write_page
 
     if checkpoint is None and (max_tokens or query_max_tokens):
-        raise click.UsageError("--max-tokens and --query-max-tokens are limits of a tokenizer: give --checkpoint too.")
+        raise click.UsageError("--max-tokens and --query-max-tokens limit an encoder: give --checkpoint too.")
     if html is not None:
         require_page_place(html)
     tokens = None
@@ -133,7 +133,7 @@ def inspect(
     except InputError as error:
         figures = inspect_files(dataset, qrels) if dataset.is_dir() else {"problems": []}
         if not any(problem["severity"] == "error" for problem in figures["problems"]):
-            raise  # it is not the files that are wrong
+            raise  # the error is not in the files
         refused = error
     if html is not None:
         write_page(page_of(figures), html)
@@ -147,11 +147,11 @@ def inspect(
 
 
 def _query_vectors(path: Path, dataset: Dataset) -> QueryVectors:
-    """The queries' vectors of the features at ``path``, which must be of this dataset's texts."""
+    """The queries' vectors from the features at ``path``, which must belong to this dataset's texts."""
     from gnnretrieval.data.inspection.near_copies import QueryVectors
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.build import require_features_of
 
-    found = open_features(path)
-    require_features_of(dataset, found)
-    return QueryVectors(found.meta["encoder"]["checkpoint"], found.query_rows(), found.queries)
+    opened = open_features(path)
+    require_features_of(dataset, opened)
+    return QueryVectors(opened.meta["encoder"]["checkpoint"], opened.query_rows(), opened.queries)

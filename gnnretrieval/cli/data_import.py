@@ -25,7 +25,7 @@ def _columns(context: click.Context, parameter: click.Parameter, values: tuple[s
 @click.option(
     "--column", "columns", metavar="FIELD=NAME", multiple=True, callback=_columns, help="Name of a table's column."
 )
-@click.option("--skip-unknown", is_flag=True, help="Leave out judgements of queries and passages that are not there.")
+@click.option("--skip-unknown", is_flag=True, help="Leave out judgements of unknown queries and passages.")
 @click.option(
     "--formats",
     is_flag=True,
@@ -38,9 +38,9 @@ def _columns(context: click.Context, parameter: click.Parameter, values: tuple[s
 def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_unknown: bool, overwrite: bool) -> None:
     """Make a dataset directory from files of BEIR, MS MARCO, DPR, SQuAD or TREC, from tables, or from ir_datasets.
 
-    A file's format is seen from its name and first lines, its split from its name; FORMAT@SPLIT= says them. Of a
-    directory every file that is recognised is taken. All may be gzipped, and are read as streams. ir-datasets=ID takes
-    a set of that package, which downloads it.
+    The format of a file is recognised from its name and first lines, and its split from its name; FORMAT@SPLIT=PATH
+    names them. From a directory, every recognised file is imported. Files may be gzipped, and are read as streams.
+    ir-datasets=ID imports a dataset of that package, which downloads it.
 
     \b
     Example: gnnretrieval data import collection.tsv queries.train.tsv qrels.train.tsv --out msmarco
@@ -51,8 +51,8 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     from gnnretrieval.data.importing import import_dataset
     from gnnretrieval.data.sources import source_of
 
-    found = [one for text in sources for one in source_of(text)]
-    made = import_dataset(found, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite)
+    files = [one for text in sources for one in source_of(text)]
+    made = import_dataset(files, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite)
     counts = made.meta["counts"]
     parts = [f"{counts['passages']:,} passages", f"{counts['queries']:,} queries"]
     parts += [f"{count:,} judgements of {split}" for split, count in counts["judgements"].items()]
@@ -81,7 +81,7 @@ def _list(context: click.Context, wanted: bool) -> None:
 @dataset_options
 @overwrite_option
 def convert(dataset: Path, to: Any, out: Path, qrels: str, where: dict[str, str], overwrite: bool) -> None:
-    """Write the DATASET directory as files of another format; what that cannot hold is counted and said.
+    """Write the DATASET directory as files of another format. Counts tell what that format cannot hold.
 
     \b
     Example: gnnretrieval data convert my-data --to msmarco --out my-data-msmarco

@@ -1,4 +1,4 @@
-"""``gnnretrieval encoder``: encoders trained, and features, encoded here or imported."""
+"""``gnnretrieval encoder``: train encoders, and make features by encoding or by importing vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VECTORS_HELP = ".npy (vectors, dimensions), or .parquet with columns of ids and 
 
 @click.group()
 def encoder() -> None:
-    """Encoders: train them, turn texts into features, or import the vectors of one that is not here."""
+    """Encoders: train them, encode texts as features, or import vectors of another encoder."""
 
 
 encoder.add_command(train)
@@ -35,7 +35,7 @@ encoder.add_command(inspect)
 def encode(
     dataset: Path, out: Path, qrels: str, where: dict[str, str], device: str, overwrite: bool, **settings: Any
 ) -> None:
-    """Encode every passage and query of the DATASET directory. Interrupted, the same command goes on.
+    """Encode every passage and query of the DATASET directory. After an interruption, the same command continues.
 
     \b
     Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2 --out work/features
@@ -56,10 +56,12 @@ def encode(
 @click.argument("dataset", type=PATH)
 @click.option("--passages", type=PATH, required=True, help=f"Vectors of the passages: {VECTORS_HELP}.")
 @click.option("--queries", type=PATH, required=True, help=f"Vectors of the queries, of every split: {VECTORS_HELP}.")
-@click.option("--passage-ids", type=PATH, help="Ids of an .npy of passages, one a line.  [default: corpus.jsonl's]")
-@click.option("--query-ids", type=PATH, help="Ids of an .npy of queries, one a line.  [default: queries.jsonl's]")
-@click.option("--name", required=True, help="The encoder's name: vectors of one name, similarity and width fit.")
-@click.option("--similarity", type=click.Choice(["cosine", "dot"]), required=True, help="How they are compared.")
+@click.option("--passage-ids", type=PATH, help="Ids for an .npy of passages, one per line.  [default: corpus.jsonl's]")
+@click.option("--query-ids", type=PATH, help="Ids for an .npy of queries, one per line.  [default: queries.jsonl's]")
+@click.option(
+    "--name", required=True, help="The encoder's name. Vectors fit together if name, similarity and width do."
+)
+@click.option("--similarity", type=click.Choice(["cosine", "dot"]), required=True, help="How to compare the vectors.")
 @click.option(
     "--scale", type=float, help="Factor on the similarity in the softmax.  [default: 20 for cosine, 1 for dot]"
 )
@@ -78,7 +80,7 @@ def import_(
     overwrite: bool,
     **settings: Any,
 ) -> None:
-    """Make features of vectors that any other encoder gave the texts of the DATASET directory, such as a paid API.
+    """Make features from vectors of any other encoder, such as a paid API, for the texts of the DATASET directory.
 
     \b
     Example: gnnretrieval encoder import my-data --passages passages.npy --queries queries.parquet
@@ -100,5 +102,5 @@ def import_(
     )
     echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
-        f"{made.meta['dimension']} dimensions, made outside by {parsed.name}"
+        f"{made.meta['dimension']} dimensions, imported from {parsed.name}"
     )

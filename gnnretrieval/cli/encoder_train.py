@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe")
 @click.option("--data", type=PATH, help="Dataset directory, instead of the recipe's.")
-@click.option("--out", type=PATH, required=True, help="Where everything goes, a directory a stage.")
+@click.option("--out", type=PATH, required=True, help="Where everything goes, with one directory per stage.")
 @click.option(
-    "--small", is_flag=True, help="With the recipe's settings for small data: a few thousand questions, a CPU."
+    "--small", is_flag=True, help="Use the recipe's settings for small data: a few thousand questions, a CPU."
 )
 @click.option("--only", metavar="STAGE", multiple=True, help="Make this stage and what it builds on; may be repeated.")
 @click.option(
     "--query-share",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Learn from this share of the queries, and leave the others for a GNN-encoder.",
+    help="Train on this share of the queries, and leave the others for a GNN-encoder.",
 )
 @device_option
 @json_option
@@ -41,10 +41,11 @@ def train(
     device: str,
     as_json: bool,
 ) -> None:
-    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, ance, or a TOML file. Interrupted, it goes on.
+    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, ance, or a TOML file.
 
-    Every stage is an artifact in --out; encoders among them stand wherever a checkpoint's name does, such as
-    --checkpoint of encoder encode. Several processes: torchrun --nproc-per-node=4 -m gnnretrieval encoder train …
+    Every stage is an artifact in --out. A trained encoder can be used like a checkpoint, for example with encoder
+    encode --checkpoint. After an interruption, the same command continues. To train with several processes:
+    torchrun --nproc-per-node=4 -m gnnretrieval encoder train …
 
     \b
     Example: gnnretrieval encoder train dpr --data my-data --out work/dpr
@@ -76,7 +77,7 @@ def train(
 @click.option("--html", type=PATH, help="Write a page with the plots of its training.")
 @json_option
 def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
-    """What an ENCODER, cross-encoder or GNN-encoder that was trained here learned from, and how it went.
+    """Show the training data and the training log of an ENCODER, cross-encoder or GNN-encoder of this package.
 
     \b
     Example: gnnretrieval encoder inspect work/dpr/dpr --html dpr.html
@@ -85,11 +86,11 @@ def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
     from gnnretrieval.training.log_page import write_log_page
 
     opened: Artifact = open_trained(encoder)
-    found: dict[str, Any] = inspection(opened)
+    figures: dict[str, Any] = inspection(opened)
     if html is not None:
         write_log_page(opened.path / "log.jsonl", html, str(encoder))
         say(f"{html}: the plots of its training")
     if as_json:
-        echo_json(found)
+        echo_json(figures)
     else:
-        echo("\n".join(inspection_lines(found)))
+        echo("\n".join(inspection_lines(figures)))

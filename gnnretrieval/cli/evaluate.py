@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 MEASURES = ",".join(DEFAULT_MEASURES)
 measures_option = click.option(
-    "--measures", default=MEASURES, show_default=True, help="ir-measures' or trec_eval's names, separated by commas."
+    "--measures", default=MEASURES, show_default=True, help="Names by ir-measures or trec_eval, separated by commas."
 )
 self_option = click.option(
     "--exclude-self/--keep-self",
     default=None,
-    help="Leave out the passage that has the query's id, or keep it (default: out where it has the query's text too).",
+    help="Leave out or keep the passage with the query's id (default: leave it out if it also has the query's text).",
 )
 data_option = click.option("--data", type=PATH, required=True, help="Dataset directory with the judgements.")
 split_option = click.option("--split", default="test", show_default=True, help="Split of the judgements.")
@@ -39,9 +39,9 @@ split_option = click.option("--split", default="test", show_default=True, help="
 @dataset_options
 @measures_option
 @self_option
-@click.option("--per-query", is_flag=True, help="Every query's values too.")
+@click.option("--per-query", is_flag=True, help="Also print the values of every query.")
 @click.option(
-    "--out", type=PATH, help="File for every query's values, as trec_eval -q gives them: measure, query, value."
+    "--out", type=PATH, help="File for the values of every query, as trec_eval -q prints them: measure, query, value."
 )
 @json_option
 def evaluate(
@@ -56,7 +56,7 @@ def evaluate(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Measures of a RUN of any tool; a query without results counts zero.
+    """Measure a TREC RUN of any tool. A query without results counts zero.
 
     \b
     Example: gnnretrieval evaluate work/gnn-encoder.run --data my-data --split test
@@ -65,14 +65,14 @@ def evaluate(
     from gnnretrieval import evaluation
     from gnnretrieval.data.runs.trec import read_run
 
-    asked = evaluation.parse_measures(evaluation.split_names(measures))
-    judged, dataset = _judged(data, split, qrels, where, asked)
-    found = {"": read_run(run)}
-    if not judged.keys() & found[""].keys():
+    parsed = evaluation.parse_measures(evaluation.split_names(measures))
+    judged, dataset = _judged(data, split, qrels, where, parsed)
+    runs = {"": read_run(run)}
+    if not judged.keys() & runs[""].keys():
         raise InputError(f"no query of this run is in split {split!r} of {data}. Is it a run of another split?", run)
-    found, left_out = _leave_out_self(found, exclude_self, data, judged)
-    answers = evaluation.find_answers(dataset, found.values(), asked, list(judged)) if dataset else None
-    values = evaluation.per_query(judged, found[""], asked, answers)
+    runs, left_out = _leave_out_self(runs, exclude_self, data, judged)
+    answers = evaluation.find_answers(dataset, runs.values(), parsed, list(judged)) if dataset else None
+    values = evaluation.per_query(judged, runs[""], parsed, answers)
     means = evaluation.mean(values)
     if out is not None:
         evaluation.write_values(out, values)
@@ -94,7 +94,7 @@ def evaluate(
 def _judged(
     data: Path, split: str, qrels: str, where: dict[str, str], measures: Sequence[Measure]
 ) -> tuple[dict[str, dict[str, int]], Dataset | None]:
-    """The judgements of a split, and the dataset where its texts are needed: opening it may take a minute."""
+    """The judgements of a split, and the dataset if its texts are needed; opening it may take a minute."""
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.dataset import read_split
     from gnnretrieval.evaluation.answers import AnswerMeasure, judged_in
@@ -108,7 +108,7 @@ def _judged(
 def _leave_out_self(
     runs: dict[str, Run], exclude_self: bool | None, data: Path, judged: dict[str, dict[str, int]]
 ) -> tuple[dict[str, Run], int]:
-    """The runs without what queries find of themselves, where that is wanted, and for how many queries."""
+    """The runs without queries that retrieve themselves, unless these are kept, and the number of these queries."""
     from gnnretrieval.evaluation import leave_out_self
 
     if exclude_self is False:
@@ -137,12 +137,12 @@ def _leave_out_self(
     show_default=True,
     help="How the table is printed; csv has every figure.",
 )
-@click.option("--details", is_flag=True, help="Every test too, with its bootstrap interval and effect size.")
-@click.option("--randomisation", is_flag=True, help="Fisher's randomisation test beside the t-test.")
+@click.option("--details", is_flag=True, help="Also print every test, with its bootstrap interval and effect size.")
+@click.option("--randomisation", is_flag=True, help="Also run Fisher's randomisation test.")
 @click.option(
-    "--changed", type=click.IntRange(1), help="The questions that the last run helps and hurts most, so many of each."
+    "--changed", type=click.IntRange(1), help="Print this many questions that the last run helps, and hurts, most."
 )
-@click.option("--html", type=PATH, help="Write it all as a page with plots that opens offline.")
+@click.option("--html", type=PATH, help="Write a page with tables and plots that opens offline.")
 @json_option
 def compare(
     runs: tuple[Path, ...],
@@ -160,7 +160,7 @@ def compare(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """RUNS of any tool side by side, tested against the baseline. A system is called by its file, without the ending.
+    """Compare TREC RUNS of any tool, with tests against a baseline. A system's name is its file name without suffix.
 
     \b
     Example: gnnretrieval compare work/dual-encoder.run work/gnn-encoder.run --data my-data
@@ -179,30 +179,30 @@ def compare(
         raise click.UsageError(f"two runs are both called {max(names, key=names.count)!r}: rename a file.")
     if html is not None:
         require_page_place(html)
-    asked = evaluation.parse_measures(evaluation.split_names(measures))
+    parsed = evaluation.parse_measures(evaluation.split_names(measures))
     dataset = Dataset.open(data, qrels, where)
-    judged = evaluation.judged_in(dataset, split, asked)
-    found = {name: read_run(run) for name, run in zip(names, runs, strict=True)}
+    judged = evaluation.judged_in(dataset, split, parsed)
+    opened = {name: read_run(run) for name, run in zip(names, runs, strict=True)}
     provenance: dict[str, Any] = {
         "dataset": dataset.provenance(),
         "runs": {name: sha256_of_file(run) for name, run in zip(names, runs, strict=True)},
         "versions": library_versions(),
     }
     first = baseline or names[0]
-    found, provenance["self_excluded"] = _leave_out_self(found, exclude_self, data, judged)
-    answers = evaluation.find_answers(dataset, found.values(), asked, list(judged))
-    table = evaluation.compare(judged, found, first, asked, split, provenance, randomisation, answers)
+    opened, provenance["self_excluded"] = _leave_out_self(opened, exclude_self, data, judged)
+    answers = evaluation.find_answers(dataset, opened.values(), parsed, list(judged))
+    table = evaluation.compare(judged, opened, first, parsed, split, provenance, randomisation, answers)
     lists = {}
     last = next((name for name in reversed(names) if name != first), first)
     if changed is not None:
-        pair = (evaluation.per_query(judged, found[name], asked[:1], answers) for name in (last, first))
+        pair = (evaluation.per_query(judged, opened[name], parsed[:1], answers) for name in (last, first))
         after, before = (next(iter(values.values())) for values in pair)
         lists = dict(zip(("helped", "hurt"), evaluation.most_changed(after, before, changed), strict=True))
     texts = {query.id: query.text for query in dataset.queries_of(split)} if lists or html is not None else {}
     if html is not None:
         files = {name: run.name for name, run in zip(names, runs, strict=True)}
         judgements = f"{dataset.name}/{qrels}/{split}.tsv"
-        evidence = Evidence(table, judged, found, texts, texts_of(dataset), files, judgements)
+        evidence = Evidence(table, judged, opened, texts, texts_of(dataset), files, judgements)
         write_page(comparison_page(evidence, changed or 10), html)
         say(f"{html}: the page")
     if as_json:

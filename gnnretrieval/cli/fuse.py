@@ -20,7 +20,7 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
     try:
         return None if value is None else [float(part) for part in value.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{value!r}: write numbers, one a run, such as 0.3,0.7.") from None
+        raise click.BadParameter(f"{value!r}: write one number per run, such as 0.3,0.7.") from None
 
 
 @click.command()
@@ -29,24 +29,24 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option(
     "--method",
     type=click.Choice(["rrf", "weighted"]),
-    help="By reciprocal ranks, or by scores brought to 0 … 1 (default: rrf).",
+    help="By reciprocal ranks, or by scores normalised to 0 … 1 (default: rrf).",
 )
-@click.option("--weights", callback=_weights, help="One a run, separated by commas (default: 1 each).")
+@click.option("--weights", callback=_weights, help="One weight per run, separated by commas (default: 1 each).")
 @click.option(
     "--choose-on",
     type=PATH,
-    help="Judgements of dev questions, such as my-data/qrels/dev.tsv: method and weights are chosen by RR@10 on them, "
-    "and one run alone is kept where no fusion beats it by more than chance.",
+    help="Judgements of dev questions, such as my-data/qrels/dev.tsv: choose method and weights by RR@10 on them. "
+    "Without a significant gain over the better run, that run alone is kept.",
 )
 @click.option(
     "--dev-run",
     "dev_runs",
     type=PATH,
     multiple=True,
-    help="With --choose-on, twice: a run of the dev questions for each of RUNS, in the same order.",
+    help="With --choose-on, twice: the runs of the same two systems on the dev questions, in the order of RUNS.",
 )
 @click.option("--rrf-k", type=click.IntRange(1), default=60, show_default=True, help="The constant of rrf.")
-@click.option("--depth", type=click.IntRange(1), default=1000, show_default=True, help="Passages kept of a query.")
+@click.option("--depth", type=click.IntRange(1), default=1000, show_default=True, help="Passages per query.")
 def fuse(
     runs: tuple[Path, ...],
     out: Path,
@@ -57,7 +57,7 @@ def fuse(
     rrf_k: int,
     depth: int,
 ) -> None:
-    """One TREC run of several RUNS, such as BM25's and a GNN-encoder's.
+    """Join several TREC RUNS into one, such as those of BM25 and a GNN-encoder.
 
     \b
     Example: gnnretrieval fuse work/bm25.run work/gnn-encoder.run --out work/hybrid.run
@@ -86,6 +86,6 @@ def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...],
 
     if len(runs) != 2 or len(dev_runs) != 2:
         raise click.UsageError(
-            f"--choose-on is for two RUNS with two --dev-run, and there are {len(runs)} and {len(dev_runs)}."
+            f"--choose-on needs two RUNS and two --dev-run; there are {len(runs)} and {len(dev_runs)}."
         )
     return choose_fusion([read_run(run) for run in dev_runs], read_qrels(choose_on), k=rrf_k)

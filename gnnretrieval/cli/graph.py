@@ -16,7 +16,7 @@ from gnnretrieval.progress import say
 
 @click.group()
 def graph() -> None:
-    """The query-passage graph: build it, and look into it."""
+    """The query-passage graph: build it, add to it, inspect it, export it."""
 
 
 for command in (build, add, export, view):
@@ -26,11 +26,11 @@ for command in (build, add, export, view):
 @graph.command()
 @click.argument("store", metavar="GRAPH", type=PATH)
 @click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")
-@click.option("--most", type=click.IntRange(0), default=5, show_default=True, help="Examples of each kind to name.")
+@click.option("--most", type=click.IntRange(0), default=5, show_default=True, help="Examples of each kind to show.")
 @json_option
 @click.option("--html", type=PATH, help="Write the figures as a page with plots that opens offline.")
 def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path | None) -> None:
-    """Whether GRAPH can help: degrees, recall ceiling, paraphrases, near-duplicates, overlap, sizes, what to change.
+    """Report whether GRAPH can help: degrees, recall ceiling, paraphrases, near-duplicates, overlap, sizes, advice.
 
     \b
     Example: gnnretrieval graph inspect work/graph
@@ -60,9 +60,11 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
 @click.argument("node")
 @click.option("--query", "is_query", is_flag=True, help="NODE is a query's id (default: a passage's).")
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Neighbours to show.")
-@click.option("--hops", type=click.IntRange(1, 2), default=1, show_default=True, help="2: theirs too, the best three.")
+@click.option(
+    "--hops", type=click.IntRange(1, 2), default=1, show_default=True, help="2: also the best three neighbours of each."
+)
 @click.option("--model", type=PATH, help="GNN-encoder: show the attention of each edge, and the passage's gate.")
-@click.option("--features", type=PATH, help="By the dual-encoder that was trained with --model (--mode joint).")
+@click.option("--features", type=PATH, help="Features by the dual-encoder trained with --model (--mode joint).")
 @json_option
 def neighbors(
     store: Path,
@@ -74,9 +76,9 @@ def neighbors(
     features: Path | None,
     as_json: bool,
 ) -> None:
-    """Who is joined to the passage (or query) called NODE, with scores; * marks a labelled pair.
+    """Show the neighbours of a passage (or query) by its id NODE, with scores; * marks a labelled pair.
 
-    With --model a passage's questions stand by attention, not by score.
+    With --model, the questions of a passage are sorted by attention instead of score.
 
     \b
     Example: gnnretrieval graph neighbors graphs/docstrings/graph scipy.linalg.solve

@@ -19,8 +19,8 @@ from gnnretrieval.graph.settings import GraphSettings
 @out_option
 @dataset_options
 @settings_options(GraphSettings)
-@click.option("--run", "run_file", type=PATH, help="TREC run whose passages the queries are joined to (edges: run).")
-@click.option("--edge-file", type=PATH, help=".npy of your own edge vectors (n, k, width) (edge vectors: file).")
+@click.option("--run", "run_file", type=PATH, help="TREC run with the passages to join queries to (sets --edges run).")
+@click.option("--edge-file", type=PATH, help=".npy with edge vectors (n, k, width) (sets --edge-vectors file).")
 @device_option
 @overwrite_option
 def build(
@@ -35,7 +35,9 @@ def build(
     overwrite: bool,
     **settings: Any,
 ) -> None:
-    """Join each training query of DATASET to its top-k passages by FEATURES. Interrupted, the same command goes on.
+    """Join each training query of DATASET to its top-k passages by FEATURES.
+
+    After an interruption, the same command continues.
 
     \b
     Example: gnnretrieval graph build my-data work/features --k 10 --out work/graph
@@ -67,12 +69,12 @@ def build(
 @click.command()
 @click.argument("store", metavar="GRAPH", type=PATH)
 @click.option("--queries", type=PATH, help="queries.jsonl of new queries, such as a click log's.")
-@click.option("--qrels", type=PATH, help=".tsv of judgements, for those that have any: only these are trained on.")
+@click.option("--qrels", type=PATH, help=".tsv with judgements of new queries: only judged queries are trained on.")
 @click.option("--passages", type=PATH, help="corpus.jsonl of new passages.")
-@click.option("--query-vectors", type=PATH, help="Their vectors (.npy or Parquet), instead of encoding the queries.")
-@click.option("--passage-vectors", type=PATH, help="Their vectors, instead of encoding the passages.")
-@click.option("--run", "run_file", type=PATH, help="TREC run over the new queries, if the graph was built from one.")
-@click.option("--split", help="What the new queries are called (default: as those that the graph was built of).")
+@click.option("--query-vectors", type=PATH, help="Vectors of the new queries (.npy or Parquet), instead of encoding.")
+@click.option("--passage-vectors", type=PATH, help="Vectors of the new passages, instead of encoding.")
+@click.option("--run", "run_file", type=PATH, help="TREC run on the new queries, if the graph was built from a run.")
+@click.option("--split", help="Name of the split of the new queries (default: the split the graph was built from).")
 @device_option
 def add(
     store: Path,
@@ -85,9 +87,9 @@ def add(
     split: str | None,
     device: str,
 ) -> None:
-    """Add new queries and passages to GRAPH in one step; only what they touch is computed.
+    """Add new queries and passages to GRAPH in one step. Only the parts that change are computed.
 
-    Then bring what was made from it up to date: embed --changed, and index build --changed.
+    Then update the embeddings and the index: embed --changed, and index build --changed.
 
     \b
     Example: gnnretrieval graph add work/graph --queries clicks/queries.jsonl --qrels clicks/clicked.tsv

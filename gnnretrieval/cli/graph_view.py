@@ -16,12 +16,12 @@ from gnnretrieval.progress import say
 @click.option("--html", type=PATH, required=True, help="The page to write; it opens offline.")
 @click.option("--query", "is_query", is_flag=True, help="NODE is a query's id (default: a passage's).")
 @click.option("--most", type=click.IntRange(1, 50), default=10, show_default=True, help="Neighbours to draw.")
-@click.option("--model", type=PATH, help="GNN-encoder: lines as wide as their attention, and the passage's gate.")
-@click.option("--features", type=PATH, help="By the dual-encoder that was trained with --model (--mode joint).")
+@click.option("--model", type=PATH, help="GNN-encoder: draw attention as line width, and the passage's gate.")
+@click.option("--features", type=PATH, help="Features by the dual-encoder trained with --model (--mode joint).")
 def view(
     store: Path, node: str, html: Path, is_query: bool, most: int, model: Path | None, features: Path | None
 ) -> None:
-    """The neighbourhood of the passage (or query) called NODE drawn on a page, two hops far, as the explorer draws it.
+    """Draw the two-hop neighbourhood of a passage (or query) by its id NODE on a page, as the explorer does.
 
     \b
     Example: gnnretrieval graph view graphs/docstrings/graph scipy.linalg.solve --html solve.html

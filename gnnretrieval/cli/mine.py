@@ -1,4 +1,4 @@
-"""``gnnretrieval mine``: negatives, denoised negatives, pseudo-labels."""
+"""``gnnretrieval mine``: hard negatives, denoised negatives, pseudo-labels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def mine() -> None:
-    """Training examples: which passages a query learns from, and a report of why."""
+    """Training examples: mine hard negatives, denoise them, or pseudo-label queries, each with a report."""
 
 
 @mine.command()
 @click.argument("dataset", type=PATH)
-@click.option("--features", type=PATH, help="Whose dual-encoder finds the passages.  [default: BM25 finds them]")
+@click.option(
+    "--features", type=PATH, help="Retrieve by the dual-encoder of these features.  [default: retrieve by BM25]"
+)
 @out_option
 @dataset_options
 @settings_options(NegativeSettings)
@@ -41,7 +43,7 @@ def negatives(
     overwrite: bool,
     **settings: Any,
 ) -> None:
-    """Find passages for the queries of a split of DATASET that are not relevant to them.
+    """Mine hard negatives for the queries of a split of DATASET: highly ranked passages that are not relevant.
 
     \b
     Example: gnnretrieval mine negatives my-data --out work/negatives
@@ -54,19 +56,19 @@ def negatives(
 
     parsed = NegativeSettings.parse(settings_from(NegativeSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
-    found = open_features(features) if features is not None else None
-    _echo(mine_negatives(opened, parsed, out, features=found, device=device, overwrite=overwrite))
+    vectors = open_features(features) if features is not None else None
+    _echo(mine_negatives(opened, parsed, out, features=vectors, device=device, overwrite=overwrite))
 
 
 @mine.command("denoise")
 @click.argument("examples", type=PATH)
-@click.option("--data", type=PATH, help="The dataset.  [default: where it lay when EXAMPLES were mined]")
+@click.option("--data", type=PATH, help="The dataset, if it moved since EXAMPLES were mined.")
 @out_option
 @settings_options(DenoiseSettings)
 @device_option
 @overwrite_option
 def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrite: bool, **settings: Any) -> None:
-    """Have a cross-encoder judge the negatives of EXAMPLES. Interrupted, the same command goes on.
+    """Filter the negatives of EXAMPLES by a cross-encoder. After an interruption, the same command continues.
 
     \b
     Example: gnnretrieval mine denoise work/negatives --cross-encoder cross-encoder/ms-marco-MiniLM-L6-v2
@@ -100,9 +102,9 @@ def pseudo_label_(
     overwrite: bool,
     **settings: Any,
 ) -> None:
-    """Have a cross-encoder label what FEATURES find for the queries of DATASET that no split judges.
+    """Label the unjudged queries of DATASET: a cross-encoder judges the passages that FEATURES retrieve.
 
-    Interrupted, the same command goes on.
+    After an interruption, the same command continues.
 
     \b
     Example: gnnretrieval mine pseudo-label my-data work/features
@@ -113,8 +115,8 @@ def pseudo_label_(
     from gnnretrieval.mining import pseudo_label
 
     parsed = PseudoLabelSettings.parse(settings_from(PseudoLabelSettings, settings))
-    opened, found = Dataset.open(dataset, qrels, where), open_features(features)
-    _echo(pseudo_label(opened, found, parsed, out, device=device, overwrite=overwrite))
+    opened, vectors = Dataset.open(dataset, qrels, where), open_features(features)
+    _echo(pseudo_label(opened, vectors, parsed, out, device=device, overwrite=overwrite))
 
 
 def _echo(made: Examples) -> None:

@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
 out_option = click.option("--out", type=PATH, required=True, help="Directory to make.")
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what was made there from other inputs.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an artifact made from other inputs.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 
 
@@ -42,12 +42,12 @@ device_option = click.option(
 
 
 endpoint_option = click.option(
-    "--endpoint", help="Where questions are encoded, if the index's encoder is behind an embeddings endpoint."
+    "--endpoint", help="Address of the embeddings endpoint that encodes questions, if the index's encoder is one."
 )
 
 
 def ranking_options(command: Command) -> Command:
-    """Options of hybrid search and reranking, for :func:`ranking_settings`."""
+    """Decorator: options of hybrid search and reranking, for :func:`ranking_settings`."""
     options = (
         click.option("--hybrid", is_flag=True, help="Join the index's ranking with BM25's over the same passages."),
         click.option(
@@ -55,30 +55,30 @@ def ranking_options(command: Command) -> Command:
             type=click.Choice(["rrf", "weighted"]),
             default="rrf",
             show_default=True,
-            help="How --hybrid joins them: by reciprocal ranks, or by scores brought to 0 … 1.",
+            help="How --hybrid joins them: by reciprocal ranks, or by scores normalised to 0 … 1.",
         ),
-        click.option("--weights", help="Of the index and of BM25 in --hybrid, such as 0.7,0.3.  [default: 1,1]"),
+        click.option("--weights", help="Weights of index and BM25 for --hybrid, such as 0.7,0.3.  [default: 1,1]"),
         click.option(
             "--candidates",
             type=click.IntRange(1),
             default=100,
             show_default=True,
-            help="Passages of each that --hybrid joins, and at least those asked for.",
+            help="Passages that --hybrid takes from each ranking, at least as many as are shown.",
         ),
-        click.option("--rerank", help="Name or path of a cross-encoder that reads the best passages again."),
+        click.option("--rerank", help="Name or path of a cross-encoder that reranks the best passages."),
         click.option(
             "--rerank-depth",
             type=click.IntRange(1),
             default=50,
             show_default=True,
-            help="Passages that --rerank reads.",
+            help="Passages that --rerank reranks.",
         ),
         click.option(
             "--pair-tokens",
             type=click.IntRange(8),
             default=192,
             show_default=True,
-            help="Longest pair in --rerank, in tokens.",
+            help="Longest pair for --rerank, in tokens.",
         ),
     )
     for option in reversed(options):
@@ -96,13 +96,13 @@ def ranking_settings(joining: dict[str, Any]) -> RankingSettings:
 
 
 def dataset_options(command: Command) -> Command:
-    """``--qrels`` and ``--where``: which part of a dataset directory."""
+    """Decorator: ``--qrels`` and ``--where``, which select a part of a dataset directory."""
     where = click.option(
         "--where",
         metavar="KEY=VALUE",
         multiple=True,
         callback=_where,
-        help="Keep passages and queries whose metadata has this value; may be given several times.",
+        help="Keep only passages and queries whose metadata has this value; may be repeated.",
     )
     qrels = click.option("--qrels", default="qrels", show_default=True, help="Folder of judgements in the dataset.")
     return qrels(where(command))
@@ -117,7 +117,7 @@ def _where(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 def explainer_of(store: Graph, model: Path | None, features: Path | None) -> Explainer | None:
-    """What explains a graph's edges by the GNN-encoder at ``model``, if one is given."""
+    """The explainer of a graph's edges by the GNN-encoder at ``model``; None without a model."""
     if model is None:
         return None
     from gnnretrieval.encoders.features import open_features

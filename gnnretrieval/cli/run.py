@@ -15,7 +15,7 @@ from gnnretrieval.recipes.stages import timed_stage
 if TYPE_CHECKING:
     from gnnretrieval.recipes import RecipeRun
 
-_SHOWN, _KEPT = 3, 6  # examples printed, and left for the explorer
+_SHOWN, _KEPT = 3, 6  # examples that are printed, and that are written for the explorer
 
 
 @click.command()
@@ -23,18 +23,18 @@ _SHOWN, _KEPT = 3, 6  # examples printed, and left for the explorer
 @click.option(
     "--data",
     type=PATH,
-    help="Dataset directory, where the recipe names none or another; or the folder of the files that it imports.",
+    help="Dataset directory, instead of the recipe's; or the folder with the files that the recipe imports.",
 )
 @click.option(
     "--out",
     type=PATH,
-    help="Where everything goes (default: beside the recipe, under its name; graphs/NAME for one of ours).",
+    help="Where everything goes (default: a directory beside the recipe, or graphs/NAME for a packaged recipe).",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be made and how large it is; make nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be made, with sizes, and make nothing.")
 @device_option
 @json_option
 def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device: str, as_json: bool) -> None:
-    """Every stage of a RECIPE, a TOML file or the name of one of ours; what is already made is reused.
+    """Run every stage of a RECIPE: a TOML file or the name of a packaged recipe. Finished stages are reused.
 
     \b
     Example: gnnretrieval run my-data.toml
@@ -47,14 +47,14 @@ def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device
     if is_packaged(recipe):
         out = out or Path("graphs") / recipe.stem
     if dry_run:
-        from gnnretrieval.recipes.dry_run import dry_run as find
+        from gnnretrieval.recipes.dry_run import dry_run as plan_run
         from gnnretrieval.recipes.dry_run import dry_run_lines
 
-        found = find(recipe, data=data, out=out)
+        plan = plan_run(recipe, data=data, out=out)
         if as_json:
-            echo_json(found)
+            echo_json(plan)
         else:
-            echo("\n".join(dry_run_lines(found)))
+            echo("\n".join(dry_run_lines(plan)))
         return
     _show(_run(recipe, data, out, device), as_json)
 
@@ -64,7 +64,7 @@ def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device
 @device_option
 @json_option
 def quickstart(out: Path | None, device: str, as_json: bool) -> None:
-    """The whole way on the docstring corpus, offline: from nothing to a GNN-encoder beside its dual-encoder.
+    """Run the whole pipeline offline on the docstring corpus, and compare a GNN-encoder with its dual-encoder.
 
     \b
     Example: gnnretrieval quickstart
@@ -104,22 +104,22 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         echo("\n" + "\n".join(_in_columns(result.same_labels.rows())))
         echo(f"\n{result.same_labels.verdict()}")
     if result.hybrids is not None:
-        echo(f"\nWith BM25 joined ({result.hybrids.provenance['fusion']}), as is mostly deployed:\n")
+        echo(f"\nJoined with BM25 ({result.hybrids.provenance['fusion']}), as most deployments do:\n")
         echo("\n".join([format_comparison(result.hybrids), *fusion_lines(result.hybrids)]))
     if examples:
-        echo("\nThe questions that gained most, and the training questions that moved their passage:")
+        echo("\nThe questions that gained most, and the training questions that moved their passages:")
     for example in examples[:_SHOWN]:
         before = f"rank {example.before}" if example.before else f"below {result.recipe.compare.depth}"
         why = example.why
         echo(
             f"\n  {short(example.question)}\n"
             f"    {example.passage_id}: {before} → rank {example.after}   "
-            f"({why.gate}own attention {why.own_attention:.2f})"
+            f"({why.gate}attention to itself {why.own_attention:.2f})"
         )
         if not why.neighbors:
-            echo("      no training question found it: it rose as others moved down")
+            echo("      no training question retrieved it: it rose because others moved down")
         for neighbor in why.neighbors:
-            mark = " (its own label)" if neighbor.labelled else ""
+            mark = " (labelled with it)" if neighbor.labelled else ""
             echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")
     echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
 
@@ -136,7 +136,7 @@ def _show_next(result: RecipeRun) -> None:
     echo(
         f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, baselines,\n"
         "comparison.json, comparison-same-labels.json, comparison-with-bm25.json, report.html\n"
-        "Next (after `source .venv/bin/activate`, in a checkout; the first shows what moved and why, at "
+        "Next (in a checkout, first `source .venv/bin/activate`; serve shows what moved and why at "
         "http://127.0.0.1:8000):\n"
         f"  gnnretrieval serve{served}\n"
         f'  gnnretrieval search "solve a linear system with a banded matrix" --explain{searched}\n'
@@ -148,6 +148,6 @@ def _show_next(result: RecipeRun) -> None:
 
 
 def _as_seen_from_here(path: Path) -> Path:
-    """Relative to the working directory, where it lies below it."""
+    """``path`` relative to the working directory, if it is inside."""
     absolute = path.resolve()
     return absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else path

@@ -58,23 +58,23 @@ WITHOUT = {
 @click.option("--index", type=PATH, default=DEFAULT_INDEX, show_default=True, help="The index to search.")
 @click.option("--k", type=click.IntRange(1), default=5, show_default=True, help="Passages to show.")
 @click.option("--explain", is_flag=True, help="Show which training questions moved each passage, and its rank before.")
-@click.option("--prompt", is_flag=True, help="Stay open and answer questions, one a line, until Ctrl-D.")
-@click.option("--questions", type=PATH, help="Rank a file of questions: id, tab, text a line; or a text a line.")
-@click.option("--data", type=PATH, help="Dataset directory: rank the queries of --split instead of a QUESTION.")
+@click.option("--prompt", is_flag=True, help="Stay open and answer one question per line, until Ctrl-D.")
+@click.option("--questions", type=PATH, help="Rank for a file of questions: per line id, tab, text, or only a text.")
+@click.option("--data", type=PATH, help="Dataset directory: rank for the queries of --split.")
 @click.option("--split", default="test", show_default=True, help="Split of --data.")
-@click.option("--features", type=PATH, help="Take the vectors of --data's queries from here instead of encoding.")
-@click.option("--vectors", type=PATH, help="Questions as vectors, .npy or .parquet, by the encoder of the index.")
-@click.option("--query-ids", type=PATH, help="Ids of the questions of an .npy of --vectors, one a line.")
+@click.option("--features", type=PATH, help="Features with the query vectors of --data, instead of encoding.")
+@click.option("--vectors", type=PATH, help="Questions as vectors of the index's encoder, .npy or .parquet.")
+@click.option("--query-ids", type=PATH, help="Ids for an .npy of --vectors, one per line.")
 @click.option("--run", "run_file", type=PATH, help="TREC run to write, with --questions, --data or --vectors.")
 @click.option("--bm25", "use_bm25", is_flag=True, help="Rank by BM25 over --data, without an index.")
-@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages a query in --run.")
+@click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages per query in --run.")
 @ranking_options
 @click.option(
     "--engine",
     type=click.Choice(["faiss", "torch"]),
     default="faiss",
     show_default=True,
-    help="torch: an exact pass over the vectors that the index was made of, on --device.",
+    help="torch: exact search over the index's original vectors, on --device.",
 )
 @endpoint_option
 @dataset_options
@@ -103,7 +103,7 @@ def search(
     as_json: bool,
     **joining: Any,
 ) -> None:
-    """Ranked passages for a QUESTION, or a TREC run for many: a file of them, a dataset's split, or vectors.
+    """Rank passages for a QUESTION, or write a TREC run for a file of questions, a dataset's split, or vectors.
 
     \b
     Example: gnnretrieval search "solve a banded system of equations" --explain
@@ -122,19 +122,19 @@ def search(
     from gnnretrieval.cli import search_runs as runs
 
     if run_file is None:
-        raise click.UsageError(f"{mode} ranks many questions: give --run FILE with it.")
+        raise click.UsageError(f"{mode} writes a run: give --run FILE with it.")
     runs.require_file_place(run_file)
     retriever = None if use_bm25 else _opened(index, engine, endpoint, device, joining)
     if data is not None:
-        found, name = runs.run_of_split(data, qrels, where, split, depth, retriever=retriever, features=features)
+        made, name = runs.run_of_split(data, qrels, where, split, depth, retriever=retriever, features=features)
     else:
         assert retriever is not None
         if vectors is not None:
-            found, name = runs.run_of_vectors(retriever, vectors, query_ids, depth)
+            made, name = runs.run_of_vectors(retriever, vectors, query_ids, depth)
         else:
             assert questions is not None
-            found, name = retriever.run(runs.read_questions(questions), depth), retriever.name
-    runs.write(run_file, found, name)
+            made, name = retriever.run(runs.read_questions(questions), depth), retriever.name
+    runs.write(run_file, made, name)
 
 
 def _opened(index: Path, engine: EngineName, endpoint: str | None, device: str, joining: dict[str, Any]) -> Retriever:
@@ -146,12 +146,12 @@ def _opened(index: Path, engine: EngineName, endpoint: str | None, device: str, 
 
 
 def _mode(given: dict[str, bool]) -> str:
-    """Where the questions come from; an option that would be ignored there is an error."""
+    """Where the questions come from; an option that would have no effect is an error."""
     modes = [name for name, is_given in given.items() if is_given]
     if len(modes) != 1:
         raise click.UsageError(
-            "give a QUESTION, or --prompt, or --questions, --data or --vectors with --run FILE and no QUESTION: "
-            "one of them."
+            "give exactly one of a QUESTION, --prompt, --questions, --data and --vectors; the last three need "
+            "--run FILE."
         )
     context = click.get_current_context()
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
@@ -171,21 +171,21 @@ def _mode(given: dict[str, bool]) -> str:
                 raise click.UsageError(f"--bm25 ranks without {instead}: leave out {options[name]}.")
         for name in ("hybrid", "rerank"):
             if is_given(name):
-                raise click.UsageError(f"{options[name]} is on top of an index: leave out --bm25.")
+                raise click.UsageError(f"{options[name]} needs an index: leave out --bm25.")
     return modes[0]
 
 
 def _require_index(index: Path) -> None:
     if index == DEFAULT_INDEX and not index.exists():
         raise GnnRetrievalError(
-            f"{index}: there is no index yet. Run gnnretrieval quickstart, or name one with --index."
+            f"{index}: there is no index yet. Run gnnretrieval quickstart, or give one with --index."
         )
 
 
 def _answer(retriever: Retriever, question: str | None, k: int, explain: bool, as_json: bool) -> None:
     """Answer one question, or those of a prompt."""
     if explain and not retriever.has_graph:
-        raise click.UsageError("--explain wants the index of a GNN-encoder; this one is of a dual-encoder.")
+        raise click.UsageError("--explain needs the index of a GNN-encoder, and this is the index of a dual-encoder.")
     retriever.warm_up(k)
     if question is None:
         _stay_open(retriever, k, explain)
@@ -218,7 +218,7 @@ def _print(retriever: Retriever, hits: list[Hit], why: list[Why], milliseconds: 
 
 
 def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
-    """Answer a question a line until the input ends; what cannot be answered is said, and the prompt stays."""
+    """Answer one question per line until the input ends; print an error for a question that fails, and continue."""
     source = sys.stdin
     sign = "question> " if source.isatty() else ""
     try:
@@ -237,6 +237,6 @@ def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
             except GnnRetrievalError as error:
                 echo(f"Error: {error}", err=True)
     except KeyboardInterrupt:
-        pass  # as Ctrl-D: nothing is left undone
+        pass  # ends the prompt, like Ctrl-D
     if sign:
         echo(err=True)

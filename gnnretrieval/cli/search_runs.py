@@ -27,7 +27,7 @@ def run_of_split(
     retriever: Retriever | None,
     features: Path | None,
 ) -> Named:
-    """The run of a dataset's split and the system's name, by BM25 where there is no ``retriever``."""
+    """The run on a dataset's split and the system's name; by BM25 without a ``retriever``."""
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.bm25 import BM25
     from gnnretrieval.encoders.features import open_features
@@ -40,7 +40,7 @@ def run_of_split(
         return bm25_run(bm25, queries, dataset.passage_ids, depth), "bm25"
     index = retriever.index
     if index.texts.passage_ids() != dataset.passage_ids:
-        raise GnnRetrievalError(f"{index.path}: it indexes other passages than {data} has. Index this dataset's.")
+        raise GnnRetrievalError(f"{index.path}: it indexes other passages than those of {data}. Index this dataset.")
     vectors = None
     if features is not None:
         vectors = features_vectors(index, open_features(features), dataset.texts_hash, list(queries))
@@ -48,34 +48,34 @@ def run_of_split(
 
 
 def run_of_vectors(retriever: Retriever, vectors: Path, query_ids: Path | None, depth: int) -> Named:
-    """The run of questions given as vectors, and the system's name."""
+    """The run on questions given as vectors, and the system's name."""
     from gnnretrieval.encoders.vector_file import open_vectors
     from gnnretrieval.index.search import vectors_run
 
     questions = open_vectors(vectors, query_ids)
     if questions.ids is None:
-        raise click.UsageError(f"{vectors} has no ids, which a run needs: give them with --query-ids FILE.")
+        raise click.UsageError(f"{vectors} has no ids, and a run needs them: give --query-ids FILE.")
     return vectors_run(retriever.index, questions, depth), retriever.system
 
 
 def read_questions(path: Path) -> dict[str, str]:
-    """Questions by id: ``id``, tab, text a line; or a text a line, which are then called ``q1``, ``q2``, … by line.
+    """Read questions by id, one per line: id, tab, text; or only a text, with the line number as id (``q1``, …).
 
     Raises:
-        InputError: there is no such file, a line lacks its id or its text, or an id is there twice or no run can hold
-            it.
+        InputError: there is no such file, a line lacks its id or its text, or an id is repeated or does not fit into a
+            TREC run.
     """
     from gnnretrieval.data.lines import read_lines
     from gnnretrieval.data.runs.trec import UNWRITABLE
 
     questions: dict[str, str] = {}
     with_ids: bool | None = None
-    for number, line in read_lines(path, "questions, one a line"):
+    for number, line in read_lines(path, "questions, one per line"):
         id_, tab, text = line.partition("\t")
         with_ids = bool(tab) if with_ids is None else with_ids
         if bool(tab) != with_ids:
             raise InputError(
-                f"a line {'with' if tab else 'without'} a tab among lines {'without' if tab else 'with'} one: "
+                f"this line has {'a' if tab else 'no'} tab, and the lines before it have {'none' if tab else 'one'}: "
                 "write id, tab, text in every line, or a text in every line.",
                 path,
                 number,
@@ -85,27 +85,27 @@ def read_questions(path: Path) -> dict[str, str]:
         if not text.strip():
             raise InputError(f"question {id_!r} is empty: give some words.", path, number)
         if not id_ or UNWRITABLE.search(id_):
-            raise InputError(f"the id {id_!r} is empty or has white space, which no TREC run holds.", path, number)
+            raise InputError(f"the id {id_!r} is empty or has white space, and cannot be in a TREC run.", path, number)
         if id_ in questions:
-            raise InputError(f"question {id_!r} is there twice: keep one line.", path, number)
+            raise InputError(f"the id {id_!r} is repeated: keep one line.", path, number)
         questions[id_] = text.strip()
     if not questions:
-        raise InputError("there are no questions in this file: write one a line.", path)
+        raise InputError("there are no questions in this file: write one per line.", path)
     return questions
 
 
-def write(run_file: Path, found: Run, system: str) -> None:
-    """Write a run and say so."""
+def write(run_file: Path, run: Run, system: str) -> None:
+    """Write a run, and print how many queries it has."""
     from gnnretrieval.data.runs.trec import write_run
 
-    write_run(run_file, found, system)
-    echo(f"{run_file}: {len(found):,} queries by {system}")
+    write_run(run_file, run, system)
+    echo(f"{run_file}: {len(run):,} queries by {system}")
 
 
 def require_file_place(path: Path) -> None:
-    """Refuse a place where no file can be written, before any work."""
+    """Check before any work that a file can be written to ``path``."""
     if path.is_dir():
         raise GnnRetrievalError(f"{path}: this is a directory. Name a file for the run.")
     parent = next(parent for parent in path.absolute().parents if parent.exists())
     if not parent.is_dir():
-        raise GnnRetrievalError(f"{path}: {parent} is a file, not a directory. Name another place.")
+        raise GnnRetrievalError(f"{path}: {parent} is a file, not a directory. Choose another path.")

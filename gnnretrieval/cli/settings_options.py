@@ -1,4 +1,4 @@
-"""Command-line options from a settings class: one place for a field, its default and its meaning."""
+"""Command-line options from a settings class, so that a field, its default and its meaning have one place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def settings_options(model: type[Settings], *, leave_out: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Decorator: an option for each field of ``model`` (and of groups in it), named after it."""
+    """Decorator: an option for each field of ``model`` and of its groups, named after the field."""
 
     def decorate(command: Command) -> Command:
         for name, (_, annotation, default, meaning) in reversed(list(_fields(model).items())):
@@ -30,7 +30,7 @@ def settings_options(model: type[Settings], *, leave_out: tuple[str, ...] = ()) 
 
 
 def settings_from(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values given on the command line, in ``model``'s shape; what was not given is left to the default."""
+    """The values given on the command line, nested as in ``model``; fields that were not given are left out."""
     nested: dict[str, Any] = {}
     for name, (group, annotation, _, _) in _fields(model).items():
         value = values.get(name)
@@ -46,21 +46,21 @@ def settings_from(model: type[Settings], values: Mapping[str, Any]) -> dict[str,
 def _fields(model: type[Settings]) -> dict[str, tuple[str, Any, Any, str]]:
     """Group, annotation, default and meaning of each option."""
     meanings = _meanings(model)
-    found: dict[str, tuple[str, Any, Any, str]] = {}
+    fields: dict[str, tuple[str, Any, Any, str]] = {}
     for name, field in model.model_fields.items():
         annotation = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Settings):
             for inner, (_, kind, default, meaning) in _fields(annotation).items():
-                found[inner] = (name, kind, default, meaning)
+                fields[inner] = (name, kind, default, meaning)
         else:
             names = next((one.names for one in field.metadata if isinstance(one, OneOf)), None)
             kind = annotation if names is None else Literal[names]
-            found[name] = ("", kind, field.default, meanings[name])
-    return found
+            fields[name] = ("", kind, field.default, meanings[name])
+    return fields
 
 
 def _meanings(model: type[Settings]) -> dict[str, str]:
-    """Text of each entry of the docstring's ``Attributes:``."""
+    """Text of each field in the docstring's ``Attributes:`` section."""
     text = inspect.cleandoc(model.__doc__ or "").split("Attributes:", 1)[-1]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
     return {name: re.sub(r"\s+", " ", meaning).replace("``", "") for name, meaning in entries}

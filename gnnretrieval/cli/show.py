@@ -1,4 +1,4 @@
-"""How hits and explanations are printed."""
+"""Text of hits, explanations and neighbourhoods for the terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ WIDTH = 100
 
 
 def short(text: str, width: int = WIDTH) -> str:
-    """One line of at most ``width`` characters."""
+    """The text as one line of at most ``width`` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
 def hit_lines(hit: Hit) -> list[str]:
-    """A hit: rank, score, id and title, the sentence it was found by, where it was, and the beginning of its text."""
+    """A hit: rank, score, id and title, the sentence that matched, if any, and the beginning of its text."""
     name = hit.id if hit.title in ("", hit.id) else f"{hit.id}  {hit.title}"
-    matched = [] if hit.sentence is None else [f"     found by: {short(hit.sentence, WIDTH - 15)}"]
+    matched = [] if hit.sentence is None else [f"     matched: {short(hit.sentence, WIDTH - 14)}"]
     return [
         f"{hit.rank:>3}. {hit.score:.4f}  {name}",
         *matched,
@@ -30,13 +30,13 @@ def hit_lines(hit: Hit) -> list[str]:
 
 
 def explanation_lines(explanation: Explanation, rank_before: int, rank_after: int) -> list[str]:
-    """Why a passage is where it is."""
+    """The rank of a passage before and after, its attention to itself, and the training questions that moved it."""
     lines = [
-        f"     dual-encoder rank {rank_before} → {rank_after}; {explanation.gate}own attention "
+        f"     dual-encoder rank {rank_before} → {rank_after}; {explanation.gate}attention to itself "
         f"{explanation.own_attention:.2f}"
     ]
     if not explanation.neighbors:
-        lines.append("     no training question found it: only its self-loop")
+        lines.append("     no training question retrieved it: it has its self-loop only")
     for neighbor in explanation.neighbors:
         mark = "*" if neighbor.labelled else " "
         lines.append(f"     {mark} attention {neighbor.attention:.3f}  {short(neighbor.text, WIDTH - 24)}")
@@ -44,14 +44,14 @@ def explanation_lines(explanation: Explanation, rank_before: int, rank_after: in
 
 
 def explanation_json(explanation: Explanation, rank_before: int) -> dict[str, Any]:
-    """The same as JSON values."""
+    """The explanation as JSON values."""
     values = explanation._asdict()
     values["neighbors"] = [neighbor._asdict() for neighbor in explanation.neighbors]
     return {"dual_encoder_rank": rank_before, **values}
 
 
 def neighborhood_lines(described: dict[str, Any]) -> list[str]:
-    """A node of the graph and its neighbours, of :func:`gnnretrieval.index.neighborhood.describe`; theirs indented."""
+    """A node and its neighbours (:func:`gnnretrieval.index.neighborhood.describe`); second neighbours are indented."""
     node, neighbors = described["node"], described["neighbors"]
     others = "queries" if node["kind"] == "passage" else "passages"
     shown = len(neighbors)

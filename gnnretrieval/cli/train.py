@@ -26,9 +26,9 @@ from gnnretrieval.training.gnn.settings import TrainSettings
     "--start",
     "start",
     type=PATH,
-    help="GNN-encoder to go on from, such as for --mode joint; its dual-encoder may be another, of the same width.",
+    help="GNN-encoder to start from, as for --mode joint; its dual-encoder may differ, but not in width.",
 )
-@click.option("--dry-run", is_flag=True, help="Say steps, time and memory, from a few steps, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Estimate steps, time and memory from a few steps, and make nothing.")
 @settings_options(TrainSettings)
 @device_option
 @overwrite_option
@@ -44,12 +44,12 @@ def train(
     overwrite: bool,
     **settings: Any,
 ) -> None:
-    """Train a GNN-encoder over GRAPH; how much of it is used is chosen on dev.
+    """Train a GNN-encoder over GRAPH, and choose on dev how much of it to use.
 
-    By default a linear head and messages along the graph's edges are climbed to from the dual-encoder, in seconds to
-    minutes. --layer gat, or any setting of it, is the paper's graph attention with masked graph training; with --mode
-    joint the dual-encoder learns with it, on one process or several (torchrun --nproc-per-node=4 -m gnnretrieval
-    train …). Interrupted, the same command goes on and ends as if it had not been.
+    The default layer is linear: a linear head and messages along the graph's edges, in seconds to minutes. --layer gat,
+    or any setting of it, is the paper's graph attention with masked graph training. --mode joint also trains the
+    dual-encoder, in one process or several (torchrun --nproc-per-node=4 -m gnnretrieval train …). After an
+    interruption, the same command continues, with the same result.
 
     \b
     Example: gnnretrieval train work/graph --out work/model
@@ -80,7 +80,7 @@ def train(
         return
     with started_ranks(device) as ranks:
         if not ranks.first and ranks.agree(None) is None:
-            return  # it was made before
+            return  # the model was already made
         calling = ranks.calling("train")
         made = train_gnn(store, dataset, opened, parsed, out, ranks=calling, overwrite=overwrite, **given)
         if not ranks.first:
@@ -97,9 +97,9 @@ def train(
 @click.command()
 @click.argument("model", type=PATH)
 @out_option
-@click.option("--graph", type=PATH, help="Graph to embed over (default: the one the model was trained over).")
-@click.option("--features", type=PATH, help="By the dual-encoder that was trained with MODEL (--mode joint).")
-@click.option("--changed", is_flag=True, help="Bring the embeddings at --out up to a graph that was added to.")
+@click.option("--graph", type=PATH, help="Graph to embed over (default: the graph of training).")
+@click.option("--features", type=PATH, help="Features by the dual-encoder trained with MODEL (--mode joint).")
+@click.option("--changed", is_flag=True, help="Update the embeddings at --out after additions to the graph.")
 @click.option("--memory", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Working memory in GiB.")
 @device_option
 @overwrite_option

@@ -1,7 +1,7 @@
-"""What comes in: passages, queries and judgements, from every format into the one dataset directory.
+"""Passages, queries and judgements, read from many formats into one: the dataset directory.
 
-:class:`Dataset` opens such a directory and checks it; :func:`make_docstring_corpus` makes one offline, from docstrings;
-:func:`inspect_dataset` says what is in one and what is wrong with it.
+:class:`Dataset` opens and checks a dataset directory. :func:`make_docstring_corpus` makes one offline, from docstrings.
+:func:`inspect_dataset` reports its contents and its problems.
 """
 
 from gnnretrieval.data.dataset import Dataset

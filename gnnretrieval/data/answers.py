@@ -1,9 +1,9 @@
-"""Whether an answer stands in a text, by DPR's rule: for its recall, its negatives, and sentences with answers.
+"""Whether a text contains an answer, by DPR's rule: for Answer@k, negatives, and sentences with answers.
 
-Karpukhin et al. 2020, after DrQA (Chen et al. 2017): text and answer are cut into words and signs
+Karpukhin et al. 2020, after DrQA (Chen et al. 2017): text and answer are split into words and signs
 (``[\\p{L}\\p{N}\\p{M}]+`` or any other character that is neither a separator nor a control character) in Unicode's
-NFD form and lower case, and the answer's words must follow each other in the text. Where answers are patterns
-(CuratedTREC's), the pattern must be found in the text, whatever the case.
+NFD form and lower case, and the answer's words must follow each other in the text. Where answers are patterns, as in
+CuratedTREC, the pattern must match in the text, in upper or lower case.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _WORD = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 
 
 def answer_words(text: str) -> str:
-    """A text's words and signs, in NFD and lower case, each between spaces, which no word has."""
+    """A text's words and signs, in NFD and lower case, each between spaces, so that a substring has whole words."""
     return f" {' '.join(_WORD.findall(unicodedata.normalize('NFD', text)))} ".lower()
 
 
 class Answers:
-    """A question's answers.
+    """The answers of a question.
 
-    An answer without a word, such as an empty one, is in no text; DPR's script finds it in every one. A pattern that
-    is none is in no text either.
+    An answer without a word, such as an empty one, matches no text; in DPR's script it matches every text. An invalid
+    pattern matches no text either.
 
     Args:
         answers: The answers.
-        match: Whether they are strings or patterns.
+        match: Whether the answers are strings or patterns.
     """
 
     def __init__(self, answers: Iterable[str], match: Match = "string") -> None:
@@ -45,11 +45,11 @@ class Answers:
         return bool(self._words or self._patterns)
 
     def in_words(self, words: str) -> bool:
-        """Whether one of the strings stands in what :func:`answer_words` gives of a text."""
+        """Whether a text contains one of the strings; ``words`` is the text after :func:`answer_words`."""
         return any(one in words for one in self._words)
 
     def in_text(self, text: str) -> bool:
-        """Whether one of the answers stands in a text."""
+        """Whether a text contains one of the answers."""
         if self._patterns:
             normal = unicodedata.normalize("NFD", text)
             return any(pattern.search(normal) for pattern in self._patterns)
@@ -66,11 +66,11 @@ def _patterns(answers: Iterable[str]) -> Iterator[Any]:
 
 def answers_of(metadata: Mapping[str, Any]) -> list[str]:
     """The answer strings in a query's metadata."""
-    found = metadata.get("answers")
-    return [answer for answer in found if isinstance(answer, str)] if isinstance(found, list) else []
+    answers = metadata.get("answers")
+    return [answer for answer in answers if isinstance(answer, str)] if isinstance(answers, list) else []
 
 
 def read_answers(queries: Path) -> dict[str, list[str]]:
-    """Answer strings by query, from ``metadata.answers`` in a ``queries.jsonl``; queries without any are left out."""
+    """Answer strings by query id, from ``metadata.answers`` in a ``queries.jsonl``; only queries that have some."""
     records = read_queries(queries, unique=False)
     return {query.id: answers for query, metadata in records if (answers := answers_of(metadata))}

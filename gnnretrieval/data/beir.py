@@ -1,7 +1,7 @@
-"""The BEIR layout: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``, read as streams and written.
+"""Read and write the BEIR layout: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``.
 
-Readers accept a byte order mark, either line ending and blank lines, and nothing else that is not the layout: each
-fault is one :class:`~gnnretrieval.errors.InputError` with file and line.
+Readers are streams. They accept a byte order mark, either line ending and blank lines; any other deviation from the
+layout is an :class:`~gnnretrieval.errors.InputError` with file and line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gnnretrieval.errors import InputError
 Metadata = Mapping[str, Any]
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
-JUDGEMENTS = "the judgements of a split, three columns separated by tabs"  # what is wanted, for errors
+JUDGEMENTS = "the judgements of a split, three columns separated by tabs"  # the expected content, for errors
 
 
 def read_passages(
@@ -38,19 +38,19 @@ def read_passages(
     """Passages of a ``corpus.jsonl`` with their metadata, in file order.
 
     Args:
-        path: The file: one object a line with ``_id``, ``text`` and, where there are any, ``title`` and ``metadata``.
-        unique: Check that no id comes twice, which holds the ids in memory; False for a file checked before.
-        allow_empty: Yield passages with neither title nor text too.
+        path: The file: one object per line with ``_id``, ``text``, and optionally ``title`` and ``metadata``.
+        unique: Check that no id is repeated, which holds the ids in memory; False for a file that was checked before.
+        allow_empty: Also yield passages with neither title nor text.
 
     Raises:
-        InputError: no such file, not UTF-8, not JSON, a field that is missing or no string, an id that comes twice, a
-            passage with neither title nor text, or no passage at all.
+        InputError: the file is missing, not UTF-8 or not JSON, a field is missing or not a string, an id is repeated, a
+            passage has neither title nor text, or there is no passage.
     """
     return ((passage, metadata) for _, passage, metadata in numbered_passages(Path(path), unique, allow_empty))
 
 
 def numbered_passages(path: Path, unique: bool, allow_empty: bool) -> Iterator[tuple[int, Passage, Metadata]]:
-    """As :func:`read_passages`, each with its line."""
+    """Line number, passage and metadata of each passage; see :func:`read_passages`."""
     for number, record in _records(path, "passage", unique, allow_empty):
         title = (record.get("title") or "").strip()
         yield number, Passage(record["_id"], title, record["text"]), record.get("metadata") or {}
@@ -60,23 +60,23 @@ def read_queries(path: str | Path, unique: bool = True) -> Iterator[tuple[Query,
     """Queries of a ``queries.jsonl`` with their metadata, in file order.
 
     Args:
-        path: The file: one object a line with ``_id``, ``text`` and, where there is any, ``metadata``.
-        unique: Check that no id comes twice, which holds the ids in memory; False for a file checked before.
+        path: The file: one object per line with ``_id``, ``text``, and optionally ``metadata``.
+        unique: Check that no id is repeated, which holds the ids in memory; False for a file that was checked before.
 
     Raises:
-        InputError: as :func:`read_passages`, and for a query without text.
+        InputError: see :func:`read_passages`; or a query has no text.
     """
     return ((query, metadata) for _, query, metadata in numbered_queries(Path(path), unique))
 
 
 def numbered_queries(path: Path, unique: bool) -> Iterator[tuple[int, Query, Metadata]]:
-    """As :func:`read_queries`, each with its line."""
+    """Line number, query and metadata of each query; see :func:`read_queries`."""
     for number, record in _records(path, "query", unique):
         yield number, Query(record["_id"], record["text"]), record.get("metadata") or {}
 
 
 def _records(path: Path, what: str, unique: bool, allow_empty: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and object of each line, checked."""
+    """Line number and checked object of each line."""
     seen: set[str] = set()
     number = 0
     for number, line in read_lines(path, f"one {what} a line, as JSON"):
@@ -87,7 +87,7 @@ def _records(path: Path, what: str, unique: bool, allow_empty: bool = False) -> 
             raise InputError(fault.says, path, number)
         if unique:
             if record["_id"] in seen:
-                # Lines are not remembered for every id: this pass runs once, when the file is wrong.
+                # Line numbers of ids are not stored: this second pass finds one, only after an error.
                 first = next(n for n, other in read_lines(path, what) if json.loads(other)["_id"] == record["_id"])
                 raise InputError(repeated_id(what, record["_id"], first).says, path, number)
             seen.add(record["_id"])
@@ -101,16 +101,16 @@ def read_qrels(
 ) -> dict[str, dict[str, int]]:
     """Judgements of a ``qrels/<split>.tsv``: relevance by passage id by query id, in order of first appearance.
 
-    The header may be missing. A line that comes twice counts once.
+    The header may be missing. A repeated line counts once.
 
     Args:
         path: The file: ``query-id``, ``corpus-id`` and ``score``, separated by tabs.
-        query_ids: The queries there are; a judgement of another is an error. None: not checked.
+        query_ids: Known query ids; a judgement of another query is an error. None: not checked.
         passage_ids: The same for passages.
 
     Raises:
-        InputError: no such file, not UTF-8, not three columns, a score that is no integer, an unknown id, two scores
-            for one pair, or no judgement at all.
+        InputError: the file is missing or not UTF-8, a line does not have three columns, a score is not an integer, an
+            id is unknown, a pair has two different scores, or there is no judgement.
     """
     path = Path(path)
     qrels: dict[str, dict[str, int]] = {}
@@ -128,25 +128,25 @@ def read_qrels(
 
 
 def judgements(path: Path) -> Iterator[tuple[int, Qrel]]:
-    """Line number and judgement of each line; errors as :func:`read_qrels`."""
+    """Line number and judgement of each line; for errors see :func:`read_qrels`."""
     lines = read_lines(path, JUDGEMENTS)
     for position, (number, line) in enumerate(lines):
-        found = judgement_of(line, is_first=position == 0)
-        if isinstance(found, Fault):
-            raise InputError(found.says, path, number)
-        if found is not None:
-            yield number, found
+        qrel = judgement_of(line, is_first=position == 0)
+        if isinstance(qrel, Fault):
+            raise InputError(qrel.says, path, number)
+        if qrel is not None:
+            yield number, qrel
 
 
 def write_passages(path: str | Path, passages: Iterable[tuple[Passage, Metadata]]) -> int:
-    """Write passages with their metadata (left out where empty) to ``path``; returns their count."""
+    """Write passages and their metadata, if not empty, to ``path``; returns the number of passages."""
     return _write_jsonl(
         path, (({"_id": passage.id, "title": passage.title, "text": passage.text}, data) for passage, data in passages)
     )
 
 
 def write_queries(path: str | Path, queries: Iterable[tuple[Query, Metadata]]) -> int:
-    """Write queries with their metadata (left out where empty) to ``path``; returns their count."""
+    """Write queries and their metadata, if not empty, to ``path``; returns the number of queries."""
     return _write_jsonl(path, (({"_id": query.id, "text": query.text}, data) for query, data in queries))
 
 
@@ -161,7 +161,7 @@ def _write_jsonl(path: str | Path, records: Iterable[tuple[dict[str, str], Metad
 
 
 def write_qrels(path: str | Path, qrels: Iterable[Qrel]) -> int:
-    """Write judgements, under the header, to ``path`` (its folder is made where missing); returns their count."""
+    """Write judgements with a header to ``path``, and make its folder if needed; returns the number of judgements."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0

@@ -1,4 +1,4 @@
-"""Convert: a dataset directory into the files of another format."""
+"""Convert a dataset directory into files of another format."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ def convert_dataset(
 ) -> Artifact:
     """Write ``dataset`` as files of the format ``to`` into the directory ``out``.
 
-    What a format cannot hold is counted in ``lost`` of the ``meta.json`` there, and said.
+    Content that the format cannot hold is counted in ``lost`` of its ``meta.json``, and printed.
 
     Args:
-        dataset: What to convert.
+        dataset: The dataset to convert.
         to: The format.
         out: A new directory.
-        overwrite: Replace what was converted there from another dataset.
+        overwrite: Replace files made from another dataset.
 
     Raises:
-        GnnRetrievalError: ``squad`` without spans of answers, or ``parquet`` without pyarrow.
+        GnnRetrievalError: ``squad``, and answers have no spans; or ``parquet``, and pyarrow is not installed.
     """
 
     def write(directory: Path) -> dict[str, Any]:
         lost: Lost = defaultdict(int)
         _WRITERS[to](Contents.of(dataset), directory, lost)
-        found = {what: count for what, count in lost.items() if count}
-        for what, count in found.items():
+        counts = {what: count for what, count in lost.items() if count}
+        for what, count in counts.items():
             say(f"{to} cannot hold {what}: {count:,}")
-        return {"lost": found}
+        return {"lost": counts}
 
     config = {"to": to}
     return make_artifact(

@@ -1,4 +1,4 @@
-"""What is wrong with a line of the BEIR layout: one place for the readers, which refuse it, and for the inspection."""
+"""Faults of lines in the BEIR layout: the readers refuse them, and the inspection lists them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Qrel
 
-_HEADER_SCORES = frozenset({"score", "relevance", "rel", "label"})  # third column of the headers seen in the wild
+_HEADER_SCORES = frozenset({"score", "relevance", "rel", "label"})  # third column of common headers
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
-UNJUDGEABLE = re.compile(r"[\t\n\r]")  # in an id
+UNJUDGEABLE = re.compile(r"[\t\n\r]")  # characters that an id in a file of judgements cannot have
 
 
 class Fault(NamedTuple):
-    """What is wrong.
+    """A fault of a line.
 
     Attributes:
-        kind: In two or three words, equal for all faults of a kind.
-        says: What was found, what was wanted, what to do.
+        kind: Two or three words, the same for all faults of a kind.
+        says: A sentence: what was found, what was wanted, what to do.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Fault(NamedTuple):
 
 
 def object_of(line: str, what: str) -> dict[str, Any] | Fault:
-    """The JSON object on a line of a file of passages or queries (``what``, for errors), or why there is none."""
+    """The JSON object on a line, or its fault; ``what`` is ``passage`` or ``query``, for messages."""
     try:
         record = json.loads(line)
         if "\\u" in line:
@@ -44,7 +44,8 @@ def object_of(line: str, what: str) -> dict[str, Any] | Fault:
         column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         return Fault(
-            "not JSON", f"not JSON: {reason}{column}, in {excerpt(line)}; wanted one object a line: correct this line."
+            "not JSON",
+            f"not JSON: {reason}{column}, in {excerpt(line)}; wanted one object per line: correct this line.",
         )
     if not isinstance(record, dict):
         return Fault(
@@ -55,12 +56,12 @@ def object_of(line: str, what: str) -> dict[str, Any] | Fault:
 
 
 def faults_of(record: Mapping[str, Any], what: str, allow_empty: bool = False) -> Iterator[Fault]:
-    """What is wrong with a ``passage`` or ``query`` by itself.
+    """Faults of a passage or query, seen without the others.
 
     Args:
         record: The object on its line.
-        what: Which of the two it is.
-        allow_empty: A passage may have neither title nor text.
+        what: ``passage`` or ``query``.
+        allow_empty: Whether a passage may have neither title nor text.
     """
     for key in ("_id", "text"):
         if key not in record:
@@ -95,16 +96,16 @@ def faults_of(record: Mapping[str, Any], what: str, allow_empty: bool = False) -
 
 
 def repeated_id(what: str, id_: str, first: int) -> Fault:
-    """An id that is on line ``first`` too."""
+    """The fault of an id that is also on line ``first``."""
     return Fault("repeated id", f"{what} id {id_!r} is already on line {first}: rename or delete one of the two.")
 
 
 def judgement_of(line: str, is_first: bool) -> Qrel | Fault | None:
-    """The judgement on a line of a file of judgements, or why there is none; None for a header.
+    """The judgement on a line, or its fault; None for a header.
 
     Args:
-        line: Without its ending.
-        is_first: It is the file's first line, where a header may be.
+        line: The line without its ending.
+        is_first: Whether it is the first line of the file, which may be a header.
     """
     fields = line.split("\t")
     if len(fields) != 3:
@@ -127,12 +128,12 @@ def judgement_of(line: str, is_first: bool) -> Qrel | Fault | None:
 
 
 def unknown_id(what: str, id_: str) -> Fault:
-    """A judgement of a passage or query that there is not."""
+    """The fault of a judgement whose passage or query is not in the dataset."""
     return Fault(f"unknown {what}", f"there is no {what} {id_!r} in the dataset: delete this line or add the {what}.")
 
 
 def contradiction(qrel: Qrel, other: int, first: int) -> Fault:
-    """A judgement whose pair has the score ``other`` on line ``first``."""
+    """The fault of a judgement whose pair has the score ``other`` on line ``first``."""
     return Fault(
         "contradicting judgements",
         f"query {qrel.query_id!r} and passage {qrel.passage_id!r} have score {qrel.relevance} here and"
@@ -141,12 +142,12 @@ def contradiction(qrel: Qrel, other: int, first: int) -> Fault:
 
 
 def no_records(what: str) -> Fault:
-    """A file of passages or queries without any."""
-    return Fault("empty file", f"this file is empty; wanted one {what} a line, as JSON with '_id' and 'text'.")
+    """The fault of an empty file of passages or queries."""
+    return Fault("empty file", f"this file is empty; wanted one {what} per line, as JSON with '_id' and 'text'.")
 
 
 def no_judgements() -> Fault:
-    """A split without judgements."""
+    """The fault of a split without judgements."""
     return Fault(
         "empty file",
         "this split has no judgements; wanted lines of query-id, corpus-id and score: add or delete it.",

@@ -23,70 +23,70 @@ def passages_of(objects: Any) -> list[Passage]:
     """Passages from texts or records.
 
     Args:
-        objects: A mapping from id to text, or to a record; texts, whose ids are then 0, 1, …; records, each a mapping
-            with an id, a text and perhaps a title (the usual names, such as ``_id`` or ``contents``, are known), or a
-            :class:`Passage`; a pandas data frame or a Hugging Face dataset of such records.
+        objects: One of these: a mapping from id to text or record; a list of texts, whose ids become 0, 1, …; a list
+            of records; a pandas data frame or a Hugging Face dataset of records. A record is a :class:`Passage`, or a
+            mapping with id, text and optionally title, under their usual names (``_id``, ``contents``, …).
 
     Raises:
-        InputError: one is none of these, has no text, or has an id that is there before.
+        InputError: an object is none of these, has no text, or repeats an id.
     """
-    found: dict[str, Passage] = {}
+    passages: dict[str, Passage] = {}
     for number, (id_, record) in enumerate(_items(objects, "passages")):
         place = f"passage {number + 1}"
         text = _field(record, "passages", "text", place) if not isinstance(record, str) else record
         title = "" if isinstance(record, str) else _field(record, "passages", "title", place, "")
-        id_ = _new_id(id_ if id_ is not None else _field(record, "passages", "id", place), found, place)
+        id_ = _new_id(id_ if id_ is not None else _field(record, "passages", "id", place), passages, place)
         if not (title.strip() or text.strip()):
             raise InputError(f"{place} ({id_}) has neither title nor text.")
-        found[id_] = Passage(id_, title, text)
-    if not found:
+        passages[id_] = Passage(id_, title, text)
+    if not passages:
         raise InputError("there are no passages.")
-    return list(found.values())
+    return list(passages.values())
 
 
 def queries_of(objects: Any) -> list[Query]:
-    """Queries from texts or records, as :func:`passages_of`.
+    """Queries from texts or records, in the forms that :func:`passages_of` takes.
 
     Raises:
-        InputError: as :func:`passages_of`.
+        InputError: see :func:`passages_of`.
     """
-    found: dict[str, Query] = {}
+    queries: dict[str, Query] = {}
     for number, (id_, record) in enumerate(_items(objects, "queries")):
         place = f"query {number + 1}"
         text = record if isinstance(record, str) else _field(record, "queries", "text", place)
-        id_ = _new_id(id_ if id_ is not None else _field(record, "queries", "id", place), found, place)
+        id_ = _new_id(id_ if id_ is not None else _field(record, "queries", "id", place), queries, place)
         if not text.strip():
             raise InputError(f"{place} ({id_}) is empty.")
-        found[id_] = Query(id_, text)
-    if not found:
+        queries[id_] = Query(id_, text)
+    if not queries:
         raise InputError("there are no queries.")
-    return list(found.values())
+    return list(queries.values())
 
 
 def qrels_of(objects: Any) -> Qrels:
     """Relevance by passage id by query id.
 
     Args:
-        objects: A mapping from query id to a passage's id, to several, or to relevance by passage id; pairs or triples
-            (query id, passage id, relevance), of relevance 1 where it is left out; records with these, a pandas data
-            frame or a Hugging Face dataset of such records.
+        objects: One of these: a mapping from query id to a passage id, to several, or to relevance by passage id; a
+            list of pairs or triples (query id, passage id, relevance), where relevance is 1 if it is left out; a list
+            of records with these fields; a pandas data frame or a Hugging Face dataset of records.
 
     Raises:
-        InputError: one is none of these, or a pair is there twice with different relevance.
+        InputError: an object is none of these, or a pair has two different relevances.
     """
-    found: Qrels = {}
+    qrels: Qrels = {}
     for number, (query, passage, relevance) in enumerate(_judgements(objects)):
-        judged = found.setdefault(_id(query, f"judgement {number + 1}"), {})
+        judged = qrels.setdefault(_id(query, f"judgement {number + 1}"), {})
         passage = _id(passage, f"judgement {number + 1}")
         try:
             whole = int(relevance)
             if whole != relevance:
                 raise ValueError
         except (TypeError, ValueError):
-            raise InputError(f"judgement {number + 1}: relevance {relevance!r} is no whole number.") from None
+            raise InputError(f"judgement {number + 1}: relevance {relevance!r} is not a whole number.") from None
         if judged.setdefault(passage, whole) != whole:
             raise InputError(f"judgement {number + 1}: {query!r} and {passage!r} were judged {judged[passage]} before.")
-    return found
+    return qrels
 
 
 def make_dataset(
@@ -97,17 +97,17 @@ def make_dataset(
     *,
     overwrite: bool = False,
 ) -> Artifact:
-    """Write the dataset directory ``out``.
+    """Write the dataset directory ``out`` from Python objects.
 
     Args:
-        passages: As :func:`passages_of`.
-        queries: As :func:`queries_of`, of every split.
-        splits: Judgements by split, as :func:`qrels_of`.
-        out: Where it goes.
+        passages: Passages, see :func:`passages_of`.
+        queries: Queries of every split, see :func:`queries_of`.
+        splits: Judgements by split, see :func:`qrels_of`.
+        out: Where the dataset goes.
         overwrite: Replace a dataset made from other objects.
 
     Raises:
-        InputError: as those functions, or a judgement is of an unknown query or passage.
+        InputError: see these functions; or a judgement has an unknown query or passage.
     """
     texts, asked = passages_of(passages), queries_of(queries)
     judged = {name: qrels_of(objects) for name, objects in splits.items() if objects is not None}
@@ -129,7 +129,7 @@ def make_dataset(
 def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:
     """Id (None where a record has it) and record or text."""
     if isinstance(objects, str | bytes):
-        raise InputError(f"{what}: a list of texts is wanted, and this is one text.")
+        raise InputError(f"{what}: this is one text, and a list of texts is needed.")
     if isinstance(objects, Mapping) and not _is_columns(objects):
         yield from objects.items()
         return
@@ -172,12 +172,12 @@ def _relevance(record: Mapping[str, Any]) -> Any:
 
 
 def _is_columns(objects: Any) -> bool:
-    """Whether a mapping is a table: a data frame is no mapping, but a Hugging Face dataset in columns is."""
+    """Whether objects are a table: a Hugging Face dataset is a mapping too, but of columns."""
     return hasattr(objects, "to_dict") or hasattr(objects, "column_names")
 
 
 def _records(objects: Any, what: str) -> Iterable[Any]:
-    """Rows of a data frame or of anything that is iterated by record."""
+    """Rows of a data frame, or items of any iterable."""
     if hasattr(objects, "to_dict") and hasattr(objects, "columns"):  # pandas, polars
         frame = objects
         if hasattr(frame, "index") and getattr(frame.index, "name", None):
@@ -190,7 +190,7 @@ def _records(objects: Any, what: str) -> Iterable[Any]:
 
 
 def _name_of(kind: str, field: str, record: Mapping[str, Any]) -> str | None:
-    """The column of a field: the first of its usual names."""
+    """The key of a field in a record: the first of its usual names that is present."""
     return next((name for name in COLUMNS[kind][field] if name in record), None)
 
 
@@ -212,7 +212,7 @@ def _field(record: Any, kind: str, field: str, place: str, default: str | None =
 
 
 def _id(value: Any, place: str) -> str:
-    """An id as text; a whole number is one too, also as numpy has it."""
+    """An id as text; whole numbers, also numpy's, are accepted."""
     if isinstance(value, str):
         return value
     try:
@@ -220,13 +220,13 @@ def _id(value: Any, place: str) -> str:
             return str(int(value))
     except (TypeError, ValueError):
         pass
-    raise InputError(f"{place}: {value!r} is no text and no whole number.")
+    raise InputError(f"{place}: {value!r} is neither a text nor a whole number.")
 
 
 def _new_id(value: Any, seen: Mapping[str, object], place: str) -> str:
     id_ = _id(value, place)
     if id_ in seen:
-        raise InputError(f"{place}: the id {id_!r} is there before: give each its own.")
+        raise InputError(f"{place}: the id {id_!r} is repeated: give every {place.partition(' ')[0]} another id.")
     return id_
 
 
@@ -237,7 +237,7 @@ def _require_known(judged: Mapping[str, Qrels], queries: set[str], passages: set
                 raise InputError(f"qrels of {split}: there is no query {query!r}.")
             unknown = next((passage for passage in its if passage not in passages), None)
             if unknown is not None:
-                raise InputError(f"qrels of {split}: there is no passage {unknown!r}, which {query!r} is judged with.")
+                raise InputError(f"qrels of {split}: there is no passage {unknown!r}, judged for query {query!r}.")
 
 
 def _kind(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Ids that were seen, in little memory: ranges of consecutive numbers, and 64-bit hashes of all other ids."""
+"""A set of ids in little memory: ranges of consecutive numbers, and 64-bit hashes of all other ids."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bisect import bisect_right
 class IdRegister:
     """A set of ids.
 
-    MS MARCO's 8.8 million ids are one range. Of other ids a 64-bit hash is kept, in which two of a hundred million
-    differ with a probability of 0.9997; two that do not would be taken for one.
+    MS MARCO's 8.8 million ids are one range. Other ids are stored as 64-bit hashes. All hashes of a hundred million ids
+    differ with a probability of 0.9997; two ids with one hash would count as one.
     """
 
     def __init__(self) -> None:
-        self._starts: list[int] = []  # of the ranges, sorted
-        self._ends: list[int] = []  # one behind each range
-        self._last = -1  # the range that grew last
+        self._starts: list[int] = []  # first number of each range, sorted
+        self._ends: list[int] = []  # one past the last number of each range
+        self._last = -1  # index of the range that grew last
         self._hashes: set[int] = set()
         self.count = 0
 
@@ -69,7 +69,7 @@ class IdRegister:
         return self.count
 
 
-_RANGES = 10_000  # beyond so many ranges, numbers are hashed too: they are in no order
+_RANGES = 10_000  # largest number of ranges; more means that numbers are unordered, and they are hashed too
 
 
 def _hash(id_: str) -> int:

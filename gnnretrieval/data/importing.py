@@ -1,4 +1,4 @@
-"""Import: files of any of the known formats, read as streams into one dataset directory."""
+"""Import files of any known format, read as streams, into one dataset directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 
-NEGATIVES = "negatives"  # folder, a file a split: query, passage and kind, separated by tabs
+NEGATIVES = "negatives"  # folder with one file per split: query, passage and kind, separated by tabs
 KIND = "dataset"
 
 
@@ -35,24 +35,24 @@ def import_dataset(
     skip_unknown: bool = False,
     overwrite: bool = False,
 ) -> Artifact:
-    """Import ``sources`` into the dataset directory ``out``; nothing but ids is held in memory.
+    """Import ``sources`` into the dataset directory ``out``; only ids and judgements are held in memory.
 
-    A query that comes several times with one text is kept once, and so is a passage of formats that repeat them. A
-    passage with neither title nor text is left out, with its judgements. What a format offers as negatives goes to
-    ``negatives/SPLIT.tsv``. Answers and the like are metadata.
+    A repeated query with the same text is kept once, and so is a passage in formats that repeat passages. A passage
+    with neither title nor text is left out, with its judgements. Negatives of a format go to ``negatives/SPLIT.tsv``.
+    Answers and other fields become metadata.
 
     Args:
-        sources: Files, of :func:`~gnnretrieval.data.sources.source_of`; one that is there twice is read once.
-        out: Where it goes.
-        columns: Column by field, for tables whose columns have other names than the usual ones.
-        skip_unknown: Leave out judgements and negatives of queries and passages that no source has.
+        sources: Files, see :func:`~gnnretrieval.data.sources.source_of`; a repeated file is read once.
+        out: Where the dataset goes.
+        columns: Column by field, for tables whose columns do not have the usual names.
+        skip_unknown: Leave out judgements and negatives of unknown queries and passages.
         overwrite: Replace a dataset made from other sources.
 
     Returns:
-        The dataset; ``counts`` in its ``meta.json`` says what came in, and what was left out.
+        The dataset; ``counts`` in its ``meta.json`` has the numbers of imported and of left out records.
 
     Raises:
-        InputError: a source is not of its format, an id comes twice, a judgement is of an unknown id or contradicts
+        InputError: a source does not have its format, an id is repeated, a judgement has an unknown id or contradicts
             another, or there are no passages or no queries.
     """
     names = dict(columns or {})
@@ -60,7 +60,7 @@ def import_dataset(
     sources = list(dict.fromkeys(sources))
     inputs = {source.name: source.hash for source in sources}
     formats = {source: ALL_FORMATS[source.format] for source in sources}
-    # Passages and queries first: judgements are of them. What only implies some comes behind.
+    # Passages and queries first: judgements refer to them. Formats that only imply judgements come last.
     order = sorted(sources, key=lambda one: (not formats[one].texts, formats[one].repeats, formats[one].implies))
 
     def write(directory: Path) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _wrong(message: str, found: Found, source: Source) -> InputError:
 
 
 class _Writer:
-    """The files of the dataset, and what was written to them."""
+    """Writes the files of the dataset, and keeps track of what they contain."""
 
     def __init__(self, directory: Path, stack: ExitStack, skip_unknown: bool) -> None:
         self.directory, self.stack, self.skip_unknown = directory, stack, skip_unknown
@@ -105,15 +105,15 @@ class _Writer:
         self.encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self.passages, self.empty = IdRegister(), IdRegister()
         self.queries: dict[str, int] = {}  # hash of the text by id
-        self.repeated: dict[str, int] = {}  # the same of passages of formats that repeat them
-        self.judged: dict[str, dict[tuple[str, str], int]] = {}  # relevance by query and passage, by split
-        self.implied: set[tuple[str, str, str]] = set()  # query, passage and split of those that a file only implies
+        self.repeated: dict[str, int] = {}  # the same for passages, of formats that repeat them
+        self.judged: dict[str, dict[tuple[str, str], int]] = {}  # relevance by (query, passage) by split
+        self.implied: set[tuple[str, str, str]] = set()  # (query, passage, split) of implied judgements
         self.negatives: dict[str, IdRegister] = {}
         self.counts = dict.fromkeys(("repeated_queries", "repeated_judgements", "empty_passages", "of_unknown"), 0)
         self.file(CORPUS), self.file(QUERIES)
 
     def file(self, name: str) -> IO[str]:
-        """A file of the dataset, open."""
+        """A file of the dataset, opened for writing."""
         if name not in self.files:
             path = self.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class _Writer:
         return self.files[name]
 
     def take(self, source: Source, reader: Reader) -> None:
-        """Write what a source holds."""
+        """Write the records of a source."""
         repeats = ALL_FORMATS[source.format].repeats
         for found in reader(source.path, source.split):
             record = found.record
@@ -139,14 +139,12 @@ class _Writer:
         if not self.passages.add(passage.id):
             if repeats and self.repeated.get(passage.id, text) != text:
                 raise _wrong(
-                    f"passage {passage.id!r} was there before with another text: rename or delete one of the two.",
+                    f"passage {passage.id!r} is repeated with another text: rename or delete one of the two.",
                     found,
                     source,
                 )
             if not repeats:
-                raise _wrong(
-                    f"passage id {passage.id!r} was there before: rename or delete one of the two.", found, source
-                )
+                raise _wrong(f"passage id {passage.id!r} is repeated: rename or delete one of the two.", found, source)
             return
         if repeats:
             self.repeated[passage.id] = text
@@ -164,7 +162,7 @@ class _Writer:
             return
         if before is not None:
             raise _wrong(
-                f"query {query.id!r} was there before with another text: rename or delete one of the two.",
+                f"query {query.id!r} is repeated with another text: rename or delete one of the two.",
                 found,
                 source,
             )
@@ -175,13 +173,13 @@ class _Writer:
         self._write(QUERIES, line, found, source)
 
     def _write(self, name: str, line: str, found: Found, source: Source) -> None:
-        """Write a record, whose line of JSON lacks its metadata and its end: three times as fast as encoding a dict."""
+        """Write a record whose JSON lacks metadata and closing brace: three times as fast as encoding a dict."""
         if found.metadata:
             try:
                 line += f', "metadata": {self.encode(found.metadata)}'
             except (TypeError, ValueError, RecursionError):
                 raise _wrong(
-                    f"what is said beside the text of {excerpt(found.record[0])} cannot be written as JSON.",
+                    f"the metadata of {excerpt(found.record[0])} cannot be written as JSON.",
                     found,
                     source,
                 ) from None
@@ -232,7 +230,11 @@ class _Writer:
                 file.write("\t".join(negative) + "\n")
 
     def finish(self, sources: Sequence[Source]) -> dict[str, Any]:
-        """Write the judgements; returns what there is; refused where it makes no dataset."""
+        """Write the judgements; returns the counts.
+
+        Raises:
+            InputError: there are no passages or no queries.
+        """
         for split, judged in self.judged.items():
             rows = (Qrel(*pair, relevance) for pair, relevance in judged.items())
             write_qrels(self.directory / "qrels" / f"{split}.tsv", rows)
@@ -240,7 +242,7 @@ class _Writer:
         named_sources = ", ".join(source.path.name for source in sources)
         for what, count in (("passages", passages), ("queries", len(self.queries))):
             if not count:
-                raise InputError(f"none of these files has {what} ({named_sources}): add the one that has.")
+                raise InputError(f"none of these files has {what} ({named_sources}): add a file that has them.")
         return {
             "passages": passages,
             "queries": len(self.queries),
@@ -253,13 +255,13 @@ class _Writer:
 def _in_words(counts: Mapping[str, Any]) -> Iterator[str]:
     left_out = counts["left_out"]
     words = {
-        "repeated_queries": "queries that came again with the same text",
-        "repeated_judgements": "judgements that came again",
+        "repeated_queries": "repeated queries with the same text",
+        "repeated_judgements": "repeated judgements",
         "empty_passages": "passages with neither title nor text",
-        "of_unknown": "judgements and negatives of queries or passages that are not there",
+        "of_unknown": "judgements and negatives of unknown queries or passages",
     }
     for key, what in words.items():
         if left_out[key]:
             yield f"left out: {left_out[key]:,} {what}"
     if not counts["judgements"]:
-        yield "no judgements: add qrels before a graph is built of this dataset"
+        yield "no judgements: add qrels before you build a graph from this dataset"

@@ -1,4 +1,4 @@
-"""The records of a retrieval set, as every reader gives them and every stage takes them."""
+"""The records of a dataset, which readers yield and all stages use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Passage(NamedTuple):
 
     @property
     def full_text(self) -> str:
-        """Title and text as encoders and BM25 see them: ``title. text``, or the text alone where there is no title."""
+        """The input of encoders and BM25: ``title. text``, or the text alone where there is no title."""
         return f"{self.title}. {self.text}" if self.title else self.text
 
 
@@ -34,7 +34,7 @@ class Qrel(NamedTuple):
 
 
 class ScoredPassage(NamedTuple):
-    """One line of a ranking."""
+    """A passage of a ranking, with its score."""
 
     passage_id: str
     score: float

@@ -1,4 +1,4 @@
-"""Sentences of a text, by pysbd's rules for English."""
+"""Split a text into sentences, by pysbd's rules for English."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _WORD = re.compile(r"\w")
 def split_sentences(text: str) -> list[Span]:
     """Character spans of the sentences of ``text``, without the white space around them.
 
-    Every other character is in exactly one span, in order. A text without end marks is one sentence, an empty one none;
-    marks that stand alone, such as a quotation mark after a full stop, belong to the sentence before.
+    The spans are in order, and every other character is in exactly one of them. A text without end marks is one
+    sentence; an empty text has none. Single marks, such as a quotation mark after a full stop, belong to the sentence
+    before them.
 
-    About 250 paragraphs of 800 characters a second; the time grows with the square of a text's length (50,000
-    characters: some seconds).
+    It splits about 250 paragraphs of 800 characters per second. The time grows with the square of a text's length:
+    50,000 characters take some seconds.
     """
     sentences: list[Span] = []
     for start, end in _without_gaps(text):
@@ -34,7 +35,7 @@ def split_sentences(text: str) -> list[Span]:
 
 
 def _without_gaps(text: str) -> Iterator[Span]:
-    """Pysbd's spans, brought in order; what it lost (it uses some rare characters as marks of its own) is one more."""
+    """Pysbd's spans in order, and a span for each gap: pysbd loses some rare characters that it uses as marks."""
     done = 0
     for span in _segmenter().segment(text) if text.strip() else ():
         if span.end <= done:
@@ -48,8 +49,8 @@ def _without_gaps(text: str) -> Iterator[Span]:
 
 
 def _segmenter() -> Any:
-    """A new one: it keeps the text it is at work on, so that threads cannot share it."""
+    """A new segmenter: it keeps the text that it splits, so threads cannot share one."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # escapes in its regular expressions
+        warnings.simplefilter("ignore")  # about escapes in its regular expressions
         pysbd = extra("pysbd", "quickstart", "Splitting passages into sentences")
     return pysbd.Segmenter(language="en", clean=False, char_span=True)

@@ -1,4 +1,4 @@
-"""Sentences as passages: a dataset directory made of another one, so that a graph has sentences as its nodes."""
+"""Sentences as passages: a dataset directory made from another, for a graph with sentences as nodes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gnnretrieval.storage.making import make_artifact
 
 
 class SentencePassages(NamedTuple):
-    """Sentences of one passage, which come one after another.
+    """The sentences of one passage.
 
     Attributes:
-        title: The passage's.
-        texts: The sentences, in order.
+        title: Title of the passage.
+        texts: Its sentences, in order.
     """
 
     title: str
@@ -37,15 +37,15 @@ def make_sentence_dataset(
     *,
     overwrite: bool = False,
 ) -> Artifact:
-    """Make the dataset directory ``out`` whose passages are the sentences of ``dataset``'s.
+    """Make the dataset directory ``out``, whose passages are the sentences of the passages of ``dataset``.
 
-    Sentence ``i`` of passage ``p`` is ``p#i``, with the passage's title and the metadata ``{"passage": p,
-    "sentence": i}``. A passage without a text is one sentence. What is judged relevant to a query becomes those of its
-    sentences that hold one of the query's ``answers`` (metadata of ``queries.jsonl``), by DPR's rule; where none does,
-    and where a judgement is 0, it becomes all of them.
+    Sentence ``i`` of passage ``p`` has the id ``p#i``, the passage's title and the metadata ``{"passage": p,
+    "sentence": i}``. A passage without text is one sentence. A relevant passage is replaced by its sentences that
+    contain one of the query's ``answers`` (metadata of ``queries.jsonl``), by DPR's rule. Where no sentence does, or
+    the judgement is 0, all its sentences get the judgement.
 
     Raises:
-        InputError: a query's answers are not a list of strings, or two sentences get one id.
+        InputError: a query's answers are not a list of strings, or a sentence's id is already a passage's id.
         ArtifactError: ``out`` holds something else.
     """
 
@@ -62,7 +62,7 @@ def make_sentence_dataset(
         mean = counts["passages"] / len(sentences)
         say(f"{len(sentences):,} passages are {counts['passages']:,} sentences, {mean:.1f} each")
         if without:
-            say(f"{without:,} judged passages hold no answer in one sentence: all their sentences are relevant")
+            say(f"{without:,} judged passages have no sentence with an answer: all their sentences are relevant")
         return {"counts": counts, "without_answer": without}
 
     return make_artifact(
@@ -76,7 +76,7 @@ def make_sentence_dataset(
 
 
 def _write_passages(dataset: Dataset, path: Path) -> dict[str, list[str]]:
-    """Write the sentences; return them by passage id."""
+    """Write the sentences; returns them by passage id."""
     known, sentences = set(dataset.passage_ids), dict[str, list[str]]()
 
     def records() -> Iterator[tuple[Passage, Metadata]]:
@@ -88,7 +88,7 @@ def _write_passages(dataset: Dataset, path: Path) -> dict[str, list[str]]:
                 id_ = f"{passage.id}#{number}"
                 if id_ in known:
                     raise InputError(
-                        f"passage {id_!r} has the id that sentence {number} of {passage.id!r} gets: rename it.",
+                        f"sentence {number} of {passage.id!r} gets the id of passage {id_!r}: rename the passage.",
                         dataset.path / CORPUS,
                     )
                 yield Passage(id_, passage.title, text), {"passage": passage.id, "sentence": number}
@@ -100,25 +100,25 @@ def _write_passages(dataset: Dataset, path: Path) -> dict[str, list[str]]:
 
 
 def _with_answers(dataset: Dataset, answers: dict[str, Answers]) -> Iterator[tuple[Any, Metadata]]:
-    """Queries with their metadata; their answers are noted on the way."""
+    """Queries with their metadata; fills ``answers`` by query id."""
     kept = set(dataset.query_ids)
     for query, metadata in read_queries(dataset.path / QUERIES, unique=False):
         if query.id not in kept:
             continue
-        found = metadata.get("answers", [])
-        if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
+        given = metadata.get("answers", [])
+        if not isinstance(given, list) or not all(isinstance(answer, str) for answer in given):
             raise InputError(
-                f"query {query.id!r} has answers {excerpt(found)}, wanted a list of strings: correct it.",
+                f"query {query.id!r} has answers {excerpt(given)}, wanted a list of strings: correct it.",
                 dataset.path / QUERIES,
             )
-        answers[query.id] = Answers(found)
+        answers[query.id] = Answers(given)
         yield query, metadata
 
 
 def _judgements(
     judged: Mapping[str, Mapping[str, int]], sentences: Mapping[str, Sequence[str]], answers: Mapping[str, Answers]
 ) -> tuple[list[Qrel], int]:
-    """Judgements of sentences, and how many relevant passages hold no answer in one of theirs."""
+    """Judgements of sentences, and the number of relevant passages without an answer in a sentence."""
     qrels, without = [], 0
     for query_id, passages in judged.items():
         for passage_id, relevance in passages.items():
@@ -132,9 +132,9 @@ def _judgements(
 
 
 def passages_of_sentences(dataset: Dataset) -> Iterator[SentencePassages]:
-    """The passages of a dataset of sentences as groups of these, in order.
+    """Group the sentences of a sentence dataset by passage, in order.
 
-    A passage whose metadata does not say which sentence of what it is, is a group by itself.
+    A record without a sentence's metadata is a group with one sentence.
     """
     kept = set(dataset.passage_ids)
     records = (
@@ -148,7 +148,7 @@ def passages_of_sentences(dataset: Dataset) -> Iterator[SentencePassages]:
 
 
 def is_of_sentences(dataset: Dataset) -> bool:
-    """Whether the first passage's metadata says which sentence of what it is."""
+    """Whether ``dataset`` has sentences as passages, by the metadata of the first one."""
     _, metadata = next(read_passages(dataset.path / CORPUS, unique=False))
     return _is_sentence(metadata)
 

@@ -1,4 +1,4 @@
-"""Which files are imported, of which format, and of which split."""
+"""Sources of an import: files with their format and split."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Source(NamedTuple):
     """A file to import.
 
     Attributes:
-        path: The file, or the id of ``ir_datasets``.
-        format: Its name in :data:`~gnnretrieval.data.formats.recognise.ALL_FORMATS`.
-        split: What its judgements and negatives are of; empty where it has none.
+        path: The file, or the id in ``ir_datasets``.
+        format: Name in :data:`~gnnretrieval.data.formats.recognise.ALL_FORMATS`.
+        split: Split of its judgements and negatives; empty where it has none.
     """
 
     path: Path
@@ -35,25 +35,25 @@ class Source(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called among the inputs of a dataset."""
+        """Name among the inputs of a dataset."""
         path = self.path.as_posix() if self.format in OF_IDS else self.path.name
         return f"{self.format}@{self.split}={path}"
 
     @property
     def hash(self) -> str:
-        """sha256 of the file; of an id, of its name and the version of the package that knows its files."""
+        """sha256 of the file; for an id of ``ir_datasets``, of the id and the package's version."""
         if self.format in OF_IDS:
             return sha256_of_json(dict(ir_datasets_id.identity(self.path)))
         return sha256_of_file(self.path)
 
 
 def source_of(text: str | Path) -> list[Source]:
-    """The source that ``[FORMAT][@SPLIT]=PATH`` or a path names; of a directory, all of its files that are recognised.
+    """The source named by ``[FORMAT][@SPLIT]=PATH`` or a path; for a directory, all its recognised files.
 
-    What is not said is taken from the file's name and first lines.
+    Format and split that are not given are recognised from the file's name and first lines.
 
     Raises:
-        InputError: no such file, or its format or split cannot be told.
+        InputError: there is no such file, or its format or split is not recognised.
     """
     said, sign, rest = str(text).partition("=")
     if not sign or Path(text).exists():
@@ -63,17 +63,17 @@ def source_of(text: str | Path) -> list[Source]:
     if name == IR_DATASETS:
         return _of_id(path, split)
     if path.is_dir():
-        found = [one for file in _files_in(path) for one in _recognised(file)]
-        if not found:
-            raise InputError("no file in this directory is of a format that is known.", path)
-        return found
+        sources = [one for file in _files_in(path) for one in _recognised(file)]
+        if not sources:
+            raise InputError("no file in this directory has a known format.", path)
+        return sources
     format_ = name or recognise(path)
     its = named(format_, path)
     if its.has_split and not split:
         split = _split_of(path, format_)
         if not split:
             raise InputError(
-                f"the name does not say which split this is of (train, dev, test): write {format_}@SPLIT={path}.", path
+                f"the file name does not name a split (train, dev, test): write {format_}@SPLIT={path}.", path
             )
     return [Source(path, format_, _checked(split, path))]
 
@@ -85,18 +85,18 @@ def _checked(split: str, path: Path) -> str:
 
 
 def _of_id(path: Path, split: str) -> list[Source]:
-    """Documents of an id of ``ir_datasets``, and its queries and judgements."""
+    """Sources of an id of ``ir_datasets``: its documents, and its queries with judgements."""
     opened = ir_datasets_id.open_id(path)
     split = split or split_of(Path(path.as_posix().replace("/", "-"))) or ""
     if opened.has_qrels() and not split:
-        raise InputError(f"the id does not say which split this is of: write {IR_DATASETS}@SPLIT={path}.", path)
+        raise InputError(f"the id does not name a split: write {IR_DATASETS}@SPLIT={path}.", path)
     documents = ir_datasets_id.documents_of(path)
-    found = [Source(documents, IR_DATASETS_DOCUMENTS, "")] if documents is not None else []
-    return [*found, Source(path, IR_DATASETS, _checked(split, path))] if opened.has_queries() else found
+    sources = [Source(documents, IR_DATASETS_DOCUMENTS, "")] if documents is not None else []
+    return [*sources, Source(path, IR_DATASETS, _checked(split, path))] if opened.has_queries() else sources
 
 
 def _split_of(path: Path, format_: str) -> str:
-    """The split that a file's name says; a file of questions alone judges nothing, and is called by its own name."""
+    """The split in a file's name; for a file of questions without judgements, otherwise the name itself."""
     return split_of(path) or (path.name.partition(".")[0] if format_ == "dpr-qa" else "")
 
 

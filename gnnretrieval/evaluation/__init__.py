@@ -1,7 +1,7 @@
-"""How good a ranking is: measures of a run, significance between runs, the table that compares systems.
+"""Evaluation: measures of a run, significance tests between runs, and tables that compare systems.
 
-Every measure sees every run in the project's one order (:func:`gnnretrieval.data.runs.trec.rank`) and is over all
-judged queries; every test is paired by query.
+Every measure ranks ties in the project's one order (:func:`gnnretrieval.data.runs.trec.rank`) and averages over all
+judged queries. Every test is paired by query.
 """
 
 from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in, require_answers

@@ -1,7 +1,7 @@
-"""DPR's measure: the share of questions for which one of the first k passages has an answer in it.
+"""DPR's measure, here ``Answer@k``: the share of questions with an answer in one of the first k passages.
 
-DPR calls it top-k accuracy, others recall, though the first also is what sentence-transformers calls Success@k and the
-second a share of passages; here it is ``Answer@k``.
+DPR calls it top-k accuracy, and others recall. Both names are ambiguous: sentence-transformers calls Success@k
+accuracy, and recall usually is a share of the relevant passages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
 
 AnswerHits = Mapping[str, Mapping[str, frozenset[str]]]
-"""Found passages with an answer in them, by query, by how answers are matched (:func:`find_answers`)."""
+"""Ids of retrieved passages that contain an answer, by match method, then by query id (:func:`find_answers`)."""
 
 
 _param: Any = ParamInfo  # ir-measures is typed in part
@@ -31,10 +31,10 @@ class AnswerMeasure(ir_measures.Measure):
     __name__ = "Answer"
     NAME = __name__
     PRETTY_NAME = "Answer at k"
-    SHORT_DESC = "An indicator if an answer stands in one of the top k results."
+    SHORT_DESC = "An indicator if one of the top k results contains an answer."
     SUPPORTED_PARAMS = {  # noqa: RUF012  # as ir-measures declares it
         "cutoff": _param(dtype=int, required=True, desc="ranking cutoff threshold"),
-        "match": _param(dtype=str, choices=list(get_args(Match)), default="string", desc="what answers are"),
+        "match": _param(dtype=str, choices=list(get_args(Match)), default="string", desc="how answers are matched"),
     }
 
 
@@ -43,8 +43,10 @@ Answer: ir_measures.Measure = _family()
 
 
 def judged_in(dataset: Dataset, split: str, measures: Iterable[ir_measures.Measure]) -> dict[str, dict[str, int]]:
-    """The judgements of a split; of its queries without any, such as DPR's test questions, where all measures look at
-    answers.
+    """The judgements of a split, by query id.
+
+    Where all measures look at answers, the split may have queries without judgements, such as DPR's test questions:
+    each then has an empty mapping.
 
     Raises:
         InputError: there is no such split.
@@ -57,18 +59,21 @@ def judged_in(dataset: Dataset, split: str, measures: Iterable[ir_measures.Measu
 def find_answers(
     dataset: Dataset, runs: Iterable[Run], measures: Iterable[ir_measures.Measure], queries: Collection[str]
 ) -> AnswerHits:
-    """Which of the passages that ``measures`` look at have an answer in their text; titles do not count, as in DPR.
+    """Find the passages that have an answer in their text, among those that ``measures`` look at.
 
-    The passages are read once, as a stream, whatever the number of runs.
+    Titles do not count, as in DPR. The passages are read once, as a stream, for all runs together.
 
     Args:
-        dataset: Its texts, and the answers of its queries (``metadata.answers``).
+        dataset: Gives the passages' texts and the queries' answers (``metadata.answers``).
         runs: The runs that will be measured.
-        measures: Measures; those that want no answers are passed over.
-        queries: The queries that will be measured.
+        measures: Measures; those that need no answers are ignored.
+        queries: Ids of the queries that will be measured.
+
+    Returns:
+        Passage ids by match method, then by query id; empty where no measure needs answers.
 
     Raises:
-        InputError: one of the measures wants answers, and none of the queries has one.
+        InputError: one of the measures needs answers, and none of the queries has one.
     """
     cutoffs: dict[Match, int] = {}
     for measure in measures:
@@ -77,28 +82,28 @@ def find_answers(
     if not cutoffs:
         return {}
     known = _answers(dataset, queries)
-    asking: dict[str, set[str]] = {}  # queries by the passage that was found for them
+    retrieved_by: dict[str, set[str]] = {}  # query ids by passage id
     for run in runs:
         for query in queries:
             if query in known and query in run:
                 for passage_id in ranked_ids(run[query])[: max(cutoffs.values())]:
-                    asking.setdefault(passage_id, set()).add(query)
+                    retrieved_by.setdefault(passage_id, set()).add(query)
     wanted = {match: {query: Answers(known[query], match) for query in queries if query in known} for match in cutoffs}
     hits: dict[Match, dict[str, set[str]]] = {match: {query: set() for query in queries} for match in cutoffs}
     with progress("looking for answers", len(dataset.passage_ids), "passages") as meter:
         for passage in meter.each(dataset.passages()):
-            if passage.id in asking:
+            if passage.id in retrieved_by:
                 for match, of_query in wanted.items():
-                    for query in _with_an_answer(passage.text, asking[passage.id], of_query, match):
+                    for query in _with_an_answer(passage.text, retrieved_by[passage.id], of_query, match):
                         hits[match][query].add(passage.id)
-    return {match: {query: frozenset(ids) for query, ids in found.items()} for match, found in hits.items()}
+    return {match: {query: frozenset(ids) for query, ids in of_query.items()} for match, of_query in hits.items()}
 
 
 def require_answers(dataset: Dataset, measures: Iterable[ir_measures.Measure], queries: Collection[str]) -> None:
-    """Refuse measures that want answers where none of ``queries`` has one, before any work is done for them.
+    """Check that the queries have answers if a measure needs them; to call before long work.
 
     Raises:
-        InputError: so it is.
+        InputError: a measure needs answers, and none of ``queries`` has one.
     """
     if any(isinstance(measure, AnswerMeasure) for measure in measures):
         _answers(dataset, queries)
@@ -108,7 +113,7 @@ def _answers(dataset: Dataset, queries: Collection[str]) -> dict[str, list[str]]
     known = read_answers(dataset.path / QUERIES)
     if not any(query in known for query in queries):
         raise InputError(
-            "none of these queries has answers (metadata.answers of queries.jsonl), which Answer@k wants: add them.",
+            "none of these queries has answers, and Answer@k needs them. Add them as metadata.answers.",
             dataset.path / QUERIES,
         )
     return known

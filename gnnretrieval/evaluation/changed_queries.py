@@ -1,4 +1,4 @@
-"""The questions that one system answers better than another, and worse."""
+"""The questions that a system answers better or worse than its baseline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnnretrieval.data.records import ScoredPassage
 
 
 class Change(NamedTuple):
-    """A question's value with the baseline, and with the system."""
+    """A question's value of a measure with the baseline (``before``) and with the system (``after``)."""
 
     query: str
     before: float
@@ -17,19 +17,22 @@ class Change(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """By how much it is better."""
+        """The gain of the system: ``after - before``."""
         return self.after - self.before
 
 
 def most_changed(
     after: Mapping[str, float], before: Mapping[str, float], count: int
 ) -> tuple[list[Change], list[Change]]:
-    """The ``count`` questions that gained most, and those that lost most, largest change first; equal ones by id.
+    """The questions that gained most, and those that lost most, largest change first and equal changes by id.
 
     Args:
-        after: A measure's values by query, of a system.
-        before: The baseline's, of the same queries.
-        count: How many of each at most.
+        after: The system's values of a measure, by query id.
+        before: The baseline's values, for the same queries.
+        count: Length of each list, at most.
+
+    Returns:
+        The questions that gained, and those that lost.
     """
     changes = sorted((Change(query, before[query], value) for query, value in after.items()), key=lambda one: one.query)
     changes.sort(key=lambda one: one.difference, reverse=True)
@@ -41,17 +44,17 @@ def most_changed(
 def relevant_ranks(
     judged: Mapping[str, int], after: Sequence[ScoredPassage], before: Sequence[ScoredPassage]
 ) -> dict[str, tuple[int | None, int | None]]:
-    """Ranks, from 1, of a question's relevant passages with the baseline and with the system, best with it first.
+    """Ranks of a question's relevant passages with the baseline and with the system.
 
     Args:
         judged: Relevance by passage id.
-        after: The system's ranking of the question.
-        before: The baseline's.
+        after: The system's ranking for the question.
+        before: The baseline's ranking.
 
     Returns:
-        Rank before and after by passage id; None where the ranking lacks it.
+        Rank before and after, from 1, by passage id, sorted by the rank after; None where a ranking lacks the passage.
     """
     ranks = [{passage.passage_id: rank for rank, passage in enumerate(ranking, 1)} for ranking in (before, after)]
     relevant = [passage for passage, relevance in judged.items() if relevance > 0]
-    found = {passage: (ranks[0].get(passage), ranks[1].get(passage)) for passage in relevant}
-    return dict(sorted(found.items(), key=lambda one: (one[1][1] or 10**9, one[1][0] or 10**9, one[0])))
+    both = {passage: (ranks[0].get(passage), ranks[1].get(passage)) for passage in relevant}
+    return dict(sorted(both.items(), key=lambda one: (one[1][1] or 10**9, one[1][0] or 10**9, one[0])))

@@ -1,4 +1,4 @@
-"""Systems side by side on one set of queries: ``comparison.json`` and its tables."""
+"""A comparison of systems on one set of queries, as ``comparison.json`` holds it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gnnretrieval.settings import DEFAULT_MEASURES, Settings
 
 
 class _Part(Settings):
-    # Not an error here, unlike in a recipe: a newer gnnretrieval may have written more.
+    # Unknown keys are no error here, unlike in a recipe: a newer gnnretrieval may have written more.
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class System(_Part):
-    """One row: a system and its means."""
+    """One row of the table: a system and its means."""
 
     name: str
     measures: dict[str, float]
@@ -51,7 +51,7 @@ class Difference(_Part):
     effect_size: float | None = None
     """Cohen's d of the paired values; None where the differences do not vary."""
     p_randomisation: float | None = None
-    """Fisher's randomisation test instead of the t-test; None where it was not asked for."""
+    """p of Fisher's randomisation test; None where it was not run."""
     p_randomisation_holm: float | None = None
 
 
@@ -82,7 +82,7 @@ class Comparison(_Part):
 
     @property
     def measure_names(self) -> list[str]:
-        """The columns."""
+        """Names of the measures, in the order of the columns."""
         return list(self.systems[0].measures)
 
     def test(self, system: str, measure: str) -> Difference | None:
@@ -100,7 +100,7 @@ class Comparison(_Part):
         return format_comparison(self)
 
     def to_html(self) -> str:
-        """The table as a piece of a page."""
+        """The table as an HTML fragment."""
         from gnnretrieval.evaluation.tables import html_comparison
 
         return str(html_comparison(self))
@@ -113,7 +113,7 @@ class Comparison(_Part):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], path: str | Path | None = None) -> Self:
-        """The comparison from what :meth:`as_json` gives.
+        """Parse what :meth:`as_json` gives.
 
         Args:
             values: The parsed JSON.
@@ -135,10 +135,10 @@ def compare(
     randomisation: bool = False,
     answers: AnswerHits | None = None,
 ) -> Comparison:
-    """Measure every run on every judged query, and test every (system, measure) against the baseline's.
+    """Measure every run on every judged query, and test each measure of each system against the baseline.
 
-    The tests are two-sided paired t-tests. All of them together are the family of Holm's correction. Means and
-    differences have 95 % bootstrap intervals, differences an effect size.
+    The tests are two-sided paired t-tests, with Holm's correction over all of them. Means and differences have 95 %
+    bootstrap intervals, and each difference has an effect size.
 
     Args:
         qrels: Relevance by passage id by query id.
@@ -148,12 +148,12 @@ def compare(
         measures: Names or parsed measures, in the order of the columns.
         split: Name of the split that ``qrels`` judge.
         provenance: Where the runs come from, as JSON values: dataset hash, seed, versions … (law 10).
-        randomisation: Run Fisher's randomisation test of each pair too, corrected as a family of its own.
-        answers: What :func:`gnnretrieval.evaluation.answers.find_answers` found for these runs.
+        randomisation: Also run Fisher's randomisation test of each pair, corrected as a separate family.
+        answers: Result of :func:`gnnretrieval.evaluation.answers.find_answers` for these runs.
 
     Raises:
-        InputError: the baseline is not among the runs, a measure is unknown, or a run has no query in common with
-            ``qrels`` or a ranking with NaN or a passage twice.
+        InputError: the baseline is not among the runs, a measure is unknown, a run has no query in common with
+            ``qrels``, or a ranking has a NaN or lists a passage twice.
     """
     runs = {name: as_run(run) for name, run in runs.items()}
     baseline = next(iter(runs), "") if baseline is None else baseline

@@ -1,4 +1,4 @@
-"""A comparison as a page: its table, tests and plots, and the questions that the systems answer differently."""
+"""The page of a comparison: its table, tests and plots, and the questions that changed most."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from gnnretrieval.pages.html import (
 )
 from gnnretrieval.progress import progress
 
-_RELEVANT = 4  # relevant passages shown of a question
+_RELEVANT = 4  # relevant passages that the page shows for a question, at most
 Texts = Callable[[Collection[str]], Mapping[str, str]]
 
 
 class Evidence(NamedTuple):
-    """What a comparison was made from, as a page shows it.
+    """A comparison and the data behind it, as a page shows them.
 
     Attributes:
         comparison: The comparison.
         judged: Relevance by passage id by query id.
         runs: Run by system.
         questions: Text by query id.
-        passages: Gives texts by passage id.
-        files: The file of each run, by system, as the page names it.
-        judgements: The file of the judgements, as the page names it.
-        table: The file that holds the comparison; None: none does, it was computed for the page.
-        linked: Whether the page lies where these files are found from.
-        answers: Passages of the runs that hold an answer, where the main measure is of answers.
+        passages: A function from passage ids to texts by passage id.
+        files: File of each run, by system, as the page names it.
+        judgements: File of the judgements, as the page names it.
+        table: File that holds the comparison; None: it was computed for the page.
+        linked: Whether the page links these files: it lies where the links lead to them.
+        answers: Retrieved passages that contain an answer; needed where the main measure looks at answers.
     """
 
     comparison: Comparison
@@ -63,11 +63,11 @@ class Evidence(NamedTuple):
 
     @property
     def others(self) -> list[str]:
-        """The systems but for the baseline."""
+        """The systems without the baseline."""
         return [system.name for system in self.comparison.systems if system.name != self.comparison.baseline]
 
     def source(self, *systems: str) -> Html:
-        """The line that names what a figure of some systems is from; of none: what the table is from."""
+        """The line that names the files behind a figure of ``systems``; without systems, behind the table."""
         if self.table is not None and not systems:
             return source(self.table, linked=self.linked)
         named = [self.files[system] for system in systems or self.runs]
@@ -75,45 +75,44 @@ class Evidence(NamedTuple):
 
 
 def comparison_page(evidence: Evidence, most: int = 10) -> str:
-    """The page.
+    """The page as HTML.
 
     Args:
-        evidence: What it shows.
-        most: Questions helped, and hurt, that are shown of each system.
+        evidence: What the page shows.
+        most: How many helped and how many hurt questions it shows for each system.
     """
-    found = evidence.comparison
+    comparison = evidence.comparison
     return page(
-        f"Comparison on {found.split}",
-        f"{', '.join(evidence.others) or found.baseline}"
-        + (f" against {found.baseline}" if evidence.others else "")
-        + f": {found.queries:,} queries of {found.split}.",
+        f"Comparison on {comparison.split}",
+        f"{', '.join(evidence.others) or comparison.baseline}"
+        + (f" against {comparison.baseline}" if evidence.others else "")
+        + f": {comparison.queries:,} queries of {comparison.split}.",
         *comparison_sections(evidence, most),
-        section("Where this is from", _provenance(evidence)),
+        section("Provenance", _provenance(evidence)),
     )
 
 
 def comparison_sections(evidence: Evidence, most: int) -> Iterator[Card]:
-    """The cards of a comparison: table and means, every test, and the differences question by question.
+    """The cards of a comparison: table and means, every test, differences by question, and the largest changes.
 
     Args:
-        evidence: What they show.
-        most: Questions helped, and hurt, that a last card shows of each system; 0: no such card.
+        evidence: What the cards show.
+        most: How many helped and how many hurt questions the last card shows for each system; 0: no last card.
     """
-    found = evidence.comparison
-    measure = found.measure_names[0]
-    yield section(
-        "Comparison", html_comparison(found), evidence.source(), figures(plots.means(found, evidence.source()))
-    )
+    comparison = evidence.comparison
+    measure = comparison.measure_names[0]
+    means = figures(plots.means(comparison, evidence.source()))
+    yield section("Comparison", html_comparison(comparison), evidence.source(), means)
     if not evidence.others:
         return
-    tested = figures([*plots.differences(found, evidence.source()), plots.wins(found, evidence.source())])
-    yield section("Every test", html_tests(found), evidence.source(), tested)
+    tested = figures([*plots.differences(comparison, evidence.source()), plots.wins(comparison, evidence.source())])
+    yield section("Every test", html_tests(comparison), evidence.source(), tested)
     values = {
         system: next(iter(per_query(evidence.judged, run, [measure], evidence.answers).values()))
         for system, run in evidence.runs.items()
     }
     shown = [
-        plots.by_question(measure, system, found.baseline, values, evidence.source(system, found.baseline))
+        plots.by_question(measure, system, comparison.baseline, values, evidence.source(system, comparison.baseline))
         for system in evidence.others
     ]
     yield section("Question by question", figures(shown))
@@ -142,7 +141,7 @@ def _changed(evidence: Evidence, values: Mapping[str, Mapping[str, float]], most
 
 
 def _ranks(evidence: Evidence, system: str, change: Change) -> dict[str, tuple[int | None, int | None]]:
-    """Ranks before and after of the relevant passages that are shown of a question."""
+    """Ranks before and after of the relevant passages that the page shows for a question."""
     runs, query = evidence.runs, change.query
     ranks = relevant_ranks(
         evidence.judged[query], runs[system].get(query, []), runs[evidence.comparison.baseline].get(query, [])
@@ -185,7 +184,7 @@ def _questions(evidence: Evidence, system: str, changes: Sequence[Change], texts
 
 
 def in_words(rank: int | None) -> str:
-    """A rank; ``not found`` where the ranking lacks the passage."""
+    """A rank as text; ``not found`` where the ranking lacks the passage."""
     return "not found" if rank is None else f"{rank:,}"
 
 
@@ -215,15 +214,15 @@ def _provenance(evidence: Evidence) -> Html:
 
 
 def texts_of(dataset: Dataset) -> Texts:
-    """Reads texts of some passages from a dataset's file."""
+    """A function that reads the texts of some passages from a dataset's file."""
 
     def read(ids: Collection[str]) -> dict[str, str]:
-        wanted, found = set(ids), {}
+        wanted, texts = set(ids), {}
         with progress("reading passages", len(dataset.passage_ids), "passages") as meter:
             for passage in dataset.passages():
                 if passage.id in wanted:
-                    found[passage.id] = passage.full_text
+                    texts[passage.id] = passage.full_text
                 meter.advance()
-        return found
+        return texts
 
     return read

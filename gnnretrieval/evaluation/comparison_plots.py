@@ -1,4 +1,4 @@
-"""The plots of a comparison: means, differences to the baseline, and differences question by question."""
+"""Plots of a comparison: means, differences from the baseline, and differences by question."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gnnretrieval.pages.axes import Axis
 from gnnretrieval.pages.html import Figure, Html
 from gnnretrieval.pages.plots import Dot, Line, dot_plot, line_plot, lying_bars
 
-_STEPS = 600  # of a curve over questions, at most
-BETTER, WORSE = 0, 4  # series
+_STEPS = 600  # steps of a curve over questions, at most
+BETTER, WORSE = 0, 4  # series, which give the colours
 
 
 def _signed(value: float) -> str:
@@ -19,7 +19,7 @@ def _signed(value: float) -> str:
 
 
 def means(comparison: Comparison, source: Html) -> list[Figure]:
-    """A plot a measure: each system's mean with its bootstrap interval."""
+    """One plot per measure: each system's mean with its bootstrap interval."""
     return [_mean(comparison, measure, source) for measure in comparison.measure_names]
 
 
@@ -41,7 +41,7 @@ def _mean(comparison: Comparison, measure: str, source: Html) -> Figure:
 
 
 def differences(comparison: Comparison, source: Html) -> list[Figure]:
-    """A plot a system: each measure's difference to the baseline with its bootstrap interval."""
+    """One plot per system: each measure's difference from the baseline with its bootstrap interval."""
     figures = []
     for system, tests in groupby(comparison.tests, key=lambda test: test.system):
         rows = []
@@ -53,8 +53,8 @@ def differences(comparison: Comparison, source: Html) -> list[Figure]:
         figures.append(
             Figure(
                 f"{system} minus {comparison.baseline}",
-                "Difference × 100 with its 95 % bootstrap interval, paired by query. Where the interval leaves out 0, "
-                "the queries at hand speak for a difference.",
+                "Difference × 100 with its 95 % bootstrap interval, paired by query. An interval without 0 is evidence"
+                " of a difference.",
                 dot_plot(f"{system} minus {comparison.baseline}: {said}", rows, Axis("difference × 100", _signed), 0.0),
                 source,
             )
@@ -65,14 +65,14 @@ def differences(comparison: Comparison, source: Html) -> list[Figure]:
 def by_question(
     measure: str, system: str, baseline: str, values: Mapping[str, Mapping[str, float]], source: Html
 ) -> Figure:
-    """Every question's difference to the baseline, largest first.
+    """Every question's difference from the baseline, largest first.
 
     Args:
-        measure: Its name.
-        system: Which.
-        baseline: Which.
-        values: The measure's values by system and query.
-        source: Where they are from.
+        measure: Name of the measure.
+        system: Name of the system.
+        baseline: Name of the baseline.
+        values: The measure's values by query id by system.
+        source: The line that names the files behind the plot.
     """
     ordered = sorted((100 * (value - values[baseline][query]) for query, value in values[system].items()), reverse=True)
     better, worse = sum(value > 0 for value in ordered), sum(value < 0 for value in ordered)
@@ -84,9 +84,9 @@ def by_question(
     ]
     return Figure(
         f"Question by question: {system} and {baseline}",
-        f"Difference of {measure} × 100, questions sorted by it: {counted}.",
+        f"Difference in {measure} × 100, questions sorted by it: {counted}.",
         line_plot(
-            f"Sorted differences of {measure} × 100 of {system} to {baseline}: {counted}",
+            f"Sorted differences in {measure} × 100 of {system} from {baseline}: {counted}",
             [line for line in lines if line.x],
             Axis("questions", low=0, high=len(ordered)),
             Axis("difference × 100", _signed, low=None if worse else 0.0, high=None if better else 0.0),
@@ -96,13 +96,13 @@ def by_question(
 
 
 def _area(name: str, ordered: Sequence[float], first: int, series: int) -> Line:
-    """Sorted values over the numbers of their questions, at most :data:`_STEPS` of them."""
+    """Sorted values over the positions of their questions, thinned to at most :data:`_STEPS` points."""
     every = max(1, -(-len(ordered) // _STEPS))
     return Line(name, list(range(first, first + len(ordered), every)), ordered[::every], series, look="area")
 
 
 def wins(comparison: Comparison, source: Html) -> Figure:
-    """A bar a system: on how many questions it is better than the baseline, the same, and worse."""
+    """One bar per system: the questions on which it is better than the baseline, the same, and worse."""
     measure = comparison.measure_names[0]
     tests = [test for test in comparison.tests if test.measure == measure]
     rows = [

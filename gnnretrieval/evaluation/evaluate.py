@@ -1,4 +1,4 @@
-"""How good one run is."""
+"""Evaluate one run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
         return self.to_text()
 
     def to_text(self) -> str:
-        """A line a measure: mean × 100 and its interval."""
+        """One line per measure: mean × 100 and its interval."""
         width = max(map(len, self.measures))
         queries = len(next(iter(self.per_query.values())))
         lines = [f"{queries:,} queries, x 100, 95 % bootstrap intervals"]
@@ -43,15 +43,15 @@ def evaluate(
     run: Mapping[str, Any],
     measures: Iterable[str | Measure] = DEFAULT_MEASURES,
 ) -> Evaluation:
-    """Measure a run on every judged query; one that the run lacks counts zero.
+    """Measure a run on every judged query; a query that the run lacks counts zero.
 
     Args:
         qrels: Relevance by passage id by query id.
-        run: As :func:`gnnretrieval.evaluation.compare.compare`.
-        measures: ir-measures' or trec_eval's names.
+        run: A run, as :func:`gnnretrieval.evaluation.compare.compare` takes it.
+        measures: Names by ir-measures or trec_eval.
 
     Raises:
-        InputError: as :func:`gnnretrieval.evaluation.measures.per_query`.
+        InputError: see :func:`gnnretrieval.evaluation.measures.per_query`.
     """
     parsed = parse_measures(measures)
     values = per_query(qrels, as_run(run), parsed)

@@ -1,7 +1,7 @@
-"""Which fusion of two rankings to use, if any: chosen on dev, and never one whose gain may be chance.
+"""Choose on dev how to fuse two rankings, or to use the better one alone.
 
-Reciprocal-rank fusion at equal weights is often below the better of its two rankings. Here the better one alone is the
-answer unless a fusion beats it on dev by more than chance.
+Reciprocal-rank fusion at equal weights is often worse than the better of its two rankings. So a fusion is chosen only
+where its gain over the better ranking on dev is significant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gnnretrieval.evaluation.measures import per_query
 from gnnretrieval.index.fuse import K, Method, fuse
 from gnnretrieval.resampling import corrected_ps
 
-LEVEL = 0.05  # p up to which a fusion is taken
+LEVEL = 0.05  # largest p at which a fusion is accepted
 
 
 class Fusion(NamedTuple):
@@ -29,7 +29,7 @@ class Fusion(NamedTuple):
 
     @property
     def distance(self) -> float:
-        """From equal weights, 0 to 1."""
+        """Distance from equal weights, 0 to 1."""
         return abs(self.weights[0] - self.weights[1]) / sum(self.weights)
 
 
@@ -41,17 +41,17 @@ FUSIONS = (
 
 
 class FusionChoice(NamedTuple):
-    """What dev says about the fusion of two runs.
+    """The fusion of two runs that was chosen on dev.
 
     Attributes:
-        method: How to fuse them.
-        weights: Of the two; one is 0 where the other run is better alone.
+        method: How to fuse the runs.
+        weights: Weights of the two runs; one is 0 where the other run alone was chosen.
         value: Mean of the measure on dev, 0 to 1.
-        half: The same of the better run alone.
-        p: One-sided, that the chosen fusion is no better than the better run alone, corrected for the number of fusions
-            tried; where that run is chosen, the smallest p of a fusion.
-        measure: By ir-measures' name.
-        queries: Dev questions.
+        half: Mean of the better run alone.
+        p: One-sided p of the chosen fusion's gain over the better run alone, corrected for the number of fusions tried;
+            where that run was chosen, the smallest p of any fusion.
+        measure: Name by ir-measures.
+        queries: Number of dev questions.
     """
 
     method: Method
@@ -71,7 +71,7 @@ class FusionChoice(NamedTuple):
         """The choice in words.
 
         Args:
-            names: Of the two runs.
+            names: Names of the two runs.
         """
         on = f"on {self.queries:,} dev questions, {self.measure} × 100"
         better = names[self.weights.index(max(self.weights))]
@@ -86,31 +86,31 @@ class FusionChoice(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For provenance."""
+        """The choice as JSON values, for provenance."""
         return {**self._asdict(), "weights": list(self.weights)}
 
 
 def choose_fusion(
     runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], measure: str = "RR@10", *, k: int = K
 ) -> FusionChoice:
-    """How to fuse two runs, by their runs of dev questions.
+    """Choose how to fuse two systems from their runs on dev questions.
 
-    Tried are each run alone, reciprocal ranks at equal weights, and normalised scores at weights 0.1 … 0.9. The better
-    run alone is kept unless fusions beat it with p ≤ 0.05 (see :func:`chosen`). Choose on questions that neither
-    ranking was trained on.
+    The candidates are each run alone, reciprocal ranks at equal weights, and normalised scores at weights 0.1 … 0.9.
+    The better run alone is kept unless a fusion beats it with p ≤ 0.05 (see :func:`chosen`). Use dev questions that
+    neither system was trained on.
 
     Args:
-        runs: Two, of dev questions.
+        runs: Two runs on dev questions.
         qrels: Relevance by passage id by dev question.
-        measure: By ir-measures' name.
+        measure: Name by ir-measures.
         k: The constant of ``rrf``.
 
     Raises:
-        InputError: not two runs, or as :func:`gnnretrieval.evaluation.measures.per_query` and
+        InputError: there are not two runs; also see :func:`gnnretrieval.evaluation.measures.per_query` and
             :func:`gnnretrieval.index.fuse.fuse`.
     """
     if len(runs) != 2:
-        raise InputError(f"a fusion is chosen of two runs, and there are {len(runs)}.")
+        raise InputError(f"a fusion is chosen for two runs, and there are {len(runs)}.")
     values = {}
     for fusion in (*HALVES, *FUSIONS):
         fused = fuse(runs, fusion.method, weights=fusion.weights, k=k)
@@ -120,15 +120,15 @@ def choose_fusion(
 
 
 def chosen(values: Mapping[Fusion, NDArray[np.float64]], measure: str) -> FusionChoice:
-    """The better run alone, or the fusion nearest equal weights of those about as good as the best.
+    """Choose by the values on dev: the better run alone, or the fusion nearest equal weights of those near the best.
 
-    A fusion is considered where its gain over the better run has a corrected p up to 0.05. The best of these has the
-    highest mean; those within one standard error of it, that of the paired difference, are about as good.
+    A fusion is considered where the corrected p of its gain over the better run is at most 0.05. The best of these has
+    the highest mean. Those whose paired difference from it is within one standard error are near the best.
 
     Args:
-        values: The measure on each dev question ``(q,)``, the same questions in the same order, by fusion; both halves
-            are among them.
-        measure: Its name.
+        values: By fusion, the measure's value on each dev question ``(q,)``, for the same questions in the same order;
+            :data:`HALVES` are among the keys.
+        measure: Name of the measure.
     """
     half = max(HALVES, key=lambda one: values[one].mean())
     fusions = [fusion for fusion in values if fusion not in HALVES]
@@ -145,6 +145,6 @@ def chosen(values: Mapping[Fusion, NDArray[np.float64]], measure: str) -> Fusion
 
 
 def _within_one_error(values: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
-    """Whether the mean is within one standard error of the paired difference of the best's."""
+    """Whether the mean paired difference from ``best`` is at most one standard error of it."""
     differences = best - values  # (q,)
     return len(differences) > 1 and differences.mean() <= differences.std(ddof=1) / np.sqrt(len(differences))

@@ -1,9 +1,9 @@
-"""Measures of a run, by ir-measures with trec_eval underneath.
+"""Measures of a run, computed by ir-measures and trec_eval.
 
-ir-measures hands each measure to a provider, and these break equal scores differently: pytrec_eval (nDCG, R, AP, …)
-as trec_eval does, by passage id descending, but the provider of Judged by passage id ascending. So no provider is shown
-a tie: each query is put in the project's one order first (:mod:`gnnretrieval.data.runs.ranking`) and handed on with the
-scores n, n-1, …, 1.
+ir-measures passes each measure to a provider, and providers break ties differently: pytrec_eval (nDCG, R, AP, …) by
+passage id descending, as trec_eval does, but the provider of Judged by passage id ascending. So no provider sees a tie:
+each ranking is first put in the project's one order (:mod:`gnnretrieval.data.runs.ranking`), and its scores become
+n, n-1, …, 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gnnretrieval.evaluation.answers import AnswerHits, AnswerMeasure
 from gnnretrieval.evaluation.names import PIPELINE, Measure, parse_measures, without_cutoff
 from gnnretrieval.storage.arrays import blocks
 
-_TOGETHER = 256  # queries that are handed on at once: with 1,000 passages each, 30 MB
+_TOGETHER = 256  # queries that are measured at once: with 1,000 passages each, 30 MB
 
 
 def per_query(
@@ -28,21 +28,24 @@ def per_query(
     measures: Iterable[str | Measure],
     answers: AnswerHits | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Value by measure name by query id, for every query that ``qrels`` judges.
+    """The value of each measure on every judged query.
 
-    As ``trec_eval -c``: a query with no results counts zero, and so does a judged query with no relevant passage (no
-    system can score on it); queries of the run that are not judged are ignored, and one whose judgements are an empty
-    mapping is not judged, unless all measures look at answers.
+    As with ``trec_eval -c``, a judged query without results counts zero, and so does one without a relevant passage.
+    Queries of the run that are not judged are ignored. A query with an empty mapping of judgements is not judged,
+    unless all measures look at answers.
 
     Args:
         qrels: Relevance by passage id by query id; above 0 is relevant.
         run: Passages by query id, in any order: they are ranked here.
         measures: Names or parsed measures.
-        answers: What :func:`gnnretrieval.evaluation.answers.find_answers` found for this run, among others.
+        answers: Result of :func:`gnnretrieval.evaluation.answers.find_answers` for runs that include this one.
+
+    Returns:
+        Value by query id by measure name, 0 to 1.
 
     Raises:
-        InputError: a measure is unknown, nothing is judged, the run has no query in common with ``qrels``, a ranking
-            holds NaN or a passage twice, or a measure wants answers and none are given.
+        InputError: a measure is unknown, no query is judged, the run has no query in common with ``qrels``, a ranking
+            has a NaN or lists a passage twice, or a measure needs answers and none are given.
     """
     parsed = parse_measures(measures)
     of_answers = [measure for measure in parsed if isinstance(measure, AnswerMeasure)]
@@ -50,7 +53,7 @@ def per_query(
     judged = {query: dict(judgements) for query, judgements in qrels.items() if judgements or not of_labels}
     _require_common(judged, run)
     if of_answers and answers is None:
-        raise InputError(f"{of_answers[0]} wants the answers and texts of a dataset, which are not given.")
+        raise InputError(f"{of_answers[0]} needs the answers and texts of a dataset, which are not given.")
     values: dict[str, dict[str, float]] = {str(measure): dict.fromkeys(judged, 0.0) for measure in parsed}
     queries = [query for query in judged if query in run]
     for part in blocks(len(queries), _TOGETHER):
@@ -65,7 +68,7 @@ def per_query(
 
 
 def as_run(given: Mapping[str, Any]) -> Run:
-    """A run from what can stand for one: by query id, passages with scores, or scores by passage id."""
+    """A run from a mapping by query id to scored passages, or to scores by passage id."""
     return {
         query: [ScoredPassage(*pair) for pair in its.items()] if isinstance(its, Mapping) else its
         for query, its in given.items()
@@ -91,7 +94,7 @@ def _ranked_ids(query_id: str, scored: Iterable[ScoredPassage]) -> list[str]:
 
 
 def _with_room(judgements: Mapping[str, int]) -> Mapping[str, int]:
-    """Judgements, but zeros where all are below zero: to all measures the same, and trec_eval has no room for those."""
+    """The judgements, or zeros where all are negative: no measure tells them apart, but trec_eval may crash."""
     return judgements if max(judgements.values()) >= 0 else dict.fromkeys(judgements, 0)
 
 
@@ -101,7 +104,7 @@ def _add(
     judged: Mapping[str, Mapping[str, int]],
     rankings: Mapping[str, Sequence[str]],
 ) -> None:
-    """Put the values of some queries among the others'."""
+    """Add the values of the queries in ``rankings`` to ``values``."""
     depth = _depth(measures)
     without_ties = {
         query: dict(zip(ids[:depth], _descending(len(ids)), strict=False)) for query, ids in rankings.items()
@@ -119,7 +122,7 @@ def _add(
 
 
 def _depth(measures: Sequence[Measure]) -> int | None:
-    """The rank after which no measure looks; None where one looks at all."""
+    """The lowest rank that a measure looks at; None where a measure reads whole rankings."""
     limited = [measure for measure in measures if "cutoff" in measure.params and not measure.params.get("judged_only")]
     return max(measure.params["cutoff"] for measure in limited) if len(limited) == len(measures) else None
 
@@ -129,5 +132,5 @@ def _descending(count: int) -> Iterable[float]:
 
 
 def mean(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Mean over queries by measure name, of what :func:`per_query` gives."""
+    """Mean over queries by measure name, from the values of :func:`per_query`."""
     return {name: fmean(of_query.values()) for name, of_query in values.items()}

@@ -1,4 +1,4 @@
-"""Measures by name: ir-measures' names, trec_eval's, and what else they are called."""
+"""Measures by name: the names of ir-measures and trec_eval, and common aliases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation.answers import Answer, AnswerMeasure
 
 Measure = ir_measures.Measure
-# The providers left out round their values, need Perl or a compiler, or leave out queries in silence.
+# The other providers round their values, need Perl or a compiler, or silently skip queries.
 PROVIDERS = (ir_measures.pytrec_eval, ir_measures.judged, ir_measures.compat)
 _chain: Any = ir_measures.providers.FallbackProvider  # ir-measures is typed in part
 PIPELINE = _chain(PROVIDERS)
@@ -29,7 +29,7 @@ KNOWN: dict[str, Measure] = {
     if isinstance(measure.aggregator(), ir_measures.MeanAgg)
     and any(measure.NAME == offered.NAME for provider in PROVIDERS for offered in provider.SUPPORTED_MEASURES)
 } | {"Answer": Answer}
-# Lower case, without cutoffs: trec_eval's names, and those of sentence-transformers, ranx and DPR's users.
+# Lower case, without cutoffs: names of trec_eval, sentence-transformers and ranx, and of DPR's users.
 _ALIASES: dict[str, Measure] = {name.lower(): measure for name, measure in KNOWN.items()} | {
     "map_cut": KNOWN["AP"],
     "recip_rank": KNOWN["RR"],
@@ -53,18 +53,18 @@ _SEVERAL = {
 
 
 def split_names(text: str) -> list[str]:
-    """The names in a list separated by commas, of which measures may have some in brackets."""
+    """The names in a list separated by commas; commas in brackets separate parameters."""
     return _BETWEEN.split(text)
 
 
 def parse_measures(names: Iterable[str | Measure]) -> list[Measure]:
     """Measures from their names, such as ``RR@10``, ``nDCG@10``, ``AP(rel=2)@100``, ``ndcg_cut_10``; each once.
 
-    Whatever it is called, ``str(measure)`` is the name that it goes by in every table and file: ir-measures'.
+    Tables and files name a measure by ``str(measure)``, its name in ir-measures, whichever alias was given.
 
     Raises:
-        InputError: a name is of no known measure (the nearest is suggested), its cutoff is missing or its parameters
-            do not fit, or there are no names.
+        InputError: there are no names, a name is unknown (the nearest is suggested), a cutoff is missing, or a
+            parameter does not fit.
     """
     measures = list(dict.fromkeys(_parse(name) if isinstance(name, str) else name for name in names))
     if not measures:
@@ -98,7 +98,9 @@ def _parse(text: str) -> Measure:
         if key in ("cutoff", "rel") and (type(value) is not int or value < 1):
             raise InputError(f"measure {text!r}: {key} must be a whole number, 1 or more (found {value!r}).")
         if key == "gains" and not (isinstance(value, dict) and all(type(n) is int for n in [*value, *value.values()])):
-            raise InputError(f"measure {text!r}: gains must map whole numbers to such, as {{1: 1, 2: 3}} does.")
+            raise InputError(
+                f"measure {text!r}: gains must map whole numbers to whole numbers, as {{1: 1, 2: 3}} does."
+            )
         if key == "recall" and not (0 <= value <= 1 and round(value, 2) == value):
             raise InputError(f"measure {text!r}: recall must be from 0 to 1, with two decimals (found {value!r}).")
     for key, param in family.SUPPORTED_PARAMS.items():
@@ -118,7 +120,7 @@ def _named(name: str) -> Measure | None:
 
 def _unknown(text: str, name: str) -> InputError:
     if name.lower() in _SEVERAL:
-        return InputError(f"measure {text!r} may mean several: write {_SEVERAL[name.lower()]}.")
+        return InputError(f"measure {text!r} is ambiguous: write {_SEVERAL[name.lower()]}.")
     if name in registry:
         return InputError(f"measure {text!r} is not offered; docs/evaluation.md says why. Known: {_known()}.")
     meant = nearest(name, [*KNOWN, *_ALIASES])
@@ -130,9 +132,9 @@ def _known() -> str:
 
 
 def without_cutoff(measure: Measure) -> Measure:
-    """The measure that ``RR`` with a cutoff is cut off from; any other as it is.
+    """The measure without its cutoff if it is ``RR``, else unchanged.
 
-    ir-measures leaves RR with a cutoff to another provider than trec_eval's, which has its own order of ties.
+    ir-measures computes RR with a cutoff by another provider than trec_eval, with another order of ties.
     """
     if measure.NAME != "RR":
         return measure

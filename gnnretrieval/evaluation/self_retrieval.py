@@ -1,6 +1,6 @@
-"""Queries that are passages themselves, as in ArguAna and Quora: they find themselves, which is no success.
+"""Leave out queries that retrieve themselves: in ArguAna and Quora the queries are passages too.
 
-The id alone does not tell: where queries and passages are numbered, query 17 and passage 17 have nothing in common.
+Equal ids are not enough: where queries and passages are numbered, query 17 and passage 17 have nothing in common.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.data.runs.ranking import Ranking
 from gnnretrieval.data.runs.trec import Run
 
-_BY_CHANCE = 0.01  # of the queries: ids may coincide in so many, and reading millions of texts takes a minute
+_BY_CHANCE = 0.01  # share of queries whose ids may coincide by chance: reading millions of texts takes a minute
 
 
 def queries_with_own_id(runs: Iterable[Run], queries: Iterable[str]) -> set[str]:
-    """The queries that find a passage with their own id in one of the runs."""
+    """The queries that retrieve a passage with their own id in one of the runs."""
     asked = list(queries)
     return {query for run in runs for query in asked if query in run and _has(run, query)}
 
 
 def queries_that_are_passages(path: Path, found: set[str], queries: int) -> set[str]:
-    """Those of the queries ``found`` with their own id that are that passage: it has little more than their text.
+    """The queries of ``found`` that are the passage with their id: it has their text and at most as much again.
 
     Args:
         path: The dataset directory.
-        found: Of :func:`queries_with_own_id`.
-        queries: Of how many queries. Where one in a hundred or fewer are found, their texts are not looked at.
+        found: Result of :func:`queries_with_own_id`.
+        queries: Number of all queries. Where ``found`` is at most 1 % of them, no texts are read and none is returned.
     """
     if len(found) <= _BY_CHANCE * queries:
         return set()
@@ -45,13 +45,16 @@ def queries_that_are_passages(path: Path, found: set[str], queries: int) -> set[
 def leave_out_self(
     runs: Mapping[str, Run], path: Path, queries: Collection[str], by_id: bool = False
 ) -> tuple[dict[str, Run], int]:
-    """The runs without what queries find of themselves, and for how many queries this is so.
+    """Remove from each query's ranking the passage that is the query itself.
 
     Args:
         runs: Runs of one dataset, by system.
         path: The dataset's directory.
-        queries: The queries that will be measured.
-        by_id: Leave out the passage with the query's id; else only where it has the query's text too.
+        queries: Ids of the queries that will be measured.
+        by_id: Remove every passage with the query's id; otherwise only one that has the query's text too.
+
+    Returns:
+        The runs, and for how many queries a passage was removed.
     """
     found = queries_with_own_id(runs.values(), queries)
     if not by_id:
@@ -60,7 +63,7 @@ def leave_out_self(
 
 
 def without_self(run: Run, queries: Iterable[str]) -> Run:
-    """The run, in which these queries do not find the passage with their id."""
+    """The run, with the passage of the same id removed for each of ``queries``."""
     return run | {query: _without(run, query) for query in queries if query in run and _has(run, query)}
 
 

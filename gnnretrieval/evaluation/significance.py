@@ -1,4 +1,4 @@
-"""Whether two systems differ by more than chance, query by query on the same queries."""
+"""Paired significance tests, bootstrap intervals and effect sizes over queries."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LEVEL = 0.95
 class TestResult:
     """Outcome of a paired test of ``a`` against ``b``."""
 
-    __test__: ClassVar[bool] = False  # not a test class to pytest
+    __test__: ClassVar[bool] = False  # pytest must not collect it
 
     difference: float
     """Mean of ``a`` minus mean of ``b``."""
     p: float
-    """Two-sided probability of a difference this large under no difference."""
+    """Two-sided p-value."""
     wins: int
     """Queries on which ``a`` is higher."""
     ties: int
@@ -40,27 +40,27 @@ def paired_test(
     method: Literal["t", "randomisation"] = "t",
     seed: int = 0,
 ) -> TestResult:
-    """Two-sided paired test of one measure's values by query id.
+    """Two-sided paired test of one measure of two systems.
 
     Args:
-        a: Values of one system.
+        a: Values of one system by query id.
         b: Values of the other, for the same queries.
-        method: ``"t"``, Student's paired t-test, or ``"randomisation"``, Fisher's: swap the systems' values at random
-            on each query, 10,000 times, or all ways round where these are fewer.
-        seed: Of the randomisation; the t-test has none.
+        method: ``"t"`` is Student's paired t-test. ``"randomisation"`` is Fisher's test: it swaps the systems' values
+            at random on each query, 10,000 times, or in every possible way where these are fewer.
+        seed: Seed of the randomisation.
 
     Returns:
         The result. p is 1 where every query is a tie, and where there is only one query. Where every query differs by
-        the same amount the variance is zero and the t-test's p is 0: on a handful of queries use the randomisation.
+        the same amount, the variance is zero and the t-test's p is 0: with few queries use the randomisation test.
 
     Raises:
         InputError: the queries differ, or there are none.
     """
     if a.keys() != b.keys():
         odd = next(iter(a.keys() ^ b.keys()))
-        raise InputError(f"a paired test wants both systems on the same queries, and {odd!r} is in one only.")
+        raise InputError(f"a paired test needs both systems on the same queries, and {odd!r} is in one only.")
     if not a:
-        raise InputError("a paired test wants at least one query, and there is none.")
+        raise InputError("a paired test needs at least one query, and there is none.")
     values_a = np.array(list(a.values()), dtype=np.float64)
     values_b = np.array([b[query_id] for query_id in a], dtype=np.float64)
     differences = values_a - values_b  # (queries,)
@@ -98,23 +98,26 @@ def _randomisation(differences: npt.NDArray[np.float64], seed: int) -> float:
         signs = rng.integers(0, 2, size=(rows, n), dtype=np.int8) * 2.0 - 1.0  # (rows, n)
         as_large += int((np.abs(signs @ differences) >= observed).sum())
         done += rows
-    # The observed assignment is one of the possible ones: p is never 0.
+    # The observed assignment counts too, so that p is never 0.
     return (as_large + 1) / (RESAMPLES + 1)
 
 
 def bootstrap_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of a mean over queries, by bootstrap: scipy's, by percentiles of 2,000 resamples.
+    """The 95 % bootstrap interval of a mean over queries, from the percentiles of 2,000 resamples.
 
     Args:
-        values: One a query: a measure, or the differences of two systems.
-        seed: Of the resampling.
+        values: One value per query: a measure, or the differences of two systems.
+        seed: Seed of the resampling.
+
+    Returns:
+        Low and high end; both are the mean where the values do not vary.
     """
     if not values or np.ptp(values) == 0:
         mean = float(np.mean(values)) if values else 0.0
         return mean, mean
     from scipy import stats
 
-    found = stats.bootstrap(
+    result = stats.bootstrap(
         (np.asarray(values, dtype=np.float64),),
         np.mean,
         n_resamples=BOOTSTRAPS,
@@ -123,21 +126,21 @@ def bootstrap_interval(values: Sequence[float], seed: int = 0) -> tuple[float, f
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def effect_size(differences: Sequence[float]) -> float | None:
-    """Cohen's ``d`` of paired values, mean over deviation of the differences; None where they do not vary."""
+    """Cohen's ``d`` of paired values: mean over standard deviation of the differences; None where they do not vary."""
     if len(differences) < 2 or np.ptp(differences) == 0:
         return None
     return float(np.mean(differences) / np.std(differences, ddof=1))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down correction of a family of p-values, in the order given.
+    """Holm's step-down correction of a family of p-values, in the order given (Holm 1979).
 
-    The i-th smallest of m is multiplied by m - i + 1; none comes out below a smaller one's, nor above 1 (Holm 1979).
-    Rejecting what is below a level keeps the chance of any false rejection in the family below that level.
+    The i-th smallest of m is multiplied by m - i + 1, then raised to the corrected value of the one before it, and
+    limited to 1. Rejecting every hypothesis below a level keeps the chance of any false rejection below that level.
     """
     corrected = [1.0] * len(ps)
     floor = 0.0

@@ -1,4 +1,4 @@
-"""A comparison as a table: plain text, Markdown, LaTeX, CSV, and HTML of a page."""
+"""A comparison as a table in plain text, Markdown, LaTeX, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """The comparison as a plain-text table: systems by measures x 100, with an explanation below."""
+    """The comparison as a plain-text table: systems by measures × 100, with a legend below."""
     header, *rows = _cells(comparison, best="{}*", other="{} ")
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
@@ -27,7 +27,7 @@ def format_comparison(comparison: Comparison) -> str:
 
 
 def markdown_comparison(comparison: Comparison) -> str:
-    """The comparison as a GitHub table, with the same explanation below."""
+    """The comparison as a Markdown table, with the same legend below."""
     escaped = [
         [cell.strip().replace("|", "\\|") for cell in row] for row in _cells(comparison, best="**{}**", other="{}")
     ]
@@ -38,7 +38,7 @@ def markdown_comparison(comparison: Comparison) -> str:
 
 
 def _cells(comparison: Comparison, best: str, other: str) -> list[list[str]]:
-    """Header and rows; measures are padded with ``other`` and the width of a mark, so that right-aligned they align."""
+    """Header and rows; header cells are padded like the others, so that right-aligned columns line up."""
     first = comparison.measure_names[0]
     rows = [["", *(other.format(name) + " " for name in comparison.measure_names)]]
     if comparison.tests:
@@ -81,7 +81,7 @@ def _legend(comparison: Comparison, best: str) -> list[str]:
 
 
 def detailed_comparison(comparison: Comparison) -> str:
-    """Every test of the comparison, a line each, with its interval and effect size."""
+    """Every test of the comparison on a separate line, with its interval and effect size."""
     rows = _tests(comparison)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -93,7 +93,7 @@ def _tests_caption(comparison: Comparison) -> str:
 
 
 def _tests(comparison: Comparison) -> list[list[str]]:
-    """Header, and a row a test."""
+    """Header, and one row per test."""
     header = ["system", "measure", "Δ", "95 % interval", "d", "p", "p (Holm)", "W/T/L"]
     randomised = any(test.p_randomisation is not None for test in comparison.tests)
     header += ["p (randomisation)", "its Holm"] if randomised else []
@@ -110,7 +110,7 @@ def _tests(comparison: Comparison) -> list[list[str]]:
 
 
 def latex_comparison(comparison: Comparison) -> str:
-    """The table for a paper, with booktabs' rules; the legend is its note."""
+    """The table for a paper, with the rules of booktabs; the legend follows as comments."""
     header, *rows = _cells(comparison, best="**{}**", other="{}")
     columns = "l" + "r" * (len(header) - 1)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(map(_latex, header)) + r" \\", r"\midrule"]
@@ -129,7 +129,7 @@ def _latex(cell: str) -> str:
 
 
 def csv_comparison(comparison: Comparison) -> str:
-    """Every figure: a row a system and measure, values between 0 and 1."""
+    """Every figure as CSV: one row per system and measure, values between 0 and 1."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     tested = ["difference", "low", "high", "effect_size", "p", "p_holm", "p_randomisation", "p_randomisation_holm"]
@@ -160,7 +160,7 @@ def _tested(test: Difference) -> list[float | int | str]:
 
 
 def html_comparison(comparison: Comparison) -> Html:
-    """The table as it is printed, the 95 % interval of each mean below it, and the same explanation."""
+    """The table as HTML, with the 95 % interval below each mean, and the same legend."""
     header, *rows = _cells(comparison, best="**{}**", other="{}")
     cells = [[row[0], *(_html(cell) for cell in row[1:])] for row in ([cell.strip() for cell in row] for row in rows)]
     for system, row in zip(comparison.systems, cells, strict=True):
@@ -185,7 +185,7 @@ def _html(cell: str) -> Html:
 
 
 def html_tests(comparison: Comparison) -> Html:
-    """Every test, as :func:`detailed_comparison` has them."""
+    """The tests of :func:`detailed_comparison` as an HTML table."""
     header, *rows = _tests(comparison)
     caption = _tests_caption(comparison)
     return join([paragraph(f"{caption}."), table(header, rows, numbers=range(2, len(header)), name=caption)])

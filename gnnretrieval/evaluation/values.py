@@ -1,4 +1,4 @@
-"""Every query's values: as a table, and as the file that ``trec_eval -q`` prints."""
+"""Values by query, as a table, and as a file in the form of ``trec_eval -q``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Values = Mapping[str, Mapping[str, float]]
 
 
 def format_values(values: Values) -> str:
-    """Values × 100 of what :func:`gnnretrieval.evaluation.measures.per_query` gives: queries by measures."""
+    """A table of queries by measures × 100, from :func:`gnnretrieval.evaluation.measures.per_query`."""
     queries = list(next(iter(values.values())))
     width = max(map(len, ["query", *queries]))
     widths = [max(len(name), 5) for name in values]
@@ -24,9 +24,9 @@ def format_values(values: Values) -> str:
 
 
 def write_values(path: str | Path, values: Values) -> None:
-    """Write measure, query and value, a line each, separated by tabs, and each mean as the query ``all``.
+    """Write one line per measure and query, separated by tabs: measure, query id, value. The query ``all`` is the mean.
 
-    The file appears in one step. Values are between 0 and 1 and have every digit.
+    The file appears in one step. Values are between 0 and 1, with all digits.
     """
     means = mean(values)
     with whole_file(Path(path)) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:

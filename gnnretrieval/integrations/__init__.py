@@ -1,1 +1,1 @@
-"""A :class:`gnnretrieval.Retriever` where other libraries want one of theirs: one module a library, each an extra."""
+"""Adapters from :class:`gnnretrieval.Retriever` to the retrievers of other libraries; each needs an extra."""

@@ -1,4 +1,4 @@
-"""As a LangChain retriever; the extra ``langchain``."""
+"""A LangChain retriever; needs the extra ``langchain``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnretrieval.index.retriever import Retriever, System
 
 
 class LangChainRetriever(BaseRetriever):
-    """Passages as LangChain ``Document``: their text, and ``title``, ``score`` and ``rank`` as metadata.
+    """Retrieves passages as LangChain ``Document``, with ``id``, ``title``, ``score`` and ``rank`` as metadata.
 
     .. code-block:: python
 

@@ -1,4 +1,4 @@
-"""As a LlamaIndex retriever; the extra ``llama-index``."""
+"""A LlamaIndex retriever; needs the extra ``llama-index``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from gnnretrieval.index.retriever import Retriever, System
 
 
 class LlamaIndexRetriever(BaseRetriever):
-    """Passages as LlamaIndex ``NodeWithScore``: a text node by the passage's id, with its title as metadata.
+    """Retrieves passages as LlamaIndex ``NodeWithScore``: text nodes with the passage's id, and its title as metadata.
 
     .. code-block:: python
 
         nodes = LlamaIndexRetriever(Retriever.open("graphs/docstrings"), k=5).retrieve("solve a banded system")
 
     Args:
-        retriever: What is searched.
-        k: How many passages.
-        system: As :meth:`gnnretrieval.index.retriever.Retriever.search`.
+        retriever: The retriever to search with.
+        k: Passages per question.
+        system: See :meth:`gnnretrieval.index.retriever.Retriever.search`.
     """
 
     def __init__(self, retriever: Retriever, k: int = 10, system: System | None = None) -> None:

@@ -1,4 +1,4 @@
-"""As a PyTerrier transformer, from queries to ranked documents; the extra ``pyterrier``. It starts no Java."""
+"""A PyTerrier transformer from queries to ranked documents; needs the extra ``pyterrier``. It starts no Java."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnnretrieval.index.retriever import Retriever, System
 
 
 class PyTerrierRetriever(pt.Transformer):
-    """Adds to each query its passages: ``docno``, ``score``, ``rank`` (from 0), and ``title`` and ``text``.
+    """Adds ranked passages to each query: ``docno``, ``title``, ``text``, ``score`` and ``rank`` (from 0).
 
     .. code-block:: python
 
@@ -18,9 +18,9 @@ class PyTerrierRetriever(pt.Transformer):
         pt.Experiment([dual, gnn], topics, qrels, ["recip_rank"])
 
     Args:
-        retriever: What is searched.
-        k: How many passages a query.
-        system: As :meth:`gnnretrieval.index.retriever.Retriever.search`.
+        retriever: The retriever to search with.
+        k: Passages per query.
+        system: See :meth:`gnnretrieval.index.retriever.Retriever.search`.
     """
 
     def __init__(self, retriever: Retriever, k: int = 1000, system: System | None = None) -> None:
@@ -28,12 +28,12 @@ class PyTerrierRetriever(pt.Transformer):
         self.retriever, self.k, self.system = retriever, k, system
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """Ranked passages for queries with ``qid`` and ``query``; other columns of a query stay with it."""
+        """Ranked passages for queries with ``qid`` and ``query``; other columns are kept."""
         pt.validate.query_frame(inp, extra_columns=["query"])
-        found = self.retriever.search_all(inp["query"].tolist(), self.k, self.system)
+        results = self.retriever.search_all(inp["query"].tolist(), self.k, self.system)
         columns = ["docno", "title", "text", "score", "rank"]
-        rows = [(hit.id, hit.title, hit.text, hit.score, hit.rank - 1) for hits in found for hit in hits]
+        rows = [(hit.id, hit.title, hit.text, hit.score, hit.rank - 1) for hits in results for hit in hits]
         queries = inp.drop(columns=[name for name in columns if name in inp]).reset_index(drop=True)
-        repeated = queries.loc[[row for row, hits in enumerate(found) for _ in hits]].reset_index(drop=True)
+        repeated = queries.loc[[row for row, hits in enumerate(results) for _ in hits]].reset_index(drop=True)
         ranked = pd.DataFrame(rows, columns=columns).astype({"score": float, "rank": int})
         return pd.concat([repeated, ranked], axis=1)

@@ -1,1 +1,1 @@
-"""Pages that open offline: HTML, plots, and reports that print and show themselves."""
+"""HTML pages that open offline, their plots, and reports for terminals and notebooks."""

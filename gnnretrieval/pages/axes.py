@@ -1,4 +1,4 @@
-"""Axes of a plot, the scales along them, and the shapes of SVG that plots are made of."""
+"""Axes and scales of a plot, and the SVG shapes that plots are made of."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 from gnnretrieval.pages.html import Html, escape, join
 
-WIDTH, HEIGHT = 440, 250  # of the drawing; the page scales it
+WIDTH, HEIGHT = 440, 250  # size of the drawing in SVG units; the page scales it
 TOP, RIGHT, BOTTOM = 10, 14, 42
 LETTER = 6.4  # mean width of a character of a label
-_COLOURS = 8  # that the stylesheet has
+_COLOURS = 8  # colours in the stylesheet
 
 
 def colour(series: int) -> str:
-    """Class of a series: its colour, and dashes where the colours begin again."""
+    """CSS class of a series: its colour, with dashes after the last colour was used."""
     return f"s{series % _COLOURS}" + (" again" if series >= _COLOURS else "")
 
 
 def plain(value: float) -> str:
-    """A label: ``12,000``, ``0.25``."""
+    """A number as a label: ``12,000``, ``0.25``."""
     return f"{value:,.6g}"
 
 
 def percent(value: float) -> str:
-    """A label: ``25 %``."""
+    """A share as a label: ``25 %``."""
     return f"{100 * value:.4g} %"
 
 
@@ -34,9 +34,9 @@ class Axis(NamedTuple):
 
     Attributes:
         title: What it measures.
-        label: How a value is written.
-        low: Where it begins; None: by the data.
-        high: Where it ends; None: by the data.
+        label: Writes a value as text.
+        low: Its first value; None: chosen from the data.
+        high: Its last value; None: chosen from the data.
     """
 
     title: str
@@ -46,16 +46,16 @@ class Axis(NamedTuple):
 
 
 class Frame:
-    """Axes, and where a value lies on the drawing.
+    """The two axes of a plot; maps values to places on the drawing.
 
     Args:
-        x_span: First and last value across.
-        y_span: First and last value up.
-        x: The axis across.
-        y: The axis up.
-        height: Of the drawing.
-        left: Where the axis across begins; None: after the labels of the other.
-        whole_powers: The values up are logarithms: labels stand at whole ones.
+        x_span: First and last value of the horizontal axis.
+        y_span: First and last value of the vertical axis.
+        x: The horizontal axis.
+        y: The vertical axis.
+        height: Height of the drawing.
+        left: Where the horizontal axis begins; None: right of the vertical axis's labels.
+        whole_powers: Whether the vertical values are logarithms; then only whole ones have labels.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class Frame:
         self.bottom = height - BOTTOM
 
     def across(self, value: float) -> float:
-        """Where ``value`` lies, from the left."""
+        """Distance of ``value`` from the left edge."""
         low, high = self.x_span
         return self.left + (value - low) / (high - low) * self.wide
 
     def down(self, value: float) -> float:
-        """Where ``value`` lies, from above."""
+        """Distance of ``value`` from the top edge."""
         low, high = self.y_span
         return self.bottom - (value - low) / (high - low) * (self.bottom - TOP)
 
     def parts(self, ticks_across: bool = True, ticks_up: bool = True) -> Iterator[Html]:
-        """Grid, labels and titles."""
+        """Grid lines, labels and titles of the axes."""
         for value in self.y_ticks if ticks_up else ():
             at = self.down(value)
             yield Html(f'<line x1="{self.left:.1f}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" class="grid"/>')
@@ -107,7 +107,7 @@ class Frame:
 
 
 def span(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
-    """First and last value of an axis, with some room around ``values`` where it is not fixed."""
+    """First and last value of an axis; where they are not fixed, with some room around ``values``."""
     low = axis.low if axis.low is not None else min(values, default=0.0)
     high = axis.high if axis.high is not None else max(values, default=1.0)
     pad = 0.06 * (high - low)
@@ -117,7 +117,7 @@ def span(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round values within a span, some ``about`` of them."""
+    """Round values between ``low`` and ``high``, approximately ``about`` of them."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
@@ -127,16 +127,16 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def text(x: float, y: float, text: str, anchor: str = "start", class_: str = "") -> Html:
-    """A label at a place."""
+    """A label at ``(x, y)``."""
     look = f' class="{class_}"' if class_ else ""
     return Html(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(text)}</text>')
 
 
 def titled(shape: str, what: str) -> Html:
-    """A shape, begun, that says what it is on hover."""
+    """Close a started shape, with ``what`` as its text on hover."""
     return Html(f"{shape}><title>{escape(what)}</title></{shape[1:].split()[0]}>")
 
 
 def svg(said: str, height: float, parts: Iterable[Html]) -> Html:
-    """The drawing; ``said`` is what a reader who hears the page is told."""
+    """The drawing; ``said`` is its text for screen readers."""
     return Html(f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(said)}">{join(parts)}</svg>')

@@ -1,9 +1,9 @@
-"""HTML pages that open offline: one skeleton, one stylesheet, and every text escaped.
+"""HTML pages that open offline, with one skeleton and one stylesheet.
 
-A page is made of :class:`Html`; any other text is escaped where it enters one, so that no text of a dataset can become
-markup. Pages run no script and load nothing (their content security policy forbids both), follow the reader's light or
-dark scheme, and can be read on a narrow screen, printed, and read aloud. :mod:`gnnretrieval.pages.plots` draws their
-plots.
+A page is made of :class:`Html`. Any other text is escaped when it is added, so that no text of a dataset can become
+markup. Pages run no script and load nothing; their content security policy forbids both. They follow the reader's light
+or dark scheme, and work on narrow screens, on paper, and with screen readers. :mod:`gnnretrieval.pages.plots` draws
+their plots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gnnretrieval.storage.artifacts import whole_file
 
 _SKELETON = Path(__file__).with_name("page.html")
 _STYLE = Path(__file__).with_name("page.css")
-_LONG = 60  # characters of a cell that is text to read, and needs some width
+_LONG = 60  # characters after which a cell needs the width of running text
 
 
 class Html(str):
@@ -38,7 +38,7 @@ class Card(Html):
     heading: str
 
     def __new__(cls, heading: str, content: Html) -> Card:
-        """The part with its heading."""
+        """Make the part from its heading and content."""
         card = super().__new__(cls, content)
         card.heading = heading
         return card
@@ -50,8 +50,8 @@ class Figure(NamedTuple):
     Attributes:
         title: What it shows.
         meaning: How to read it, in words.
-        plot: Of :mod:`gnnretrieval.pages.plots`.
-        source: The file that its values are from, of :func:`source`; None: the page is of one source, and names it.
+        plot: The drawing, made by :mod:`gnnretrieval.pages.plots`.
+        source: The line that names its files, made by :func:`source`; None: the whole page has one source.
     """
 
     title: str
@@ -61,24 +61,24 @@ class Figure(NamedTuple):
 
 
 def escape(value: object) -> Html:
-    """``value`` as text of a page or of an attribute; :class:`Html` as it is."""
+    """``value`` escaped for a page or an attribute; :class:`Html` is returned unchanged."""
     return value if isinstance(value, Html) else Html(html.escape(str(value)))
 
 
 def join(parts: Iterable[object], between: object = "") -> Html:
-    """The parts one after the other, escaped."""
+    """The parts joined, each escaped."""
     return Html(escape(between).join(escape(part) for part in parts))
 
 
 def element(tag: str, *content: object, **attributes: str) -> Html:
-    """An element around its content, escaped; ``class_`` stands for ``class``, ``aria_label`` for ``aria-label``."""
+    """An element around its escaped content; ``class_`` becomes ``class``, ``aria_label`` becomes ``aria-label``."""
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(f' {name}="{escape(value)}"' for name, value in named.items())
     return Html(f"<{tag}{given}>{join(content)}</{tag}>")
 
 
 def section(title: str, *content: Html) -> Card:
-    """A card with a heading, where a link of :func:`contents` leads."""
+    """A card with a heading, to which :func:`contents` links."""
     return Card(title, element("section", element("h2", title), *content, id=_anchor(title)))
 
 
@@ -100,13 +100,13 @@ def paragraph(*content: object) -> Html:
 def table(
     head: Sequence[object], rows: Iterable[Sequence[object]], numbers: Iterable[int] = (), name: str = ""
 ) -> Html:
-    """A table with a heading over each column; the first cell of a row heads it. A line instead where there is no row.
+    """A table with a heading over each column; the first cell of a row is its heading. Without rows: "None."
 
     Args:
-        head: Over the columns.
-        rows: Cells, as many each.
-        numbers: Places of the columns whose cells are aligned as numbers.
-        name: What a reader who hears the page is told that it is.
+        head: The column headings.
+        rows: The rows, each with one cell per column.
+        numbers: Positions of the columns to align as numbers.
+        name: The table's name for screen readers.
     """
     aligned = set(numbers)
 
@@ -124,12 +124,12 @@ def table(
         return paragraph("None.")
     label = f' aria-label="{escape(name)}"' if name else ""
     inner = join([element("thead", cells(head, True)), element("tbody", *body)])
-    # What scrolls sideways must be reachable by the keyboard.
+    # The keyboard can scroll the table sideways only where it can have the focus.
     return Html(f'<div class="wide" tabindex="0" role="group"{label}><table>{inner}</table></div>')
 
 
 def figures(shown: Iterable[Figure]) -> Html:
-    """Plots side by side, where the page is wide enough."""
+    """Plots, side by side where the page is wide enough."""
     return element("div", *map(_figure, shown), class_="figures")
 
 
@@ -139,33 +139,33 @@ def _figure(shown: Figure) -> Html:
 
 
 def tiles(values: Iterable[tuple[str, str]]) -> Html:
-    """The main figures, large, each with what it is."""
+    """The main figures in large type, from pairs of a value and its name."""
     return element(
         "dl", *(element("div", element("dt", what), element("dd", value)) for value, what in values), class_="tiles"
     )
 
 
 def facts(values: Mapping[str, object]) -> Html:
-    """Names with their values, a line each."""
+    """Names and values, one line each."""
     return element(
         "dl", *(join([element("dt", name), element("dd", value)]) for name, value in values.items()), class_="facts"
     )
 
 
 def warnings(sentences: Sequence[str]) -> Html:
-    """Sentences that stand out; a line instead where there is none."""
+    """The sentences as highlighted warnings; "No warnings." where there are none."""
     if not sentences:
         return element("p", "No warnings.", class_="soft")
     return element("ul", *(element("li", sentence) for sentence in sentences), class_="warnings")
 
 
 def folded(summary: object, *content: Html, is_open: bool = False) -> Html:
-    """What the reader opens when it is wanted."""
+    """Content that is folded under its summary until the reader opens it."""
     return Html(f"<details{' open' if is_open else ''}>{join([element('summary', summary), *content])}</details>")
 
 
 def source(*files: str, linked: bool = True) -> Html:
-    """The line that names the files that something is from, as they are found from the page; :class:`Html` as it is."""
+    """The line "From …" that names source files by their paths from the page; :class:`Html` is not changed."""
     return element("p", "From ", join((_file(file, linked) for file in files), ", "), class_="source")
 
 
@@ -177,7 +177,7 @@ def _file(file: str, linked: bool) -> Html:
 
 
 def short(text: str, width: int = 240) -> str:
-    """One line of at most ``width`` characters."""
+    """The text as one line of at most ``width`` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
@@ -186,10 +186,10 @@ def page(title: str, summary: object, *content: Html, inputs: str = "") -> str:
     """A whole page.
 
     Args:
-        title: Its heading, and its title in the browser.
-        summary: A line below.
-        content: Of the functions here.
-        inputs: Hash of what it was made from, so that one who would make it again can see that it need not be.
+        title: The heading, and the title in the browser.
+        summary: The line below the heading.
+        content: Parts of the page, made by the functions of this module.
+        inputs: Hash of what the page was made from; equal inputs need no new page.
     """
     return Template(_SKELETON.read_text(encoding="utf-8")).substitute(
         title=escape(title),
@@ -201,10 +201,10 @@ def page(title: str, summary: object, *content: Html, inputs: str = "") -> str:
 
 
 def write_page(text: str, path: str | Path) -> None:
-    """Write a page to a file in one step: a reader finds the old page or the new one, never half of one.
+    """Write a page to a file in one step: a reader sees the old page or the new one, never a part.
 
     Raises:
-        GnnRetrievalError: it cannot be written there.
+        GnnRetrievalError: the file cannot be written.
     """
     path = Path(path)
     try:
@@ -215,12 +215,12 @@ def write_page(text: str, path: str | Path) -> None:
 
 
 def require_page_place(path: Path) -> None:
-    """Refuse a place where no page can be written, before any work.
+    """Check before any work that a page can be written to ``path``.
 
     Raises:
-        GnnRetrievalError: it is a directory, or its directory is missing.
+        GnnRetrievalError: ``path`` is a directory, or its directory is missing.
     """
     if path.is_dir():
         raise GnnRetrievalError(f"{path}: this is a directory. Name a file for the page.")
     if not path.absolute().parent.is_dir():
-        raise GnnRetrievalError(f"{path}: there is no directory {path.absolute().parent}. Make it, or name another.")
+        raise GnnRetrievalError(f"{path}: there is no directory {path.absolute().parent}. Make it, or choose another.")

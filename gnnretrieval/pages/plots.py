@@ -1,4 +1,4 @@
-"""Plots of a page as SVG: no script, sharp at any size, colours by the page's stylesheet, values on hover."""
+"""Plots of a page as SVG, without script: the page's stylesheet gives the colours, and values show on hover."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from gnnretrieval.pages.axes import (
 )
 from gnnretrieval.pages.html import Html, element, escape, short
 
-_NAME_LETTER = 7.2  # width of a character of a name, capitals among them
-_ROW = 24  # height of a row of dots or of lying bars
-_HOVERED = 250  # points of a line that have a value on hover, at most: more lie closer than a pointer can tell apart
+_NAME_LETTER = 7.2  # mean width of a character of a name, which may have capitals
+_ROW = 24  # height of a row of dots or horizontal bars
+_HOVERED = 250  # largest number of points with a value on hover: a pointer cannot tell more apart
 
 
 class Line(NamedTuple):
     """A line of a plot.
 
     Attributes:
-        name: In the legend.
-        x: Along the axis, ascending.
-        y: Of the same length; what is not finite is a gap.
-        series: Its colour.
-        look: ``line``; ``thin``; ``points``, a line with a dot at each; ``steps``, level around each ``x``; ``area``,
-            steps filled down to zero.
+        name: Name in the legend.
+        x: Horizontal values, ascending.
+        y: Vertical values, one per ``x``; a value that is not finite is a gap.
+        series: Number of the colour.
+        look: ``line``; ``thin``; ``points``, a line with a dot at each point; ``steps``, level around each ``x``;
+            ``area``, steps filled down to zero.
     """
 
     name: str
@@ -64,11 +64,11 @@ def line_plot(
     """Lines over one pair of axes, with a legend where there are several.
 
     Args:
-        said: What a reader who hears the page is told instead.
+        said: Text of the plot for screen readers.
         lines: The lines, the last on top.
-        x: The axis across.
-        y: The axis up.
-        marked: Points with a ring around them, and what they are.
+        x: The horizontal axis.
+        y: The vertical axis.
+        marked: Points to mark with a ring: ``x``, ``y``, and what they are.
     """
     points = list(marked)
     frame = Frame(
@@ -95,7 +95,17 @@ def bar_plot(
     log: bool = False,
     series: Sequence[int] | None = None,
 ) -> Html:
-    """Standing bars, a name below each; ``log``: their heights by logarithm; ``series``: the colour of each."""
+    """Vertical bars with a name below each.
+
+    Args:
+        said: Text of the plot for screen readers.
+        names: Name of each bar; where there is no room for all, some are left out.
+        values: Height of each bar.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis.
+        log: Whether the vertical axis is logarithmic.
+        series: Number of each bar's colour; None: 0.
+    """
 
     def height(value: float) -> float:
         return math.log10(value) if log else value
@@ -126,12 +136,12 @@ def bar_plot(
 def lying_bars(
     said: str, rows: Sequence[tuple[str, Sequence[tuple[float, str]]]], parts_of_all: Mapping[str, int] | None = None
 ) -> Html:
-    """Lying bars on one scale, each of one part, whose words stand behind it, or of several.
+    """Horizontal bars on one scale, each of one part with its label beside it, or of several parts.
 
     Args:
-        said: As :func:`line_plot`.
-        rows: A bar's name, and the length and the words of each of its parts.
-        parts_of_all: What the parts are, with their series, where there are several.
+        said: Text of the plot for screen readers.
+        rows: Name of each bar, and length and label of each of its parts.
+        parts_of_all: Name of each part, with the number of its colour; None: every bar has one part.
     """
     named = parts_of_all or {"": 0}
     left = _name_width([name for name, _ in rows])
@@ -152,13 +162,13 @@ def lying_bars(
 
 
 def dot_plot(said: str, rows: Sequence[Dot], axis: Axis, level: float | None = None) -> Html:
-    """A dot and its interval a row.
+    """One row per dot, with its interval.
 
     Args:
-        said: As :func:`line_plot`.
-        rows: From above.
-        axis: The axis across.
-        level: Where a line stands that the dots are compared with.
+        said: Text of the plot for screen readers.
+        rows: The dots, from the top.
+        axis: The horizontal axis.
+        level: A value to compare the dots with, drawn as a vertical line.
     """
     ends = [end for row in rows for end in (row.low, row.high, row.value)] + ([] if level is None else [level])
     height = len(rows) * _ROW + TOP + BOTTOM
@@ -209,7 +219,7 @@ def _drawn(line: Line, frame: Frame) -> Iterator[Html]:
 
 
 def _runs(line: Line) -> Iterator[list[tuple[float, float]]]:
-    """The points between gaps."""
+    """The runs of points between gaps."""
     run: list[tuple[float, float]] = []
     for x, y in zip(line.x, line.y, strict=True):
         if math.isfinite(y):
@@ -222,7 +232,7 @@ def _runs(line: Line) -> Iterator[list[tuple[float, float]]]:
 
 
 def _edges(x: Sequence[float]) -> list[float]:
-    """Where the steps around ``x`` begin and end: half-way to the next."""
+    """Edges of the steps around ``x``: half-way between neighbours."""
     if len(x) == 1:
         return [x[0] - 0.5, x[0] + 0.5]
     inner = [(one + other) / 2 for one, other in pairwise(x)]

@@ -1,4 +1,4 @@
-"""Figures that can be read as text, in a browser and in a notebook."""
+"""A report: figures as a mapping, as text and as an HTML page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Report(Mapping[str, Any]):
-    """Figures by name, frozen; printed it is the text, and so it is in a notebook.
+    """Figures by name, as a frozen mapping; a terminal and a notebook show them as text.
 
     Args:
         figures: JSON values by name.
-        text: The figures in words.
-        page: Gives the same as an HTML page that opens offline.
+        text: The figures as text.
+        page: A function that gives the figures as an HTML page that opens offline.
     """
 
     def __init__(self, figures: Mapping[str, Any], text: str, page: Callable[[], str]) -> None:
@@ -35,9 +35,9 @@ class Report(Mapping[str, Any]):
         return f"<pre>{escape(self._text)}</pre>"
 
     def to_text(self) -> str:
-        """The figures in words."""
+        """The figures as text."""
         return self._text
 
     def to_html(self) -> str:
-        """A page with tables and plots, to be written to a file."""
+        """The figures as an HTML page with tables and plots, to write to a file."""
         return self._page()

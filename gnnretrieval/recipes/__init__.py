@@ -1,4 +1,4 @@
-"""Recipes: one TOML file holds the settings of every stage; running it makes the stages' artifacts in order."""
+"""Recipes: one TOML file has the settings of every stage, and running it makes the artifacts in order."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a recipe's run will make: each stage, how much it reads and writes, and what is there already; makes nothing."""
+"""The dry run of a recipe: the stages, their work and sizes, and what is already made. It makes nothing."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from gnnretrieval.training.gnn.messages import bytes_of_messages
 
 
 def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> dict[str, Any]:
-    """Say what :func:`gnnretrieval.recipes.run.run_recipe` would do with these arguments.
+    """What :func:`gnnretrieval.recipes.run.run_recipe` would do with these arguments.
 
-    Counts are those of the dataset where it is there, else the recipe's own (``[size]``). Sizes are estimates from the
-    arrays' shapes, and of stages that are made the bytes on disk.
+    Counts come from the dataset where it exists, otherwise from the recipe's ``[size]``. Sizes of finished stages are
+    bytes on disk; the others are estimates from the shapes of the arrays.
 
     Returns:
         ``recipe``, ``directory``, ``downloads`` (``url``, ``bytes``, ``md5``, ``sha256``, ``there``), ``sizes`` (with
         ``from``: ``dataset`` or ``recipe``), ``stages`` (``name``, ``path``, ``made``, ``bytes``, ``work``),
-        ``disk_bytes`` (of what is not made yet), ``free_bytes``, ``memory_bytes`` (by stage) and ``joint``, as JSON
-        values.
+        ``disk_bytes`` (of the stages that are not made yet), ``free_bytes``, ``memory_bytes`` (by stage) and
+        ``joint``, as JSON values.
 
     Raises:
-        InputError: the recipe is wrong, or there is neither a dataset nor ``[size]``.
+        InputError: the recipe has an error, or there is neither a dataset nor ``[size]``.
     """
     path = Path(path)
     recipe = read_recipe(path)
@@ -63,7 +63,7 @@ def _existing(directory: Path) -> Path:
 
 
 def _dataset_place(recipe: Recipe, path: Path, data: str | Path | None, directory: Path) -> Path | None:
-    """The dataset, where there is one already."""
+    """The dataset directory; None where there is none yet."""
     settings = recipe.data
     if data is not None and is_dataset(Path(data)):
         return Path(data)
@@ -91,7 +91,7 @@ def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> S
         )
     if given is None:
         raise InputError(
-            "neither a dataset is here nor does the recipe say how large it is: give one with --data, or a [size] with "
+            "there is no dataset, and the recipe has no [size]. Give a dataset with --data, or a [size] with "
             f"{', '.join(SizeSettings.model_fields)}.",
             path,
         )
@@ -118,7 +118,7 @@ def _edge_dimension(recipe: Recipe, directory: Path) -> int | None:
 
 
 def _hidden_size(checkpoint: str | None) -> int | None:
-    """Width of a checkpoint that is a directory; None of one that is a name, which is not downloaded for this."""
+    """Width of a checkpoint that is a directory; None for a name, which a dry run does not download."""
     try:
         config = json.loads((Path(str(checkpoint)) / "config.json").read_text(encoding="utf-8"))
         return int(config["hidden_size"])
@@ -128,18 +128,18 @@ def _hidden_size(checkpoint: str | None) -> int | None:
 
 def _meta(directory: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+        meta: dict[str, Any] = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found
+    return meta
 
 
 def _on_disk(directory: Path) -> tuple[bool, int] | None:
-    """Whether an artifact is made, and its bytes; None where it is not there."""
+    """True and the bytes of an artifact; None where it is not made."""
     if not (directory / "meta.json").is_file() and not directory.is_file():
         return None
     files = [directory] if directory.is_file() else [file for file in directory.rglob("*") if file.is_file()]
-    # A file that several artifacts share is on the disk once.
+    # A file that several artifacts share by hard links is on the disk once.
     return True, sum(file.stat().st_size // file.stat().st_nlink for file in files)
 
 
@@ -151,22 +151,24 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
     if recipe.graph.reads_pairs:
         loops = n + m if recipe.graph.self_loops == "cross-encoder" else 0
         pairs += f", {n * recipe.graph.k + loops:,} pairs for the cross-encoder to read"
-    found: list[tuple[str, str, str]] = []
+    stages: list[tuple[str, str, str]] = []
     if recipe.data.files or recipe.data.source in DOCSTRINGS:
-        found.append(("data", "dataset", f"{m:,} passages and {sizes.queries:,} queries to import"))
-    found += [
+        stages.append(("data", "dataset", f"{m:,} passages and {sizes.queries:,} queries to import"))
+    stages += [
         ("features", "features", texts if recipe.vectors is None else "vectors to import"),
         ("graph", "graph", pairs),
         ("training", "model", _steps(recipe, n, joint=False)),
     ]
     if recipe.joint is not None:
-        found.append(("joint training", "model-joint", _steps(recipe, n, joint=True)))
-    model = _meta(directory / found[-1][1])
+        stages.append(("joint training", "model-joint", _steps(recipe, n, joint=True)))
+    model = _meta(directory / stages[-1][1])
     if JOINT in model or (not model and _is_joint(recipe)):  # a dual-encoder that did not gain on dev is not kept
-        found.append(("features of the dual-encoder trained with it", "features-joint", f"{texts}, if it gains on dev"))
-    baselines = (("baselines", "baselines", "simple uses of the same labels, ranked alike"),)
+        stages.append(
+            ("features of the jointly trained dual-encoder", "features-joint", f"{texts}, if it gains on dev")
+        )
+    baselines = (("baselines", "baselines", "simple uses of the same labels, on the same queries"),)
     return [
-        *found,
+        *stages,
         ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
         ("index", "index", f"{m:,} vectors"),
         ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
@@ -183,15 +185,15 @@ def _is_joint(recipe: Recipe) -> bool:
 def _steps(recipe: Recipe, queries: int, joint: bool) -> str:
     settings = recipe.joint if joint and recipe.joint is not None else recipe.train
     if settings.layer == "linear":
-        return f"heads of {', '.join(map(str, STEPS))} steps; at most {MOST_SETTINGS} settings measured on dev"
+        return f"heads trained for {', '.join(map(str, STEPS))} steps; at most {MOST_SETTINGS} settings measured on dev"
     masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
     steps = math.ceil(round(masked * queries) / settings.batch_size) or 1
-    beside = ", the dual-encoder's weights beside it" if settings.is_joint else ""
+    beside = ", together with the dual-encoder" if settings.is_joint else ""
     return f"{settings.epochs} epochs of about {steps:,} steps of {settings.batch_size:,} queries{beside}"
 
 
 def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
-    """Bytes of memory of the stages that hold much: training (of the graph, at least), and an exact index."""
+    """Bytes of memory of the largest stages: training (at least for the graph), and an exact index."""
     if sizes.dimension is None or sizes.edge_dimension is None:
         return {"training": None, "index": None}
     settings = recipe.joint or recipe.train
@@ -226,34 +228,34 @@ def _downloads(recipe: Recipe, path: Path, data: str | Path | None) -> list[dict
     ]
 
 
-def dry_run_lines(found: dict[str, Any]) -> list[str]:
-    """The same as text."""
+def dry_run_lines(plan: dict[str, Any]) -> list[str]:
+    """The result of :func:`dry_run` as text."""
     lines = []
-    for one in found["downloads"]:
+    for one in plan["downloads"]:
         kind = next((kind for kind in ("sha256", "md5") if one[kind]), None)
-        checked = f", {kind} {one[kind]}" if kind else ", no published sum"
+        checked = f", {kind} {one[kind]}" if kind else ", no published checksum"
         there = "there" if one["there"] else "to download"
         lines.append(f"{there}: {one['url']} ({_in_words(one['bytes'])}{checked})")
-    counts = found["sizes"]
+    counts = plan["sizes"]
     lines += [
         f"{counts['passages']:,} passages, {counts['queries']:,} queries, {counts['graph_queries']:,} of them in the "
-        f"graph and {counts['reported_queries']:,} reported on (by the {counts['from']})",
+        f"graph and {counts['reported_queries']:,} reported on (from the {counts['from']})",
         "",
     ]
-    width = max(len(stage["name"]) for stage in found["stages"])
-    for stage in found["stages"]:
+    width = max(len(stage["name"]) for stage in plan["stages"])
+    for stage in plan["stages"]:
         size = _in_words(stage["bytes"])
         lines.append(
             f"{stage['name']:<{width}}  {size if stage['made'] else f'about {size}':>14}  ",
         )
         lines[-1] += f"made: {stage['path']}" if stage["made"] else stage["work"]
-    lines += ["", f"to be written: about {_in_words(found['disk_bytes'])}; free: {_in_words(found['free_bytes'])}"]
-    memory = found["memory_bytes"]
+    lines += ["", f"to be written: about {_in_words(plan['disk_bytes'])}; free: {_in_words(plan['free_bytes'])}"]
+    memory = plan["memory_bytes"]
     lines += [
         f"memory: training over this graph from {_in_words(memory['training'])}"
-        + (", the dual-encoder's own not counted" if found["joint"] else "")
+        + (", without the dual-encoder's" if plan["joint"] else "")
         + f"; an exact index {_in_words(memory['index'])}",
-        "time: `gnnretrieval train --dry-run` times steps of training once the graph is there",
+        "time: `gnnretrieval train --dry-run` times training steps once the graph is made",
         "a dry run: nothing was made",
     ]
     return lines

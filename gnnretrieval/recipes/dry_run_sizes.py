@@ -1,4 +1,4 @@
-"""Bytes on disk of what a recipe makes, from the shapes of its arrays."""
+"""Estimates of a recipe's artifacts in bytes on disk, from the shapes of their arrays."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.recipes.recipe import Recipe
 
 _HALF, _FLOAT = 2, 4
-_TEXTS = 1.15  # bytes of texts.sqlite a byte of corpus.jsonl and queries.jsonl
-_BM25 = 0.4  # bytes of the graph's BM25 index a byte of text
-_RUN_LINE = 31  # bytes without ids
-_SYSTEMS = {"rankings": 3, "baselines": len(CHOICES) + 1}  # of the reported split; dev's questions are few
+_TEXTS = 1.15  # bytes of texts.sqlite per byte of corpus.jsonl and queries.jsonl
+_BM25 = 0.4  # bytes of the graph's BM25 index per byte of text
+_RUN_LINE = 31  # bytes of a line of a run, without ids
+_SYSTEMS = {"rankings": 3, "baselines": len(CHOICES) + 1}  # runs on the reported split; dev is small
 
 
 class Sizes(NamedTuple):
-    """What sizes follow from: :class:`~gnnretrieval.recipes.recipe.SizeSettings`, and how long the ids of a query and a
-    passage are together.
+    """Counts and widths that determine sizes: those of :class:`~gnnretrieval.recipes.recipe.SizeSettings`, and
+    ``id_bytes``, the mean length of a query id and a passage id together.
     """
 
     passages: int
@@ -30,9 +30,9 @@ class Sizes(NamedTuple):
 
 
 def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
-    """About how many bytes a stage's directory takes; None where the widths of the vectors are not known.
+    """Approximate bytes of a stage's directory; None where the widths of the vectors are not known.
 
-    Embeddings and indexes link their texts to the graph's or the features', which therefore count once.
+    Embeddings and indexes link to the texts of the graph or the features, so texts do not count again.
     """
     d, m = sizes.dimension, sizes.passages
     texts = round(_TEXTS * sizes.text_bytes)
@@ -58,11 +58,11 @@ def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
 def _graph(recipe: Recipe, sizes: Sizes, dimension: int, width: int) -> int:
     settings, m, n = recipe.graph, sizes.passages, sizes.graph_queries
     edges = n * settings.k
-    found = edges * (4 + 4 + 8) + 8 * (m + 1)  # neighbours, scores and the passage side
-    found += _HALF * dimension * (m + n) + _HALF * len(settings.edge_features) * edges
-    found += edges * (width + 4 if settings.edge_form == "int8" else _HALF * width)
+    total = edges * (4 + 4 + 8) + 8 * (m + 1)  # neighbours, scores and the passage side
+    total += _HALF * dimension * (m + n) + _HALF * len(settings.edge_features) * edges
+    total += edges * (width + 4 if settings.edge_form == "int8" else _HALF * width)
     if settings.self_loops == "cross-encoder":
-        found += _HALF * width * (m + n)
+        total += _HALF * width * (m + n)
     if settings.keeps_bm25:
-        found += round(_BM25 * sizes.text_bytes)
-    return found
+        total += round(_BM25 * sizes.text_bytes)
+    return total

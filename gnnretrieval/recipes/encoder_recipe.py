@@ -1,4 +1,4 @@
-"""An encoder's recipe: one TOML file whose stages train encoders and cross-encoders and mine what they learn from."""
+"""An encoder's recipe: one TOML file whose stages train encoders and cross-encoders, and mine their examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings, Du
 BM25, START, LABELS = "bm25", "start", "labels"
 METHODS = Path(__file__).resolve().parent / "encoders"
 StageKind = Literal["encoder", "cross-encoder", "negatives", "denoise", "pseudo-label"]
-FEATURES = "-features"  # ends the directory of a stage's features
+FEATURES = "-features"  # suffix of the directory of a stage's features
 _TAKEN = {BM25, START, LABELS, "rankings", "dataset"}
 _USED: dict[str, set[str]] = {
     "encoder": {"examples", "start", "encoder"},
@@ -39,21 +39,21 @@ _SETTINGS: dict[str, type[Settings]] = {
 
 
 class Stage(Settings):
-    """One artifact.
+    """One stage, which makes one artifact.
 
     Attributes:
-        name: Its directory, and its name in the stages after it.
-        kind: What is made: an ``encoder`` or a ``cross-encoder`` is trained; ``negatives`` are mined; ``denoise`` and
-            ``pseudo-label`` have a cross-encoder judge them.
-        by: Whose search finds passages, for ``negatives`` and ``pseudo-label``: ``bm25``, ``start`` (the checkpoint as
-            it comes) or an encoder's stage.
-        start: The encoder's stage that training goes on from; not given: the checkpoint.
-        examples: What is learned from: ``labels``, and stages of mined examples. For ``denoise``: what it denoises.
-        dev: Stage of mined examples of the dev split, for a ``cross-encoder``.
-        cross_encoder: Stage, or name or path of a checkpoint, that judges.
-        settings: What differs from the recipe's settings of this kind.
-        encoder: What differs from the recipe's settings of how an encoder reads and compares.
-        small: What differs from ``settings`` for small data.
+        name: The stage's directory, and its name in later stages.
+        kind: ``encoder`` and ``cross-encoder`` train a model, ``negatives`` mines hard negatives, ``denoise`` filters
+            mined negatives by a cross-encoder, and ``pseudo-label`` labels unjudged queries by a cross-encoder.
+        by: What retrieves passages for ``negatives`` and ``pseudo-label``: ``bm25``, ``start`` (the checkpoint before
+            training) or an encoder's stage.
+        start: The encoder's stage to continue training from; not given: the checkpoint.
+        examples: Examples to train on: ``labels``, and stages of mined examples. For ``denoise``: the stage to filter.
+        dev: Stage with mined examples of the dev split, for a ``cross-encoder``.
+        cross_encoder: The cross-encoder that judges: a stage, or name or path of a checkpoint.
+        settings: Settings that replace the recipe's settings of this kind.
+        encoder: Settings that replace the recipe's settings of encoders.
+        small: Settings that replace ``settings`` for small data.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
@@ -69,7 +69,7 @@ class Stage(Settings):
 
 
 class KindSettings(Settings):
-    """Settings of the stages, by their kind (of ``encoder``: training)."""
+    """Settings of the stages by kind; ``train`` has those of stages of kind ``encoder``."""
 
     train: Mapping[str, Any] = Field({})
     cross_encoder: Mapping[str, Any] = Field({})
@@ -80,21 +80,21 @@ class KindSettings(Settings):
 
     def of(self, kind: str) -> Mapping[str, Any]:
         """The settings of stages of a kind."""
-        found: Mapping[str, Any] = getattr(self, "train" if kind == "encoder" else kind.replace("-", "_"))
-        return found
+        settings: Mapping[str, Any] = getattr(self, "train" if kind == "encoder" else kind.replace("-", "_"))
+        return settings
 
 
 class EncoderRecipe(KindSettings):
-    """A method, stage by stage.
+    """A training method as a list of stages.
 
     Attributes:
-        name: Of the method.
+        name: Name of the method.
         data: Where passages, queries and judgements come from.
-        split: The queries that are learned from.
-        stages: In order.
-        small: Settings for small data, which replace the method's own where they are asked for.
+        split: The split to train on.
+        stages: The stages, in order.
+        small: Settings for small data; with ``--small`` they replace the method's settings.
         compare: What the encoders are compared on.
-        cross_encoder_checkpoint: What a cross-encoder starts from; not given: what the encoder starts from.
+        cross_encoder_checkpoint: Checkpoint that a cross-encoder starts from; not given: the encoder's checkpoint.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -110,7 +110,7 @@ class EncoderRecipe(KindSettings):
         kinds: dict[str, str] = {}
         for stage in self.stages:
             if stage.name in kinds or stage.name in _TAKEN or stage.name.endswith(FEATURES):
-                raise ValueError(f"stage {stage.name!r}: the name is taken: give another")
+                raise ValueError(f"stage {stage.name!r}: the name is taken; choose another")
             _require_its_own(stage)
             examples = {"negatives", "denoise", "pseudo-label"}
             wanted: list[tuple[str, set[str], tuple[str, ...]]] = [
@@ -125,15 +125,15 @@ class EncoderRecipe(KindSettings):
                     if name is not None and name not in given and kinds.get(name) not in allowed:
                         before = [other for other, kind in kinds.items() if kind in allowed] + list(given)
                         raise ValueError(
-                            f"stage {stage.name!r}: {field} names {name!r}, and no stage before it of kind "
-                            f"{' or '.join(sorted(allowed))} is called that.{nearest(name, before)} There are: "
+                            f"stage {stage.name!r}: {field} names {name!r}, which is no earlier stage of kind "
+                            f"{' or '.join(sorted(allowed))}.{nearest(name, before)} Possible here: "
                             f"{', '.join(before) or 'none'}"
                         )
             kinds[stage.name] = stage.kind
         return self
 
     def only(self, names: Collection[str]) -> Self:
-        """The recipe with some of its stages and what they build on.
+        """The recipe with only the named stages and those that they build on.
 
         Raises:
             InputError: there is no such stage.
@@ -142,7 +142,7 @@ class EncoderRecipe(KindSettings):
         for name in names:
             if name not in known:
                 raise InputError(f"there is no stage {name!r}.{nearest(name, known)} Stages: {', '.join(known)}.")
-        for stage in reversed(self.stages):  # a stage builds on earlier ones only
+        for stage in reversed(self.stages):  # a stage builds only on earlier ones
             if stage.name in wanted:
                 wanted |= {
                     str(name) for name in (stage.by, stage.start, stage.dev, stage.cross_encoder, *stage.examples)
@@ -150,10 +150,10 @@ class EncoderRecipe(KindSettings):
         return self.model_copy(update={"stages": tuple(stage for stage in self.stages if stage.name in wanted)})
 
     def learning_from(self, query_share: float) -> Self:
-        """The recipe with another share of the queries that encoders learn from.
+        """The recipe with another share of the training queries for its encoders.
 
         Raises:
-            InputError: it is not above 0 and up to 1.
+            InputError: the share is not above 0 and at most 1.
         """
         train = {**self.train, "query_share": query_share}
         DualEncoderTrainSettings.parse(train)
@@ -161,12 +161,12 @@ class EncoderRecipe(KindSettings):
         return self.model_copy(update={"train": train, "small": small})
 
     def encoder_settings(self, small: bool, stage: Stage | None = None) -> EncoderSettings:
-        """What encoders start from, and how they read and compare: all, or a stage's."""
+        """Settings of encoders: the recipe's, or those of a stage."""
         own = stage.encoder if stage is not None else {}
         return EncoderSettings.parse({**self.encoder, **(self.small.encoder if small else {}), **own})
 
     def settings_of(self, stage: Stage, small: bool, **more: Any) -> Any:
-        """A stage's settings: its kind's, then the small-data ones, then its own, then ``more``."""
+        """Settings of a stage: those of its kind, then those for small data, then the stage's, then ``more``."""
         merged: dict[str, Any] = dict(self.of(stage.kind))
         merged |= self.small.of(stage.kind) if small else {}
         merged |= {**stage.settings, **(stage.small if small else {})}
@@ -177,7 +177,7 @@ class EncoderRecipe(KindSettings):
 
 
 def _require_its_own(stage: Stage) -> None:
-    """Refuse a stage without what its kind needs, or with what it does not use."""
+    """Refuse a stage that lacks a field its kind needs, or has one its kind does not use."""
     unused = stage.model_fields_set - {"name", "kind", "settings", "small"} - _USED[stage.kind]
     if unused:
         raise ValueError(f"stage {stage.name!r} of kind {stage.kind} does not use {', '.join(sorted(unused))}")
@@ -196,10 +196,10 @@ def _require_its_own(stage: Stage) -> None:
 
 
 def find_method(name: str) -> Path:
-    """The recipe file of a method by its name, or a path as it is.
+    """The recipe file of the method ``name``, or ``name`` as a path.
 
     Raises:
-        InputError: neither.
+        InputError: ``name`` is neither a method nor a file.
     """
     methods = {path.stem: path for path in sorted(METHODS.glob("*.toml"))}
     if name in methods:
@@ -207,16 +207,17 @@ def find_method(name: str) -> Path:
     path = Path(name)
     if not path.is_file():
         raise InputError(
-            f"no such recipe, and no method of that name.{nearest(name, methods)} Methods: {', '.join(methods)}.", path
+            f"this is neither a recipe file nor a method.{nearest(name, methods)} Methods: {', '.join(methods)}.", path
         )
     return path
 
 
 def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
-    """Read the recipe at ``path``, or of a method by its name, and check the settings of every stage.
+    """Read a recipe from a file, or by the name of its method, and check the settings of every stage.
 
     Raises:
-        InputError: it is no TOML, or has an unknown key, a value that does not fit, or a stage that builds on none.
+        InputError: the file is not TOML, has an unknown key or a value that does not fit, or a stage builds on a stage
+            that is not before it.
     """
     file = find_method(str(path))
     text, values = read_toml(file)

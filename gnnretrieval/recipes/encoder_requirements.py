@@ -1,4 +1,4 @@
-"""What would stop an encoder's recipe after hours, said before it begins."""
+"""Checks before an encoder's recipe runs, for errors that would otherwise stop it after hours."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from gnnretrieval.evaluation import parse_measures, require_answers
 from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
 from gnnretrieval.training.gnn.held_out import dev_split
 
-DEV = "dev"  # of a stage of negatives: the split to choose by, whatever it is called
+DEV = "dev"  # as the split of a stage of negatives: the dev split, whatever its name
 
 
 def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> None:
-    """Refuse a recipe that ``dataset`` cannot carry to its end, or whose report would be of what was learned from.
+    """Refuse a recipe that cannot finish on ``dataset``, or that would report on queries it trains on or chooses by.
 
     Raises:
-        InputError: the reported split is learned from or chosen by, or shares queries with the training split; stages
-            mine from another split; there is no dev split for a cross-encoder, or no unjudged query for pseudo-labels;
-            a measure or a checkpoint is not known, or an id cannot stand in a run.
+        InputError: the reported split is the training or the dev split, or shares queries with the training split; a
+            stage mines another split; the dev split is missing for a cross-encoder, or unjudged queries for
+            pseudo-labels; a measure or a checkpoint is unknown, or an id does not fit into a TREC run.
     """
     reported, chosen_by = recipe.compare.split, dev_split(dataset)
     measures = parse_measures(recipe.compare.measures)
     if reported in (recipe.split, chosen_by):
-        use = "learned from" if reported == recipe.split else "chosen by"
-        raise InputError(f"split {reported!r} is {use}, and cannot be reported on: give another compare.split.", path)
+        use = "trains the encoders" if reported == recipe.split else "is the dev split"
+        raise InputError(f"split {reported!r} {use}, and cannot be reported on: give another compare.split.", path)
     judged, training = dataset.split(reported), dataset.split(recipe.split)
     if both := judged.keys() & training.keys():
         raise InputError(
             f"{len(both):,} queries, such as {min(both)!r}, are both in split {recipe.split!r} and in {reported!r}, "
-            "which is reported on. Take them out of one.",
+            "which is reported on. Remove them from one of the splits.",
             dataset.path,
         )
     require_writable_ids([*dataset.passage_ids, *judged], dataset.path)

@@ -1,4 +1,4 @@
-"""Questions before and after: what the graph did, on the ones it helped most and hurt most."""
+"""Examples of what the graph changed: the questions that it helped most and hurt most."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class RankedExample(NamedTuple):
     """A question whose relevant passage moved.
 
     Attributes:
-        change: Its id, and the main measure's value with the dual-encoder and with the GNN-encoder.
-        question: Its text.
-        passage_id: The relevant passage.
-        before: Its rank by the dual-encoder; None below the runs' depth.
-        after: Its rank by the GNN-encoder; None below the runs' depth, which no question that was helped has.
-        why: The questions that moved it.
-        above: Of a question that was hurt: the passage that the GNN-encoder puts first, and the questions that moved
-            that one; None where it is relevant itself.
+        change: The question's id, and the main measure's value with the dual-encoder and with the GNN-encoder.
+        question: The question's text.
+        passage_id: Id of the relevant passage.
+        before: The passage's rank by the dual-encoder; None below the runs' depth.
+        after: The passage's rank by the GNN-encoder; None below the runs' depth, which only hurt questions have.
+        why: The training questions that moved the passage.
+        above: For a hurt question, the passage that the GNN-encoder ranks first, and the training questions that moved
+            it; None where that passage is relevant.
     """
 
     change: Change
@@ -38,10 +38,10 @@ class RankedExample(NamedTuple):
 
 
 def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample], list[RankedExample]]:
-    """The questions with the largest gain of the main measure and with the largest loss, at most ``most`` of each.
+    """The questions with the largest gain and with the largest loss in the main measure, at most ``most`` of each.
 
-    One a passage, with the explanation of the passage: of a question that was helped the relevant passage that now
-    stands best, of one that was hurt the one that stood best before.
+    Each comes with the explanation of one relevant passage: for a helped question the one that now ranks best, for a
+    hurt question the one that ranked best before. No passage appears twice.
     """
     split, measure = run.recipe.compare.split, parse_measures(run.recipe.compare.measures)[:1]
     judgements = judged_in(run.dataset, split, measure)
@@ -59,28 +59,27 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
         return explainer.explain(row, most=3)
 
     def examples(changes: Iterable[Change], gained: bool) -> list[RankedExample]:
-        found: dict[str, RankedExample] = {}
+        by_passage: dict[str, RankedExample] = {}
         for change in changes:
-            if len(found) == most:
+            if len(by_passage) == most:
                 break
             now, then = (run.runs[name].get(change.query, []) for name in (GNN_ENCODER, DUAL_ENCODER))
             ranks = relevant_ranks(judgements[change.query], now, then)
-            standing = {passage: pair[gained] for passage, pair in ranks.items() if pair[gained] is not None}
-            passage = min(standing, key=lambda one: standing[one] or 0, default=None)
-            if passage is None or passage in found:
+            ranked = {passage: pair[gained] for passage, pair in ranks.items() if pair[gained] is not None}
+            passage = min(ranked, key=lambda one: ranked[one] or 0, default=None)
+            if passage is None or passage in by_passage:
                 continue
             first = now[0].passage_id if now and not gained else passage
             above = None if first in ranks else (first, explain(first))
-            found[passage] = RankedExample(
-                change, texts[change.query], passage, *ranks[passage], explain(passage), above
-            )
-        return list(found.values())
+            its_ranks, why = ranks[passage], explain(passage)
+            by_passage[passage] = RankedExample(change, texts[change.query], passage, *its_ranks, why, above)
+        return list(by_passage.values())
 
     return examples(helped, True), examples(hurt, False)
 
 
 def write_examples(run: RecipeRun, examples: Sequence[RankedExample]) -> None:
-    """Leave them in the run's directory, where the explorer looks for questions to offer."""
+    """Write the examples into the run's directory, where the explorer looks for sample questions."""
     values = [
         {"question": one.question, "passage": one.passage_id, "before": one.before, "after": one.after}
         for one in examples

@@ -1,4 +1,4 @@
-"""The deployed truth: BM25 joined with each dense ranking, and the best pipeline with the graph and without it."""
+"""Hybrid rankings: BM25 joined with each dense ranking, and the best pipeline with and without the graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WITHOUT, WITH = "best without the graph", "best with the graph"
 
 
 class Pipeline(NamedTuple):
-    """A lexical and a dense ranking, and how dev joins them."""
+    """A lexical and a dense ranking, and the fusion that dev chose for them."""
 
     lexical: str
     dense: str
@@ -39,7 +39,7 @@ class Pipeline(NamedTuple):
         return fuse(both, self.choice.method, weights=self.choice.weights, depth=depth)
 
     def line(self) -> str:
-        """In words."""
+        """The choice as text."""
         return self.choice.line((self.lexical, self.dense))
 
 
@@ -54,18 +54,18 @@ def compare_with_bm25(
     provenance: dict[str, Any],
     answers: AnswerHits,
 ) -> Comparison | None:
-    """:func:`compare_hybrids` of a recipe's run; where there is a dev split, its questions choose.
+    """Compare hybrids of a recipe's systems (:func:`compare_hybrids`), chosen on the dev split where there is one.
 
     Args:
-        recipe: What is run.
-        dataset: Its dev split, if it has one.
+        recipe: The recipe.
+        dataset: The dataset with its dev split, if it has one.
         reported: Judgements of the reported split.
-        runs: Of it, by system and by baseline.
-        systems: Names of the lexical ones, and of the dense ones, the dual-encoder's first.
-        rankings: Has the systems' runs of dev.
-        baselines: bm25+questions and the best dense one are added; None: none are.
-        provenance: Of the comparison.
-        answers: In the passages of ``runs``, for measures of answers.
+        runs: Runs on the reported split, by system and by baseline.
+        systems: Names of the lexical systems, and of the dense ones with the dual-encoder first.
+        rankings: Artifact with the systems' runs on dev.
+        baselines: Baselines, of which bm25+questions and the best dense one take part; None: none.
+        provenance: Provenance for the comparison.
+        answers: Answers in the passages of ``runs``, for measures that look at answers.
     """
     lexical, dense = map(list, systems)
     dev_runs: dict[str, Run] = {}
@@ -104,26 +104,30 @@ def compare_hybrids(
     dev_runs: Mapping[str, Run] | None = None,
     dev_qrels: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Comparison | None:
-    """Lexical rankings alone and joined with dense ones; None: not asked for.
+    """Compare lexical rankings alone with hybrids of lexical and dense rankings.
 
-    Where dev chooses, the rows are the lexical rankings, BM25 joined with the dual-encoder, and the best pipeline
-    without the graph and with it: of each pair of a lexical and a dense ranking the fusion, or the better one alone
-    (:func:`gnnretrieval.evaluation.choose_fusion`), and of these the best on dev. The second is tested against the
-    first. Else the first lexical ranking is joined with the first and the last dense one by the method that is named.
+    With ``fuse = "chosen"`` and dev runs, the rows are the lexical rankings, BM25 joined with the dual-encoder, and the
+    best pipelines without and with the graph. A pipeline is a pair of a lexical and a dense ranking, joined as
+    :func:`gnnretrieval.evaluation.choose_fusion` says, or the better one alone. The baseline of the tests is the best
+    pipeline without the graph. Otherwise the rows are BM25, and BM25 joined with the dual-encoder and with the
+    GNN-encoder by the method in ``settings``.
 
-    The provenance has under ``fusion`` how they are joined: ``chosen on dev``, or the method. Where dev chose,
-    ``fusion_choices`` has the pair, method, weights, dev values and p of each row, and ``said`` the same in words.
+    In the provenance, ``fusion`` is ``chosen on dev`` or the method. Where dev chose, ``fusion_choices`` has the pair,
+    method, weights, dev values and p of each row, and ``said`` is the same as text.
 
     Args:
-        qrels: Of the reported split.
-        runs: By system.
-        settings: ``fuse`` says how they are joined.
-        lexical: Names among ``runs``; the first is BM25's.
+        qrels: Judgements of the reported split.
+        runs: Run by system.
+        settings: What is compared; ``fuse`` is the method.
+        lexical: Names among ``runs``, BM25 first.
         dense: Names among ``runs``: the dual-encoder first, the GNN-encoder last, baselines between them.
-        provenance: Of the comparison.
-        answers: In the passages of ``runs``, for measures of answers.
-        dev_runs: The same systems' runs of dev questions, which ``fuse = "chosen"`` chooses by; None: it joins by rrf.
-        dev_qrels: Of the dev questions.
+        provenance: Provenance for the comparison.
+        answers: Answers in the passages of ``runs``, for measures that look at answers.
+        dev_runs: Runs of the same systems on dev questions; None: ``fuse = "chosen"`` means ``rrf``.
+        dev_qrels: Judgements of the dev questions.
+
+    Returns:
+        The comparison; None where ``fuse`` is ``none``.
     """
     if settings.fuse == "none":
         return None
@@ -154,16 +158,19 @@ def choose_pipelines(
     dev_runs: Mapping[str, Run],
     dev_qrels: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Pipeline]:
-    """BM25 joined with the dual-encoder, and of all pairs the best on dev without the graph and with it.
+    """BM25 joined with the dual-encoder, and the best pairs on dev without and with the graph.
 
     Args:
-        lexical: Names among ``dev_runs``; the first is BM25's.
-        dense: Names among them: the dual-encoder first, the GNN-encoder last.
-        dev_runs: By system.
-        dev_qrels: Of the dev questions; at most 2,000 of them are chosen by, evenly spread.
+        lexical: Names among ``dev_runs``, BM25 first.
+        dense: Names among ``dev_runs``: the dual-encoder first, the GNN-encoder last.
+        dev_runs: Run by system.
+        dev_qrels: Judgements of the dev questions; at most 2,000 of them, evenly spread, are used.
+
+    Returns:
+        Pipeline by the name of its row.
     """
-    asked = list(dev_qrels)
-    dev_qrels = {asked[row]: dev_qrels[asked[row]] for row in rows_of(len(asked)).tolist()}
+    queries = list(dev_qrels)
+    dev_qrels = {queries[row]: dev_qrels[queries[row]] for row in rows_of(len(queries)).tolist()}
     pairs = [
         Pipeline(one, other, choose_fusion([dev_runs[one], dev_runs[other]], dev_qrels))
         for one in lexical
@@ -177,6 +184,6 @@ def choose_pipelines(
 
 
 def fusion_lines(hybrids: Comparison) -> list[str]:
-    """How each row is joined, in words."""
+    """The fusion of each row as text."""
     choices = hybrids.provenance.get("fusion_choices", {})
     return [f"{name}: {choice['said']}" for name, choice in choices.items()]

@@ -28,11 +28,11 @@ class Download(Settings):
     """A file that the user downloads.
 
     Attributes:
-        url: Where its publisher has it.
-        bytes: How long it is there.
-        md5: Its sum, where one is published.
-        sha256: The same.
-        holds: What is taken out of it, where it is a tar archive.
+        url: Address at its publisher.
+        bytes: Its size there.
+        md5: Published MD5 checksum.
+        sha256: Published SHA-256 checksum.
+        holds: Files to extract, where it is a tar archive.
     """
 
     url: str = Field(pattern=r"^https?://.*[^/]$")
@@ -43,7 +43,7 @@ class Download(Settings):
 
     @property
     def name(self) -> str:
-        """What it is called when downloaded."""
+        """Name of the downloaded file."""
         return self.url.rpartition("/")[2]
 
 
@@ -52,14 +52,14 @@ class DataSettings(Settings):
 
     Attributes:
         source: A dataset directory, relative to the recipe; ``docstrings``: the corpus made from installed packages;
-            ``docstrings-cut``: its variant whose summaries are cut out of the passages and given back as training
-            questions; None: given on the command line. With ``files``: the folder they are in.
-        qrels: Folder of judgements in it.
-        where: Metadata values that passages and queries are kept for.
-        files: What is imported, as ``data import`` takes it (``[FORMAT][@SPLIT]=NAME``), by names in the folder.
+            ``docstrings-cut``: its variant in which summaries are cut from the passages and become training questions;
+            None: given on the command line. With ``files``: their folder.
+        qrels: Folder of judgements in the dataset.
+        where: Metadata values; only passages and queries that have them are kept.
+        files: Files to import from the folder, as ``data import`` takes them (``[FORMAT][@SPLIT]=NAME``).
         columns: Column by field, for tables whose columns have other names.
-        skip_unknown: Leave out judgements of queries and passages that are not there.
-        download: Where the files are to be had.
+        skip_unknown: Leave out judgements of unknown queries and passages.
+        download: Where to download the files.
     """
 
     source: str | None = None
@@ -73,7 +73,7 @@ class DataSettings(Settings):
     @model_validator(mode="after")
     def _files_are_named(self) -> Self:
         if not self.files and (self.download or self.columns or self.skip_unknown):
-            raise ValueError("download, columns and skip_unknown are of files to import: name them in files")
+            raise ValueError("download, columns and skip_unknown need files to import: name them in files")
         return self
 
 
@@ -81,13 +81,13 @@ class SizeSettings(Settings):
     """How large data and checkpoints are, for a dry run that has neither.
 
     Attributes:
-        passages: Passages.
-        queries: Queries of every split, judged or not.
-        graph_queries: Queries that make the graph.
-        reported_queries: Queries that are reported on.
-        text_bytes: Bytes of passages and queries as the dataset holds them.
+        passages: Number of passages.
+        queries: Number of queries of all splits, judged or not.
+        graph_queries: Number of queries in the graph.
+        reported_queries: Number of queries that are reported on.
+        text_bytes: Bytes of ``corpus.jsonl`` and ``queries.jsonl``.
         dimension: Width of the encoder's vectors.
-        edge_dimension: Width of the cross-encoder's, where it reads the pairs.
+        edge_dimension: Width of the cross-encoder's vectors, where it reads the pairs.
     """
 
     passages: int = Field(ge=1)
@@ -100,13 +100,13 @@ class SizeSettings(Settings):
 
 
 class VectorSource(VectorSettings):
-    """Node features that another encoder made, in the encoder's place.
+    """Node features from vectors of another encoder.
 
     Attributes:
-        passages: File of the passages' vectors, ``.npy`` or ``.parquet``, relative to the recipe.
-        queries: File of the queries', of every split.
-        passage_ids: File of ids, one a line, of an ``.npy`` that is not in the dataset's order.
-        query_ids: The same of the queries.
+        passages: File with the passages' vectors, ``.npy`` or ``.parquet``, relative to the recipe.
+        queries: File with the queries' vectors, of every split.
+        passage_ids: File with one passage id per line, for an ``.npy`` that is not in the dataset's order.
+        query_ids: The same for the queries.
     """
 
     passages: str
@@ -120,13 +120,13 @@ class CompareSettings(Settings):
 
     Attributes:
         split: Split that is reported.
-        measures: By ir-measures' names; the first one is the main one.
-        depth: Passages a query in the runs.
-        fuse: How BM25's ranking is joined with each dense one, for the table of what they are worth together
-            (:func:`gnnretrieval.evaluation.fuse`). ``chosen``: by method and weights that dev chooses
-            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where there is no dev split; ``none``: no
-            such table.
-        baselines: Whether the GNN-encoder is compared with simple uses of the same labels too
+        measures: Names by ir-measures; the first is the main measure.
+        depth: Passages per query in the runs.
+        fuse: How BM25's ranking is joined with each dense one, for the table of hybrids
+            (:func:`gnnretrieval.evaluation.fuse`). ``chosen``: by the method and weights that dev chooses
+            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where there is no dev split. ``none``: no
+            table of hybrids.
+        baselines: Whether to compare the GNN-encoder also with simple uses of the same labels
             (:func:`gnnretrieval.baselines.rankings.rank_baselines`).
     """
 
@@ -141,15 +141,15 @@ class Recipe(Settings):
     """All stages of a run, from data to comparison.
 
     Attributes:
-        name: Of the directory that everything goes to.
+        name: Name of the output directory.
         data: Passages, queries and judgements.
         encoder: The prebuilt dual-encoder.
-        vectors: Node features of another encoder, in its place.
+        vectors: Node features from vectors of another encoder, instead of ``encoder``.
         graph: The query-passage graph.
-        train: The GNN-encoder.
-        joint: Joint training with the dual-encoder, from where ``train`` ended; not given: none.
+        train: Training of the GNN-encoder.
+        joint: Joint training with the dual-encoder, which continues ``train``; not given: none.
         compare: What is reported.
-        size: How large it all is, for ``run --dry-run`` before anything is there.
+        size: Sizes for ``run --dry-run`` without a dataset.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -177,28 +177,28 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _reports_on_what_it_has_not_seen(self) -> Self:
         if self.compare.split == self.graph.split:
-            raise ValueError(f"the graph is built from split {self.graph.split!r}, which is also the one reported on")
+            raise ValueError(f"the graph is built from split {self.graph.split!r}, which is also the reported split")
         parse_measures(self.compare.measures)
         if self.vectors is not None and "encoder" in self.model_fields_set:
-            raise ValueError("[vectors] stands in the place of [encoder]: give one of them")
+            raise ValueError("[vectors] replaces [encoder]: give one of them")
         if self.joint is not None:
             if not self.joint.is_joint or self.train.is_joint:
-                raise ValueError("[joint] goes on from [train], whose mode is frozen")
+                raise ValueError("[joint] continues [train]: the mode of [train] must be frozen, and of [joint] joint")
             if self.train.layer != "gat":
-                raise ValueError("[joint] goes on from [train], whose layer is gat")
+                raise ValueError("[joint] continues [train]: the layer of [train] must be gat")
             if self.joint.encoder != self.train.encoder:
-                raise ValueError("[joint] goes on from [train]: the shape of the GNN-encoder (encoder) is the same")
+                raise ValueError("[joint] continues [train]: both must have the same encoder settings")
         if self.vectors is not None and (self.joint is not None or self.train.is_joint):
-            raise ValueError("joint training recomputes features: [vectors] of another encoder cannot be")
+            raise ValueError("joint training trains the encoder: it cannot use [vectors] of another encoder")
         return self
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read the recipe at ``path``, with the tables of the one it ``extends`` that it does not give itself.
+    """Read the recipe at ``path``; tables that it lacks come from the recipe that it ``extends``.
 
     Raises:
-        InputError: it is no TOML, or has an unknown key or a value that does not fit; the line is named. Or it extends
-            a recipe that extends another.
+        InputError: the file is not TOML, has an unknown key or a value that does not fit (the line is named), or
+            extends a recipe that extends another.
     """
     path = Path(path)
     text, values = read_toml(path)
@@ -209,30 +209,30 @@ def read_recipe(path: str | Path) -> Recipe:
 
 
 def _tables_of(path: Path, extended: Any, line: int) -> dict[str, Any]:
-    """What the recipe ``extended`` beside ``path`` gives."""
+    """The tables of the recipe ``extended``, which is beside ``path``."""
     if not isinstance(extended, str) or Path(extended).name != extended:
-        raise InputError('extends: the file name of a recipe beside this one, such as "nq.toml".', path, line)
+        raise InputError('extends must be the file name of a recipe beside this one, such as "nq.toml".', path, line)
     beside = path.parent / extended
     text, values = read_toml(beside)
     if "extends" in values:
-        raise InputError(f"{extended} extends another recipe itself: extend that one.", path, line)
-    Recipe.parse(values, beside, lines_of_keys(text))  # what is wrong in it is named with its own line
+        raise InputError(f"{extended} extends another recipe: extend that one.", path, line)
+    Recipe.parse(values, beside, lines_of_keys(text))  # so that its errors name its own lines
     return values
 
 
 def find_recipe(name: Path) -> Path:
-    """The recipe file called ``name``: a path, or the name of one that comes with the package, such as ``msmarco``."""
+    """The recipe file ``name``: a path, or the name of a recipe of the package, such as ``msmarco``."""
     ours = _packaged() / f"{name.name.removesuffix('.toml')}.toml"
     return ours if not name.exists() and ours.is_file() and name.parent.name in ("", "graphs") else name
 
 
 def is_packaged(path: Path) -> bool:
-    """Whether a recipe lies inside of the installed package, where nothing is to be written."""
+    """Whether a recipe is inside the installed package, where nothing may be written."""
     return path.resolve().is_relative_to(_PACKAGE)
 
 
 def _packaged() -> Path:
-    """Where the package's own recipes lie: ``graphs/`` of a checkout, or inside of the installed package."""
+    """Directory of the package's recipes: ``graphs/`` of a checkout, or inside the installed package."""
     checkout = _PACKAGE.parent / "graphs"
     return checkout if (_PACKAGE.parent / "pyproject.toml").is_file() else _PACKAGE / "graphs"
 
@@ -241,11 +241,11 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Text and values of a TOML file.
 
     Raises:
-        InputError: there is none, or it is no TOML; the line is named.
+        InputError: there is no such file, or it is not TOML (the line is named).
     """
     if not path.is_file():
         names = ", ".join(sorted(file.stem for file in _packaged().glob("*.toml")))
-        raise InputError(f"no such recipe; a TOML file was expected, or the name of one of ours: {names}.", path)
+        raise InputError(f"there is no such recipe. Give a TOML file, or one of these names: {names}.", path)
     try:
         text = path.read_text(encoding="utf-8")
         values: dict[str, Any] = tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""The report of a recipe's run: one page beside its artifacts that opens offline, every figure with its file."""
+"""The report of a recipe's run: one offline page beside its artifacts, which names the file behind every figure."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from gnnretrieval.storage.provenance import sha256_of_json
 from gnnretrieval.training.gnn.selection import what_was_kept
 
 REPORT = "report.html"
-_CHANGED = 5  # questions helped, and hurt, of each encoder
-_FORM = 2  # of the page; another one is made anew
+_CHANGED = 5  # helped questions, and hurt questions, per encoder
+_FORM = 2  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",
@@ -67,9 +67,12 @@ _STAGES = {  # kind by directory
 
 
 def write_report(run: RecipeRun | EncoderRun) -> Path:
-    """Write ``report.html`` into the run's directory, unless it is there, made from the same; its path.
+    """Write ``report.html`` into the run's directory, unless it is there and was made from the same inputs.
 
     The same run gives the same bytes.
+
+    Returns:
+        Path of the page.
     """
     of = _reported(run)
     path = of.directory / REPORT
@@ -89,10 +92,10 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
 
 
 def _inputs_of(path: Path) -> str | None:
-    """What the page says that it was made from."""
+    """The hash of the inputs that an existing page was made from."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        found = re.search(r'<meta name="inputs" content="(\w*)">', file.read(2000))
-    return found[1] if found else None
+        match = re.search(r'<meta name="inputs" content="(\w*)">', file.read(2000))
+    return match[1] if match else None
 
 
 def _reported(run: RecipeRun | EncoderRun) -> Reported:
@@ -117,7 +120,7 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
 
 
 def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, str]]:
-    """The main figures: the first measure of each system, and what was chosen."""
+    """The main figures: the main measure of each system, and what was kept by dev."""
     comparison = of.comparison
     measure = comparison.measure_names[0]
     for system in comparison.systems:
@@ -127,7 +130,7 @@ def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, s
         yield f"{100 * system.measures[measure]:.1f}", said
     if isinstance(run, RecipeRun):
         dev = run.model.meta["dev"]
-        yield f"{100 * dev['chosen']['RR@10']:.1f}", f"RR@10 on dev, by which this was kept: {what_was_kept(dev)}"
+        yield f"{100 * dev['chosen']['RR@10']:.1f}", f"RR@10 on dev, which decided what is kept: {what_was_kept(dev)}"
 
 
 def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
@@ -156,20 +159,20 @@ def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
 
 
 def _graph(of: Reported, run: RecipeRun) -> Card:
-    found = inspect_graph(run.graph, of.dataset.path)
+    inspection = inspect_graph(run.graph, of.dataset.path)
     return section(
         "Graph",
-        paragraph(summary_of(found)),
-        warnings(found["warnings"]),
-        tiles(tiles_of(found)),
+        paragraph(summary_of(inspection)),
+        warnings(inspection["warnings"]),
+        tiles(tiles_of(inspection)),
         source(*(f"graph/{name}" for name in run.graph.meta["files"] if "/" not in name)),
-        figures(plots_of(found, "graph")),
+        figures(plots_of(inspection, "graph")),
     )
 
 
 def _with_bm25(hybrids: Comparison) -> Card:
-    """What is mostly deployed: BM25 joined with each dense ranking."""
-    said = f"BM25's ranking joined with each dense one ({hybrids.provenance['fusion']}), as is mostly deployed."
+    """Hybrids of BM25 and each dense ranking, as most deployments use them."""
+    said = f"BM25's ranking joined with each dense one ({hybrids.provenance['fusion']}), as most deployments do."
     return section(
         "With BM25",
         paragraph(said),
@@ -179,18 +182,18 @@ def _with_bm25(hybrids: Comparison) -> Card:
     )
 
 
-def _same_labels(found: SameLabels) -> Card:
-    """What the same labels are worth without a GNN."""
-    chosen = found.comparison.provenance["baselines"]
-    header, *rows = found.rows()
+def _same_labels(compared: SameLabels) -> Card:
+    """Baselines that use the same labels without a GNN."""
+    chosen = compared.comparison.provenance["baselines"]
+    header, *rows = compared.rows()
     numbers = range(1, len(header))
     return section(
         "The same labels without a GNN",
-        paragraph(found.verdict()),
-        html_comparison(found.comparison),
-        table(header, rows, numbers=numbers, name="Where passages have training questions, and where not"),
+        paragraph(compared.verdict()),
+        html_comparison(compared.comparison),
+        table(header, rows, numbers=numbers, name="Questions about passages with and without training questions"),
         table(
-            ("baseline", "RR@10 on dev", "chosen on dev"),
+            ("baseline", "RR@10 on dev", "setting chosen on dev"),
             [(name, f"{100 * its['dev']:.1f}", its["said"]) for name, its in chosen.items()],
             numbers=[1],
             name="Baselines",
@@ -217,6 +220,6 @@ def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:
 
 
 def _mined(of: Reported, name: str) -> Card:
-    """What a stage of mining kept and dropped, and why."""
-    found = json.loads((of.directory / name / MINED).read_text(encoding="utf-8"))
-    return section(f"Mining: {name}", element("pre", report_text(found)), source(f"{name}/{MINED}"))
+    """The report of a mining stage: what it kept and dropped, and why."""
+    report = json.loads((of.directory / name / MINED).read_text(encoding="utf-8"))
+    return section(f"Mining: {name}", element("pre", report_text(report)), source(f"{name}/{MINED}"))

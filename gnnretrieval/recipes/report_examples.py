@@ -1,4 +1,4 @@
-"""Examples before and after, as a card of a report: rankings side by side, and the questions that moved a passage."""
+"""The report's card of examples: rankings side by side, and the training questions that moved a passage."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gnnretrieval.recipes.examples import RankedExample, changed_examples
 from gnnretrieval.recipes.report_parts import Reported
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 
-_MOST, _TOP = 5, 3  # examples of each kind; passages of a ranking
+_MOST, _TOP = 5, 3  # examples of each kind; passages shown of a ranking
 
 
 def examples(of: Reported, run: RecipeRun, model: str) -> Card:
     """The questions that the GNN-encoder helped most and hurt most.
 
     Args:
-        of: The run.
-        run: The same, with its parts.
-        model: Directory of the GNN-encoder.
+        of: The run as the report sees it.
+        run: The run with its parts.
+        model: Name of the GNN-encoder's directory.
     """
     helped, hurt = changed_examples(run, _MOST)
     texts = of.passages(
@@ -52,10 +52,10 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
     return section(
         "Examples before and after",
         paragraph(
-            f"The questions whose {measure} gained and lost most, one a passage, with what each ranking puts first. A "
-            "passage moves towards the training questions that found it: attention is a question's weight in what is "
-            "added to it, the rest is the passage's own; the filter gate, times the context scale, says how much is "
-            "added at all."
+            f"The questions whose {measure} gained and lost most, one per passage, with the first passages of each "
+            "ranking. A passage moves towards the training questions that retrieved it. Attention is a question's "
+            "weight in the message that is added to the passage; the rest is the passage's self-loop. The filter gate, "
+            "times the context scale, is the weight of the whole message."
         ),
         element("h3", "Helped most"),
         *shown(helped),
@@ -85,7 +85,7 @@ def _example(
     rankings = [
         element(
             "div",
-            element("h4", f"First by the {name}"),
+            element("h4", f"Ranked first by the {name}"),
             element(
                 "ol",
                 *(
@@ -111,12 +111,14 @@ def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
 
 def _why(passage: str, why: Explanation) -> list[Html]:
     shift = f"cosine of its embedding before and after {why.shift:.2f}"
-    said = f": {why.gate}its own attention {why.own_attention:.2f}; {shift}."
+    said = f": {why.gate}attention to itself {why.own_attention:.2f}; {shift}."
     if not why.neighbors:
-        return [paragraph(element("code", passage), said, " No training question found it: only its self-loop.")]
+        return [
+            paragraph(element("code", passage), said, " No training question retrieved it; it has its self-loop only.")
+        ]
     rows = [
         (
-            join([short(one.text), " ", element("mark", "its own label")]) if one.labelled else short(one.text),
+            join([short(one.text), " ", element("mark", "labelled with it")]) if one.labelled else short(one.text),
             f"{one.attention:.2f}",
         )
         for one in why.neighbors

@@ -1,4 +1,4 @@
-"""The parts that the reports of both kinds of recipe share: what was run, data, training, costs, provenance."""
+"""Parts that the reports of both kinds of recipe share: what was run, data, training, costs, provenance."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from gnnretrieval.training.log_page import dev_table, plots_of, read_log, summar
 
 COMPARISON = "comparison.json"
 _TEXTS = "texts.sqlite"
-_CURVES = 2  # that are shown at once: dev and loss
+_CURVES = 2  # curves that are not folded: dev and loss
 
 
 class Reported(NamedTuple):
     """A recipe's run, as its report sees it.
 
     Attributes:
-        directory: Where it lies, and the report with it.
-        dataset: What it learned from and was measured on.
-        artifacts: What it made, by directory, in order.
-        comparison: The outcome.
+        directory: The run's directory, to which the report goes.
+        dataset: The dataset that the run trained on and was measured on.
+        artifacts: Artifacts by the name of their directory, in order.
+        comparison: The comparison of the systems.
         runs: Run by system.
-        texts: A directory of it that holds the passages' texts.
-        answers: Passages of the runs that hold an answer, where a measure is of answers.
+        texts: Name of a directory of the run with the passages' texts.
+        answers: Retrieved passages that contain an answer; needed where a measure looks at answers.
     """
 
     directory: Path
@@ -61,7 +61,7 @@ class Reported(NamedTuple):
     answers: AnswerHits
 
     def of_dataset(self, file: str) -> str:
-        """A file of the dataset as it is found from the report; by the dataset's name, where it lies elsewhere."""
+        """Path of a dataset file from the report; where it is outside the run, by the dataset's name."""
         inside = self.dataset.path.resolve()
         if inside.is_relative_to(self.directory.resolve()):
             return (inside.relative_to(self.directory.resolve()) / file).as_posix()
@@ -75,18 +75,18 @@ class Reported(NamedTuple):
 
     @property
     def judged(self) -> dict[str, dict[str, int]]:
-        """What the split's queries are measured by; nothing of each, where answers are."""
+        """Judgements of the reported split, as :func:`gnnretrieval.evaluation.judged_in` gives them."""
         return judged_in(self.dataset, self.comparison.split, parse_measures(self.comparison.measure_names))
 
     @property
     def judgements(self) -> str:
-        """The file that says so, as it is found from the report."""
+        """Path of the file with the judgements, or with the answers, from the report."""
         split = self.comparison.split
         judged = split in self.dataset.splits  # else the queries' own answers count
         return self.of_dataset(f"{self.dataset.qrels}/{split}.tsv" if judged else "queries.jsonl")
 
     def evidence(self) -> Evidence:
-        """What the comparison is from."""
+        """The comparison and the data behind it."""
         split = self.comparison.split
         passages: Texts = self.passages
         return Evidence(
@@ -108,7 +108,7 @@ def what_was_run(of: Reported, said: Mapping[str, object]) -> Card:
 
     Args:
         of: The run.
-        said: What is told of it first, by name.
+        said: Facts to show first, by name.
     """
     provenance = of.comparison.provenance
     settings = [(name, _written(value)) for name, value in _flat(provenance["recipe"]) if value is not None]
@@ -144,8 +144,8 @@ def _written(value: Any) -> str:
 
 
 def data(of: Reported) -> Card:
-    """What is in the dataset, and what is wrong with it."""
-    found = inspect_dataset(of.dataset)
+    """The contents of the dataset, and warnings about it."""
+    inspection = inspect_dataset(of.dataset)
     splits = [
         (
             name,
@@ -153,25 +153,26 @@ def data(of: Reported) -> Card:
             f"{split['judgements']:,}",
             f"{split['judgements_per_query']:.2f}",
             f"{split['relevant_passages']:,}",
-            f"{found['shared_with_train'].get(name, 0):,}",
+            f"{inspection['shared_with_train'].get(name, 0):,}",
         )
-        for name, split in found["splits"].items()
+        for name, split in inspection["splits"].items()
     ]
-    seen = found["test_passages_in_train_share"]
-    files = ("corpus.jsonl", "queries.jsonl", *(f"{of.dataset.qrels}/{name}.tsv" for name in found["splits"]))
+    seen = inspection["test_passages_in_train_share"]
+    files = ("corpus.jsonl", "queries.jsonl", *(f"{of.dataset.qrels}/{name}.tsv" for name in inspection["splits"]))
     head = ("split", "queries", "judgements", "per query", "relevant passages", "queries with a train query's text")
+    repeated = f"{inspection['duplicate_passages']:,} passages, {inspection['duplicate_queries']:,} queries"
     return section(
         "Data",
-        warnings(found["warnings"]),
+        warnings(inspection["warnings"]),
         facts(
             {
-                "dataset": found["name"],
-                "its content hash": element("code", found["hash"]),
-                "passages": f"{found['passages']:,}; words {_spread(found['words_per_passage'])}",
-                "queries": f"{found['queries']:,}; words {_spread(found['words_per_query'])}; "
-                f"{found['unjudged_queries']:,} not judged",
-                "passages without title": f"{found['passages_without_title']:,}",
-                "repeated texts": f"{found['duplicate_passages']:,} passages, {found['duplicate_queries']:,} queries",
+                "dataset": inspection["name"],
+                "its content hash": element("code", inspection["hash"]),
+                "passages": f"{inspection['passages']:,}; words {_spread(inspection['words_per_passage'])}",
+                "queries": f"{inspection['queries']:,}; words {_spread(inspection['words_per_query'])}; "
+                f"{inspection['unjudged_queries']:,} not judged",
+                "passages without title": f"{inspection['passages_without_title']:,}",
+                "repeated texts": repeated,
                 "relevant in test and in train": "not known" if seen is None else f"{seen:.1%} of test's passages",
             }
         ),
@@ -185,27 +186,27 @@ def _spread(words: Mapping[str, int]) -> str:
 
 
 def training(of: Reported, name: str) -> Card:
-    """A trained artifact: what was chosen, and the curves of its log."""
+    """A trained artifact: what was kept by dev, and the curves of its log."""
     artifact = of.artifacts[name]
     title, kept = f"Training: {name}", join([facts(_chosen(artifact)), source(f"{name}/meta.json")])
     try:
-        found = read_log(artifact.path / LOG)
+        log = read_log(artifact.path / LOG)
     except InputError:
         return section(title, kept, paragraph(f"There are no curves: {LOG} is missing, or of another version."))
     named = source(f"{name}/{LOG}")
-    shown = plots_of(found, named)
+    shown = plots_of(log, named)
     return section(
         title,
-        paragraph(summary_of(found)),
+        paragraph(summary_of(log)),
         kept,
         figures(shown[:_CURVES]),
         folded("Further curves", figures(shown[_CURVES:])),
-        folded("Every measurement on dev", dev_table(found), named),
+        folded("Every measurement on dev", dev_table(log), named),
     )
 
 
 def _chosen(artifact: Artifact) -> dict[str, object]:
-    """What was kept, and by what."""
+    """What was kept, and the values on dev that decided it."""
     dev = artifact.meta["dev"]
     said: dict[str, object] = {}
     if "queries" in dev:
@@ -217,14 +218,14 @@ def _chosen(artifact: Artifact) -> dict[str, object]:
     chosen, best = dev["chosen"], dev["best"]
     said["kept"] = what_was_kept(dev)
     said["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
-    said["gain chosen by"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired, one-sided)"
-    if best["gain"] > 0 and not dev.get("believed", True):  # which an earlier version did not write
-        said["believed"] = "no: it may be chance, and the embeddings are the dual-encoder's own"
+    said["gain on dev"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired, one-sided)"
+    if best["gain"] > 0 and not dev.get("believed", True):  # earlier versions did not write the key
+        said["accepted"] = "no: the gain is not significant, and the embeddings are the dual-encoder's"
     return said
 
 
 def costs(of: Reported) -> Card:
-    """What each artifact took to make, and takes on disk."""
+    """Time to make each artifact, and its size on disk."""
     rows, sizes = [], {}
     inodes: dict[tuple[int, int], int] = {}
     for name, artifact in of.artifacts.items():
@@ -237,12 +238,12 @@ def costs(of: Reported) -> Card:
     bars = lying_bars(
         f"Bytes on disk: {disk} in all", [(name, [(size, in_bytes(size))]) for name, size in sizes.items()]
     )
-    meaning = f"{disk} in all; a file that several artifacts share counts once there, and in each of them here."
+    meaning = f"{disk} in all, where a file that several artifacts share counts once; it is in the bar of each of them."
     metas = source(*(f"{name}/meta.json" for name in of.artifacts))
     return section(
         "Costs",
         table(("directory", "what it is", "made in", "on disk", "finished"), rows, numbers=[2, 3], name="Costs"),
-        paragraph("No time stands where making was interrupted, or an earlier version recorded none."),
+        paragraph("A time is missing where the run was interrupted, or an earlier version recorded none."),
         metas,
         figures([Figure("Bytes on disk", meaning, bars, metas)]),
     )
@@ -255,13 +256,13 @@ def _duration(seconds: float | None) -> str:
 
 
 def where_it_is_from(of: Reported) -> Card:
-    """Content hashes and revisions of everything."""
+    """Content hash and git revision of each artifact."""
     rows = [
         (name, element("code", made.hash), element("code", made.meta.get("git_revision") or "not known"))
         for name, made in of.artifacts.items()
     ]
     return section(
-        "Where this is from",
+        "Provenance",
         join([table(("directory", "content hash", "git revision"), rows, name="Artifacts")]),
         source(*(f"{name}/meta.json" for name in of.artifacts)),
     )

@@ -1,4 +1,4 @@
-"""Run a recipe: every stage in order, reusing what is already made from the same inputs."""
+"""Run a recipe: every stage in order, reusing artifacts that were made from the same inputs."""
 
 from __future__ import annotations
 
@@ -52,10 +52,22 @@ BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """What a recipe run made.
+    """What a recipe's run made.
 
-    ``its_features`` are by the dual-encoder that was trained with the model, if one was; ``same_labels`` has the
-    baselines too, and ``hybrids`` BM25 joined with dense systems, each if it was asked for.
+    Attributes:
+        directory: Directory of the artifacts.
+        recipe: The recipe.
+        dataset: The dataset.
+        features: Features by the dual-encoder that the graph was built with.
+        graph: The graph.
+        model: The GNN-encoder.
+        its_features: Features by the dual-encoder that was trained jointly with the model; None: there is none.
+        index: Index of the GNN-encoder's embeddings.
+        runs: Run by system, on the reported split.
+        answers: Retrieved passages that contain an answer.
+        comparison: The comparison of the systems.
+        same_labels: The comparison with baselines that use the same labels; None: the recipe has no baselines.
+        hybrids: The comparison of hybrids with BM25; None: the recipe has no hybrids.
     """
 
     directory: Path
@@ -85,11 +97,11 @@ def run_recipe(
     Args:
         path: The TOML file.
         data: Dataset directory, instead of the recipe's.
-        out: Where everything goes; None: beside the recipe, in a directory of the recipe's name.
+        out: Where everything goes; None: a directory beside the recipe, with the recipe's name.
         device: Where to compute.
 
     Raises:
-        GnnRetrievalError: bad input to any stage.
+        GnnRetrievalError: a stage fails, or its input is wrong.
     """
     path = Path(path)
     recipe = read_recipe(path)
@@ -115,7 +127,7 @@ def run_recipe(
             model = train_gnn(graph, dataset, features, recipe.joint, directory / "model-joint", **start)
     its_features = None
     if model.has_encoder:
-        with timed_stage("features of the dual-encoder trained with it"):
+        with timed_stage("features of the jointly trained dual-encoder"):
             its_encoder = EncoderSettings(checkpoint=str(model.path), **_how(recipe.encoder))
             place = directory / "features-joint"
             its_features = encode_dataset(dataset, its_encoder, place, device=device, **common)
@@ -130,7 +142,7 @@ def run_recipe(
         rankings = _rank(recipe, dataset, systems, directory, common)
     baselines = None
     if recipe.compare.baselines and not fits_memory(graph):
-        say("no baselines: their vectors do not fit into this machine's memory")
+        say("no baselines: their vectors do not fit into memory")
     elif recipe.compare.baselines:
         with timed_stage("baselines"):
             baselines = rank_baselines(
@@ -203,7 +215,7 @@ def _write_comparison(comparison: Comparison, path: Path) -> None:
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:
-    """How texts are encoded, whoever encodes them."""
+    """The settings that hold for any encoder of the same texts."""
     return settings.model_dump(include={"precision", "token_budget", "window"})
 
 
@@ -212,20 +224,20 @@ def _reported(recipe: Recipe, dataset: Dataset) -> dict[str, dict[str, int]]:
 
 
 def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
-    """Say before any work what a later stage would refuse."""
+    """Check before any work what a later stage would refuse."""
     if directory.resolve() == dataset.path.resolve():
-        raise InputError("the dataset lies where the results would go: name another place with --out.", directory)
+        raise InputError("the results would go into the dataset's directory: choose another with --out.", directory)
     graph, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
     if recipe.compare.split == dev_split(dataset):
         raise InputError(
-            f"split {recipe.compare.split!r} is reported on, and epoch and context scale are chosen by it. "
-            "Report on another split (compare.split).",
+            f"split {recipe.compare.split!r} is the dev split, which chooses settings, and cannot be reported on. "
+            "Give another compare.split.",
             dataset.path,
         )
     if both := graph.keys() & reported.keys():
         raise InputError(
             f"{len(both):,} queries, such as {min(both)!r}, are both in the graph and in split "
-            f"{recipe.compare.split!r}, which is reported on. Take them out of one.",
+            f"{recipe.compare.split!r}, which is reported on. Remove them from one of the splits.",
             dataset.path,
         )
     require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
@@ -237,7 +249,7 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
 
 
 def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: str, common: dict[str, Any]) -> Features:
-    """Node features: by the recipe's encoder, or of its files of vectors."""
+    """Node features, by the recipe's encoder or from its files of vectors."""
     given = recipe.vectors
     if given is None:
         return encode_dataset(dataset, recipe.encoder, out, device=device, **common)
@@ -260,10 +272,10 @@ def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: s
 
 
 def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, directory: Path) -> Dataset:
-    """The dataset that a recipe at ``path`` names, or ``data`` in its stead.
+    """The dataset of the recipe at ``path``, or ``data`` where it is given; made first where the recipe says how.
 
     Raises:
-        InputError: there is none.
+        InputError: neither the recipe nor ``data`` names a dataset.
     """
     if settings.files and (data is None or not is_dataset(Path(data))):
         place = dataset_of_files(settings, folder_of(settings, path, data), directory)
@@ -274,7 +286,7 @@ def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, dire
     elif settings.source is not None:
         place = path.parent / settings.source
     else:
-        raise InputError("this recipe names no data: give a dataset directory with --data.", path)
+        raise InputError("the recipe names no data: give a dataset directory with --data.", path)
     return Dataset.open(place, settings.qrels, settings.where)
 
 
@@ -285,7 +297,7 @@ def _rank(
     directory: Path,
     common: dict[str, Any],
 ) -> Artifact:
-    """Rankings of the reported split and of dev by BM25 and every system's index, as TREC runs."""
+    """Rank the reported split and dev by BM25 and by every system's index, as TREC runs."""
     split, depth = recipe.compare.split, recipe.compare.depth
     asked = {split: "", dev: DEV} if (dev := dev_split(dataset)) is not None else {split: ""}
     texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in asked}

@@ -1,4 +1,4 @@
-"""Run an encoder's recipe: every stage in order, reusing what is made, and every encoder measured."""
+"""Run an encoder's recipe: make every stage in order, reusing artifacts, and compare the encoders."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class EncoderRun(NamedTuple):
     """What an encoder's recipe made.
 
     Attributes:
-        directory: Where, a directory a stage.
-        made: Each stage's artifact, by name.
-        comparison: Its encoders beside BM25 and the checkpoint as it comes.
-        dataset: What it was made from.
+        directory: Directory of the run, with one directory per stage.
+        made: Artifact by name of its stage.
+        comparison: The encoders compared with BM25 and the checkpoint before training.
+        dataset: The dataset.
         runs: Run by system.
-        answers: Passages of the runs that hold an answer, where a measure is of answers.
+        answers: Retrieved passages that contain an answer; empty where no measure looks at answers.
     """
 
     directory: Path
@@ -77,24 +77,24 @@ def run_encoder_recipe(
     device: str = "cpu",
     ranks: Ranks = ALONE,
 ) -> EncoderRun | None:
-    """Make every stage of a recipe into the directory ``out``; interrupted, the same call goes on.
+    """Make every stage of a recipe in the directory ``out``; after an interruption, the same call continues.
 
     Args:
         recipe: A method's name, or a TOML file.
         out: Where everything goes.
         data: Dataset directory, instead of the recipe's.
-        small: With its settings for small data.
-        only: Stages that are wanted: they are made, and what they build on; none named: all.
-        query_share: Share of the queries that encoders learn from, instead of the recipe's; the others are left for
-            what is trained over them.
+        small: Use the recipe's settings for small data.
+        only: Make only these stages and those that they build on; empty: all.
+        query_share: Share of the training queries that encoders train on, instead of the recipe's; the others are left
+            for a graph over these encoders.
         device: Where to compute.
-        ranks: The processes that train together: the first one does everything else.
+        ranks: The processes that train together; the first one does everything else.
 
     Returns:
-        What was made; None on all but the first process.
+        What was made; None on every process but the first.
 
     Raises:
-        GnnRetrievalError: bad input to any stage.
+        GnnRetrievalError: a stage fails, or its input is wrong.
     """
     path = find_method(str(recipe))
     parsed = read_encoder_recipe(path)
@@ -103,7 +103,7 @@ def run_encoder_recipe(
     if query_share is not None:
         parsed = parsed.learning_from(query_share)
     if not ranks.first:
-        ranks.agree(None)  # the first process makes the data where they are to be made
+        ranks.agree(None)  # wait until the first process has made the data
     dataset = dataset_of(parsed.data, path, data, Path(out))
     if ranks.first:
         ranks.agree(None)
@@ -114,12 +114,12 @@ def run_encoder_recipe(
         return None
     for stage in parsed.stages:
         run.make(stage)
-    ranks.agree(None)  # there is nothing more to join in
+    ranks.agree(None)  # tell the other processes that all is made
     return run.compared()
 
 
 class _Run:
-    """The stages made so far."""
+    """A run of a recipe, and the stages that it has made."""
 
     def __init__(
         self,
@@ -140,12 +140,12 @@ class _Run:
         return {"device": self.device, "overwrite": True}
 
     def join_in(self) -> None:
-        """Train with the first process whatever it trains, until it has made everything."""
+        """Take part in every training of the first process, until everything is made."""
         while (name := self.ranks.agree(None)) is not None:
             self._train(self.by_name[name])
 
     def make(self, stage: Stage) -> None:
-        """Make a stage's artifact, or find it made."""
+        """Make a stage's artifact, or reuse it."""
         with timed_stage(stage.name):
             self.made[stage.name] = self._train(stage) if "encoder" in stage.kind else self._mine(stage)
 
@@ -194,17 +194,17 @@ class _Run:
         return pseudo_label(self.dataset, self.features(stage.by), settings, place, **self._common)
 
     def features(self, name: str) -> Features:
-        """Features by an encoder's stage, or by the checkpoint as it comes."""
+        """Features by the encoder of a stage, or by the checkpoint before training."""
         if name == START:
             settings = self.recipe.encoder_settings(self.small)
             settings = settings.model_copy(update={"sentences": "none", "similarity": "auto", "scale": None})
         else:
-            asked = self.recipe.encoder_settings(self.small).model_dump(include={"precision", "token_budget", "window"})
-            settings = EncoderSettings(checkpoint=str(self.out / name), **asked)
+            how = self.recipe.encoder_settings(self.small).model_dump(include={"precision", "token_budget", "window"})
+            settings = EncoderSettings(checkpoint=str(self.out / name), **how)
         return encode_dataset(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
 
     def compared(self) -> EncoderRun:
-        """Every encoder on the reported split, beside BM25 and the checkpoint as it comes."""
+        """Compare every encoder with BM25 and the checkpoint before training, on the reported split."""
         split, depth = self.recipe.compare.split, self.recipe.compare.depth
         judged = self.dataset.split(split)
         names = [START, *(stage.name for stage in self.recipe.stages if stage.kind == "encoder")]

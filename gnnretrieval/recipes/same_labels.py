@@ -1,4 +1,4 @@
-"""The GNN-encoder beside what is done with the same labels without one, and where passages have questions and not."""
+"""The GNN-encoder compared with baselines that use the same labels, on passages with and without training questions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ WARM, COLD = "passages with training questions", "passages without"
 
 
 class SameLabels(NamedTuple):
-    """The GNN-encoder against the best dense baseline on dev.
+    """The comparison of all systems with the dense baseline that is best on dev.
 
     Attributes:
-        comparison: Of all systems, on all questions.
-        groups: The same of the questions about passages with training questions, and of those about passages without.
-        system: The GNN-encoder's name.
+        comparison: The comparison on all questions.
+        groups: The comparison on questions about passages with training questions (:data:`WARM`), and on those about
+            passages without (:data:`COLD`).
+        system: Name of the GNN-encoder.
     """
 
     comparison: Comparison
@@ -29,11 +30,11 @@ class SameLabels(NamedTuple):
 
     @property
     def measure(self) -> str:
-        """The first one."""
+        """Name of the first measure."""
         return self.comparison.measure_names[0]
 
     def verdict(self) -> str:
-        """What the GNN-encoder gains over the best dense baseline, in a sentence."""
+        """One sentence: the gain of the GNN-encoder over the best dense baseline."""
         test = self.comparison.test(self.system, self.measure)
         assert test is not None
         assert test.interval is not None
@@ -44,7 +45,7 @@ class SameLabels(NamedTuple):
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A header and a row a system: the first measure × 100 on all questions and in each group."""
+        """Header, and one row per system: the first measure × 100 on all questions and in each group."""
         parts = {f"all {self.comparison.queries:,} questions": self.comparison} | {
             f"{name} ({part.queries:,})": part for name, part in self.groups.items()
         }
@@ -66,18 +67,18 @@ def compare_same_labels(
     provenance: Mapping[str, Any],
     answers: AnswerHits,
 ) -> SameLabels:
-    """Compare every system with the dense baseline that dev finds best.
+    """Compare every system with the dense baseline that is best on dev.
 
     Args:
-        qrels: Of the reported split.
-        runs: By system: BM25, the dual-encoder, the GNN-encoder.
-        baselines: By baseline.
-        made: What was chosen for them.
-        graph: Whose labels they all saw.
+        qrels: Judgements of the reported split.
+        runs: Run by system: BM25, the dual-encoder, the GNN-encoder.
+        baselines: Run by baseline.
+        made: The artifact of the baselines, with their chosen settings.
+        graph: The graph, with the labels that all systems saw.
         settings: Measures and split.
-        system: The GNN-encoder's name among ``runs``.
-        provenance: Of the comparison.
-        answers: In the passages of all runs, for measures of answers.
+        system: Name of the GNN-encoder among ``runs``.
+        provenance: Provenance for the comparison.
+        answers: Answers in the passages of all runs, for measures that look at answers.
     """
     systems = {name: run for name, run in runs.items() if name != system}
     systems |= {**baselines, system: runs[system]}
@@ -86,7 +87,7 @@ def compare_same_labels(
     groups = {}
     for name, part in split_by_labels(qrels, graph).items():
         if part:
-            its = {one: {query: found for query, found in run.items() if query in part} for one, run in systems.items()}
+            its = {one: {query: top for query, top in run.items() if query in part} for one, run in systems.items()}
             groups[name] = compare(part, its, *shared, {}, answers=answers)
     parts = {name: part.as_json() for name, part in groups.items()}
     comparison = compare(qrels, systems, *shared, {**said, "groups": parts}, answers=answers)
@@ -94,12 +95,12 @@ def compare_same_labels(
 
 
 def split_by_labels(qrels: Mapping[str, Mapping[str, int]], graph: Graph) -> dict[str, dict[str, Mapping[str, int]]]:
-    """Judged questions with a relevant passage that has training questions in the graph, and those without one."""
+    """Split judged questions by whether a relevant passage has training questions in the graph."""
     with graph.texts() as texts:
         rows = set(graph.labels[:, 1].tolist())
         labelled = {passage.id for passage in texts.passages() if passage.row in rows}
-    found: dict[str, dict[str, Mapping[str, int]]] = {WARM: {}, COLD: {}}
+    groups: dict[str, dict[str, Mapping[str, int]]] = {WARM: {}, COLD: {}}
     for query, passages in qrels.items():
         is_warm = any(relevance > 0 and passage in labelled for passage, relevance in passages.items())
-        found[WARM if is_warm else COLD][query] = passages
-    return found
+        groups[WARM if is_warm else COLD][query] = passages
+    return groups

@@ -131,7 +131,7 @@ def test_squad_keeps_questions_and_spans(tmp_path):
     assert after[1] == before[1][:1]
     assert after[2] == before[2]
     plain = dataset_of(tmp_path / "plain", [("", "text")], ["what?", "who?"])
-    with pytest.raises(GnnRetrievalError, match="'q0' has no answer_starts"):
+    with pytest.raises(GnnRetrievalError, match="'q0' has no answers with answer_starts"):
         convert_dataset(plain, "squad", tmp_path / "none")
 
 

@@ -68,7 +68,7 @@ def test_a_mapping_to_passages_judges_them_relevant():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: passages_of("one"), "a list of texts is wanted, and this is one text"),
+        (lambda: passages_of("one"), "this is one text, and a list of texts is needed"),
         (lambda: passages_of(3), "a list, a mapping, a data frame or a dataset was expected, not int"),
         (lambda: passages_of([]), "there are no passages"),
         (lambda: passages_of([3]), "number 1 is int"),
@@ -78,13 +78,16 @@ def test_a_mapping_to_passages_judges_them_relevant():
         ),
         (lambda: passages_of([{"text": "x"}]), "passage 1 has no id"),
         (lambda: passages_of([{"id": "a", "text": " "}]), r"passage 1 \(a\) has neither title nor text"),
-        (lambda: passages_of([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]), "passage 2: the id 'a' is there"),
-        (lambda: passages_of([{"id": 1.5, "text": "x"}]), "1.5 is no text and no whole number"),
+        (
+            lambda: passages_of([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]),
+            "passage 2: the id 'a' is repeated",
+        ),
+        (lambda: passages_of([{"id": 1.5, "text": "x"}]), "1.5 is neither a text nor a whole number"),
         (lambda: queries_of({"q": ""}), r"query 1 \(q\) is empty"),
         (lambda: queries_of([]), "there are no queries"),
         (lambda: qrels_of([("q",)]), r"judgement 1: \(query id, passage id, relevance\) was expected"),
-        (lambda: qrels_of([("q", "a", "x")]), "judgement 1: relevance 'x' is no whole number"),
-        (lambda: qrels_of([("q", "a", 0.5)]), r"relevance 0\.5 is no whole number"),
+        (lambda: qrels_of([("q", "a", "x")]), "judgement 1: relevance 'x' is not a whole number"),
+        (lambda: qrels_of([("q", "a", 0.5)]), r"relevance 0\.5 is not a whole number"),
         (lambda: qrels_of([("q", "a", 1), ("q", "a", 0)]), "judgement 2: 'q' and 'a' were judged 1 before"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_passage_that_comes_again_with_another_text_is_refused(tmp_path):
     contexts = [{"title": "", "text": text, "passage_id": "1"} for text in ("one", "two")]
     records = [{"question": f"{n}?", "positive_ctxs": [context]} for n, context in enumerate(contexts)]
     path = write(tmp_path / "nq-train.json", json.dumps(records))
-    with pytest.raises(InputError, match="passage '1' was there before with another text"):
+    with pytest.raises(InputError, match="passage '1' is repeated with another text"):
         import_dataset(sources(path), tmp_path / "out")
 
 
@@ -92,7 +92,7 @@ def test_tables_with_columns_of_other_names(tmp_path):
     docs = write(tmp_path / "docs.csv", "key,prose,colour\nd1,one,red\nd2,two,\n")
     asked = write(tmp_path / "questions.csv", "key,prose\nq1,what?\n")
     clicks = write(tmp_path / "clicks.train.csv", "qid,pid,label\nq1,d1,1\n")
-    with pytest.raises(InputError, match="no format that is known"):
+    with pytest.raises(InputError, match="no known format has"):
         sources(docs)
     given = sources(f"passages={docs}", f"queries={asked}", clicks)
     made = import_dataset(given, tmp_path / "out", columns={"id": "key", "text": "prose"})
@@ -104,7 +104,7 @@ def test_tables_with_columns_of_other_names(tmp_path):
 
 def test_the_format_and_the_split_can_be_said(tmp_path):
     odd = write(tmp_path / "judged", "q1 0 d1 1\n")
-    with pytest.raises(InputError, match=r"does not say which split.*write trec-qrels@SPLIT="):
+    with pytest.raises(InputError, match=r"does not name a split.*write trec-qrels@SPLIT="):
         sources(odd)
     assert sources(f"@test={odd}")[0][1:] == ("trec-qrels", "test")
     assert sources(f"trec-qrels@mine={odd}")[0].split == "mine"
@@ -130,8 +130,8 @@ def test_of_a_directory_what_is_recognised_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"collection.tsv": "1\ta\n1\tb\n"}, r"collection.tsv:2: passage id '1' was there before"),
-        ({"queries.tsv": "1\ta\n2\tb\n1\tc\n"}, r"queries.tsv:3: query '1' was there before with another text"),
+        ({"collection.tsv": "1\ta\n1\tb\n"}, r"collection.tsv:2: passage id '1' is repeated"),
+        ({"queries.tsv": "1\ta\n2\tb\n1\tc\n"}, r"queries.tsv:3: query '1' is repeated with another text"),
         ({"queries.tsv": "1\t \n"}, r"queries.tsv:1: query '1' has an empty text"),
         ({"qrels.dev.tsv": "1\t0\t9\t1\n"}, r"qrels.dev.tsv:1: there is no passage '9'.*--skip-unknown"),
         ({"qrels.dev.tsv": "9\t0\t1\t1\n"}, r"qrels.dev.tsv:1: there is no query '9'"),
@@ -186,14 +186,14 @@ def test_what_is_left_out_is_counted_and_said(tmp_path, said):
     assert Dataset.open(made.path).split("test") == {"q": {"a": 1}}
     assert made.meta["counts"]["passages"] == 1
     assert "left out: 1 passages with neither title nor text" in said
-    assert "left out: 2 judgements and negatives of queries or passages that are not there" in said
+    assert "left out: 2 judgements and negatives of unknown queries or passages" in said
 
 
 def test_a_dataset_needs_passages_and_queries(tmp_path, said):
     with pytest.raises(InputError, match=r"none of these files has queries \(collection.tsv\)"):
         imported(tmp_path, "msmarco-collection")
     imported(tmp_path, "msmarco-collection", "msmarco-queries")
-    assert "no judgements: add qrels before a graph is built of this dataset" in said
+    assert "no judgements: add qrels before you build a graph from this dataset" in said
 
 
 def test_it_is_made_once_and_again_when_a_source_changes(tmp_path, said):

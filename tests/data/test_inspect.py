@@ -69,8 +69,8 @@ def test_each_flaw_is_a_warning_that_says_what_to_do(flawed):
         "The test split is too small to tell systems apart (2 queries)",
         "Queries of train have no relevant passage (1 of 2)",
         "Queries of test have the text of a train query (1 of 2)",
-        "Of the passages relevant in test, 33% are relevant to a train query too",
-        "Of the queries of test, 50% have half of their words or more in common with a train query of the same passage",
+        "Of the passages relevant in test, 33% are also relevant to a train query",
+        "Of the queries of test, 50% share half of their words or more with a train query of the same passage",
         "Passages repeat the text of an earlier one (1 of 4)",
         "Queries repeat the text of an earlier one (1 of 5)",
         "Some passages have no title (1 of 4)",
@@ -143,13 +143,13 @@ def test_with_a_tokenizer_the_share_that_is_cut_takes_the_place_of_a_guess_by_wo
     assert figures["tokens"]["encoder"] == "words"
     assert figures["tokens"]["passages"]["share_cut"] == 0.25
     warnings = "\n".join(figures["warnings"])
-    assert "Of the passages, 25% are cut at 100 tokens, and 65% of their tokens are never read: raise" in warnings
-    assert "Of the queries, 20% are cut at 2 tokens" in warnings
+    assert "Of the passages, 25% are truncated at 100 tokens, and 65% of all tokens are never read: raise" in warnings
+    assert "Of the queries, 20% are truncated at 2 tokens" in warnings
     assert "more than 200 words" not in warnings
     assert inspect_dataset(flawed)["tokens"] is None
     text = format_inspection(figures)
     assert "Tokens, as words reads them" in text
-    assert "25.0% are cut at 100, 64.8% of all tokens are lost" in text
+    assert "25.0% are truncated at 100, 64.8% of all tokens are lost" in text
 
 
 def test_near_duplicates_are_figures_with_examples_and_a_warning(tmp_path):

@@ -43,11 +43,11 @@ def seen(text: str) -> str:
 
 def test_every_figure_has_its_plot(figures):
     plots = plots_on(page_of(figures))
-    lengths = ["Words a passage", "Words a query", "Tokens a passage", "Tokens a query"]
-    judged = [f"Judgements a query, {split}" for split in ("train", "dev", "test")]
-    assert list(plots) == [*lengths, "Questions a passage", *judged]
-    assert sum(bars_of(plots["Words a passage"]).values()) == 40
-    assert sum(bars_of(plots["Questions a passage"]).values()) == 40
+    lengths = ["Words per passage", "Words per query", "Tokens per passage", "Tokens per query"]
+    judged = [f"Judgements per query, {split}" for split in ("train", "dev", "test")]
+    assert list(plots) == [*lengths, "Questions per passage", *judged]
+    assert sum(bars_of(plots["Words per passage"]).values()) == 40
+    assert sum(bars_of(plots["Questions per passage"]).values()) == 40
     without = plots_on(page_of(figures | {"tokens": None}))
     assert list(without) == [title for title in plots if not title.startswith("Tokens")]
 
@@ -56,8 +56,8 @@ def test_bars_beyond_the_limit_stand_out_where_texts_are_cut(figures):
     plots = plots_on(page_of(figures))
     bins = figures["tokens"]["passages"]["histogram"]
     beyond = sum(bin_["to"] > 11 and bin_["count"] > 0 for bin_ in bins)
-    assert 0 < beyond == plots["Tokens a passage"].count('class="s1 fill"')
-    assert 'class="s1 fill"' not in plots["Tokens a query"]
+    assert 0 < beyond == plots["Tokens per passage"].count('class="s1 fill"')
+    assert 'class="s1 fill"' not in plots["Tokens per query"]
 
 
 def test_tables_tiles_warnings_and_problems_can_be_read(figures):

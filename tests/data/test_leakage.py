@@ -54,7 +54,7 @@ def test_examples_name_both_questions_the_split_s_own_first(leaking):
 def test_leakage_is_warned_of_with_what_to_do(leaking):
     warnings = "\n".join(inspect_dataset(leaking)["warnings"])
     assert "Queries of test are near-duplicates of one of train (1 of 4): look" in warnings
-    assert "Queries of test have the text of one of dev (2 of 4): take them out" in warnings
+    assert "Queries of test have the text of one of dev (2 of 4): remove them" in warnings
     assert "Judgements of dev are below 0 (1 of 3)" in warnings
 
 

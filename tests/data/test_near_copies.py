@@ -115,7 +115,7 @@ def test_cosines_are_the_same_in_blocks(dataset, monkeypatch):
 
 def test_a_question_without_a_vector_is_refused(dataset):
     rows = {id_: row for row, id_ in enumerate(dataset.query_ids) if id_ != "copy"}
-    with pytest.raises(InputError, match="no vector of query 'copy'"):
+    with pytest.raises(InputError, match="query 'copy' has no vector"):
         copy_cosine(dataset, "test", QueryVectors("hand-made", rows, np.ones((len(QUERIES), 2))))
 
 

@@ -297,5 +297,5 @@ def test_spans_that_lie_nowhere_are_refused(starts, tmp_path):
         [{"_id": "q", "text": "?", "metadata": {"answers": ["x"], "answer_starts": starts}}],
     )
     dataset = written(tmp_path / "data", (*drawn, {"test": [("q", "p", 1)]}, []))
-    with pytest.raises(GnnRetrievalError, match=r"'q' has answer_starts .* in its passage 'p' of 1 char"):
+    with pytest.raises(GnnRetrievalError, match=r"'q' has answer_starts .* inside its passage 'p' of 1 char"):
         convert_dataset(dataset, "squad", tmp_path / "files")

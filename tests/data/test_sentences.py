@@ -70,7 +70,7 @@ def test_relevant_are_the_sentences_that_hold_an_answer_or_all_where_none_does(d
     }
     assert made.meta["without_answer"] == 2
     assert "3 passages are 5 sentences, 1.7 each" in said
-    assert "2 judged passages hold no answer in one sentence: all their sentences are relevant" in said
+    assert "2 judged passages have no sentence with an answer: all their sentences are relevant" in said
 
 
 def test_queries_keep_their_metadata(dataset, tmp_path):
@@ -104,7 +104,7 @@ def test_made_twice_it_is_reused_and_the_bytes_are_equal(dataset, tmp_path, said
 
 def test_an_id_that_a_sentence_would_get_is_an_error(tmp_path):
     dataset = write(tmp_path / "dataset", [*PASSAGES, {"_id": "a#1", "text": "taken"}])
-    with pytest.raises(InputError, match="'a#1' has the id that sentence 1 of 'a' gets: rename it"):
+    with pytest.raises(InputError, match="sentence 1 of 'a' gets the id of passage 'a#1': rename"):
         make_sentence_dataset(dataset, tmp_path / "sentences")
 
 

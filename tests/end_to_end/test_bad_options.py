@@ -60,9 +60,11 @@ def test_an_empty_question(question, made, refuses):
 
 
 def test_search_wants_a_question_or_a_dataset(made, refuses, tmp_path):
-    refuses("search", "--index", made.index, says=("give a QUESTION, or --prompt", "with --run FILE"))
+    refuses("search", "--index", made.index, says=("give exactly one of a QUESTION, --prompt", "need --run FILE"))
     refuses("search", "--index", made.index, "--data", made.data, says=("--run FILE",))
-    refuses("search", "q", "--index", made.index, "--data", made.data, "--run", tmp_path / "r", says=("no QUESTION",))
+    refuses(
+        "search", "q", "--index", made.index, "--data", made.data, "--run", tmp_path / "r", says=("exactly one of",)
+    )
     refuses("search", "q", "--index", made.index, "--k", 0, says=("'--k'", "0 is not in the range"))
 
 
@@ -83,7 +85,7 @@ def test_an_option_of_datasets_is_not_ignored_with_a_question(option, made, refu
 
 
 def test_explaining_a_dual_encoder_s_index_is_refused(made, refuses):
-    says = ("--explain wants the index of a GNN-encoder",)
+    says = ("--explain needs the index of a GNN-encoder",)
     refuses("search", "anything", "--index", made.baseline_index, "--explain", says=says)
 
 

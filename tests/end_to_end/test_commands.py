@@ -147,10 +147,10 @@ def test_data_inspect_counts_tokens_names_examples_and_writes_a_page(made, tiny_
     assert 0 < tokens["passages"]["share_cut"] <= 1
     assert len(outcome.json["queries_per_passage"]["most_asked"]) == 1
     assert f"{page}: the page" in outcome.err
-    assert "Tokens a passage" in page.read_text(encoding="utf-8")
+    assert "Tokens per passage" in page.read_text(encoding="utf-8")
     text = succeeds("data", "inspect", made.data, "--checkpoint", tiny_checkpoint).out
     assert f"Tokens, as {tiny_checkpoint} reads them" in text
-    assert "Leakage: what a split has of an earlier one" in text
+    assert "Leakage: what a split shares with an earlier one" in text
 
 
 def test_data_inspect_finds_near_copies_by_words_and_by_the_vectors_of_features(made, tiny_checkpoint, succeeds):

@@ -126,8 +126,8 @@ def test_a_file_of_questions_becomes_a_run(approximate, made, succeeds, tmp_path
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a\tone\ntwo\n", ":2: a line without a tab among lines with one"),
-        ("a\tone\na\ttwo\n", ":2: question 'a' is there twice"),
+        ("a\tone\ntwo\n", ":2: this line has no tab"),
+        ("a\tone\na\ttwo\n", ":2: the id 'a' is repeated"),
         ("a\t \n", ":1: question 'a' is empty"),
         ("a b\tone\n", ":1: the id 'a b' is empty or has white space"),
         ("\n", "there are no questions"),
@@ -167,11 +167,11 @@ def test_hybrid_and_reranked_runs_say_so_in_their_name(approximate, made, tiny_c
         (("q", "--hybrid", "--weights", "a"), "weights"),
         (("q", "--hybrid", "--weights", "0,0"), "not all 0"),
         (("q", "--rerank", "no-such-model"), "no-such-model"),
-        (("q", "--prompt"), "one of them"),
+        (("q", "--prompt"), "exactly one of"),
         (("--prompt", "--json"), "--json goes with a QUESTION"),
-        (("--questions", "q.tsv"), "--questions ranks many questions: give --run FILE"),
+        (("--questions", "q.tsv"), "--questions writes a run: give --run FILE"),
         (("--vectors", "v.npy", "--run", "a.run", "--hybrid"), "--hybrid goes with a QUESTION or --prompt"),
-        (("--bm25", "--data", "d", "--run", "a.run", "--hybrid"), "--hybrid is on top of an index: leave out --bm25"),
+        (("--bm25", "--data", "d", "--run", "a.run", "--hybrid"), "--hybrid needs an index: leave out --bm25"),
     ],
 )
 def test_what_does_not_go_together_is_said(options, says, made, refuses):

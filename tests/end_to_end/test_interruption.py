@@ -60,5 +60,5 @@ def test_a_killed_run_was_killed(name, report):
 def test_ctrl_c_says_how_to_go_on(report):
     _, told = report
     assert told["stopped"]["interrupted"] == 130
-    assert told["stopped"]["last words"].endswith("Stopped. Run the same command again to go on.\n")
+    assert told["stopped"]["last words"].endswith("Stopped. Run the same command again to continue.\n")
     assert "Traceback" not in told["stopped"]["last words"]

@@ -36,9 +36,7 @@ def chain(tiny_dataset, files, no_encoder, succeeds):
     """The way from vectors to two indexes."""
     vectors = ("--passages", files / "passages.npy", "--queries", files / "queries.npy")
     said = succeeds("encoder", "import", tiny_dataset, *vectors, *NAME, "--out", files / "features")
-    assert (
-        said.out.strip() == f"{files / 'features'}: 40 passages and 80 queries, 32 dimensions, made outside by an-api"
-    )
+    assert said.out.strip() == f"{files / 'features'}: 40 passages and 80 queries, 32 dimensions, imported from an-api"
     succeeds("graph", "build", tiny_dataset, files / "features", "--out", files / "graph")
     succeeds("train", files / "graph", "--epochs", "2", "--batch-size", "8", "--out", files / "model")
     succeeds("embed", files / "model", "--out", files / "embeddings")
@@ -150,7 +148,7 @@ def test_features_of_another_encoder_or_of_other_texts_are_refused(chain, made, 
         (("what?", "--query-ids", "f"), "--query-ids goes with --vectors"),
         (("--vectors", "v.npy", "--run", "r", "--split", "dev"), "--split goes with --data"),
         (("--vectors", "v.npy", "--run", "r", "--explain"), "--explain goes with a QUESTION"),
-        (("--vectors", "v.npy", "--run", "r", "--data", "d"), "one of them"),
+        (("--vectors", "v.npy", "--run", "r", "--data", "d"), "exactly one of"),
         (("--data", "d", "--run", "r", "--bm25", "--features", "f"), "leave out --features"),
     ],
 )

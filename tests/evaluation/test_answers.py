@@ -78,7 +78,7 @@ def test_questions_without_judgements_are_measured_by_answers_alone(dataset):
 
 
 def test_without_answers_it_cannot_be_measured(dataset):
-    with pytest.raises(InputError, match="Answer@2 wants the answers and texts"):
+    with pytest.raises(InputError, match="Answer@2 needs the answers and texts"):
         per_query(dataset.split("test"), FIRST, ["Answer@2"])
     with pytest.raises(InputError, match=r"queries.jsonl: none of these queries has answers"):
         find_answers(dataset, [FIRST], parse_measures(["Answer@2"]), ["unanswered"])

@@ -188,7 +188,7 @@ def test_commands_encode_index_and_search_by_sentences(tiny_dataset, tiny_checkp
     passage = next(passage for passage in Dataset.open(tiny_dataset).passages() if passage.title)
     found = run_cli("search", passage.title, "--index", tmp_path / "index")
     assert found.exit_code == 0, found.output
-    assert f"found by: {passage.title}." in found.output
+    assert f"matched: {passage.title}." in found.output
     run = tmp_path / "sentences.run"
     found = run_cli("search", "--index", tmp_path / "index", "--data", tiny_dataset, "--run", run)
     assert found.exit_code == 0, found.output

@@ -126,7 +126,7 @@ def test_widths_that_nothing_tells_are_unknown(tiny_dataset, tmp_path):
 
 def test_without_data_and_size_it_is_refused(tmp_path):
     (tmp_path / "none.toml").write_text('name = "none"\n')
-    with pytest.raises(InputError, match=r"neither a dataset is here nor .* \[size\] with passages, queries"):
+    with pytest.raises(InputError, match=r"there is no dataset.* a \[size\] with passages, queries"):
         dry_run(tmp_path / "none.toml")
 
 

@@ -35,7 +35,7 @@ def test_a_file_of_that_name_comes_first_and_another_name_lists_ours(monkeypatch
     monkeypatch.chdir(tmp_path)
     Path("docstrings.toml").touch()
     assert find_recipe(Path("docstrings.toml")) == Path("docstrings.toml")
-    with pytest.raises(InputError, match="or the name of one of ours: docstrings, docstrings-cut, "):
+    with pytest.raises(InputError, match="or one of these names: docstrings, docstrings-cut, "):
         read_recipe(find_recipe(Path("docstring")))
 
 
@@ -125,7 +125,7 @@ def test_a_line_that_is_no_toml_is_named(write, text, line):
 
 
 def test_a_recipe_that_is_not_there_or_not_utf8_is_one_sentence(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: no such recipe; a TOML file was expected"):
+    with pytest.raises(InputError, match=r"none\.toml: there is no such recipe\. Give a TOML file"):
         read_recipe(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes('name = "é"'.encode("latin-1"))
     with pytest.raises(InputError, match=r"latin\.toml: not UTF-8"):
@@ -145,11 +145,11 @@ def test_a_recipe_has_the_tables_of_the_one_it_extends_and_its_own(write, tmp_pa
 @pytest.mark.parametrize(
     ("extends", "base", "message"),
     [
-        ('"../base.toml"', "", "mine.toml:2: extends: the file name of a recipe beside this one"),
-        ("3", "", "mine.toml:2: extends: the file name of a recipe beside this one"),
-        ('"base.toml"', 'extends = "other.toml"\n', "mine.toml:2: base.toml extends another recipe itself"),
+        ('"../base.toml"', "", "mine.toml:2: extends must be the file name of a recipe beside this one"),
+        ("3", "", "mine.toml:2: extends must be the file name of a recipe beside this one"),
+        ('"base.toml"', 'extends = "other.toml"\n', "mine.toml:2: base.toml extends another recipe: extend"),
         ('"base.toml"', "[graph]\nkk = 1\n", "base.toml:3"),
-        ('"none.toml"', "", "none.toml: no such recipe"),
+        ('"none.toml"', "", "none.toml: there is no such recipe"),
     ],
 )
 def test_what_cannot_be_extended_is_named(write, tmp_path, extends, base, message):

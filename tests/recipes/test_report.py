@@ -89,7 +89,7 @@ def test_it_opens_offline_and_has_every_part(text):
     assert headings(page, text) == [
         *("What was run", "Data", "Graph", "Training: model", "Training: model-joint"),
         *("Comparison", "Every test", "Question by question", "The same labels without a GNN", "With BM25"),
-        *("Examples before and after", "Costs", "Where this is from"),
+        *("Examples before and after", "Costs", "Provenance"),
     ]
     assert len(text) < 400_000
     anchors = {link[1:] for link in page.attributes("href") if link.startswith("#")}
@@ -151,7 +151,7 @@ def test_examples_have_ranks_rankings_and_the_questions_that_moved_the_passage(r
     moved = [table for table in page.tables if table[0] == ["training question that moved it", "attention"]]
     explained = [one.why for one in (*helped, *hurt)] + [one.above[1] for one in hurt if one.above]
     assert len(moved) == sum(bool(why.neighbors) for why in explained)
-    assert page.seen.count("First by the dual-encoder") == len(helped) + len(hurt)
+    assert page.seen.count("Ranked first by the dual-encoder") == len(helped) + len(hurt)
 
 
 def test_a_hurt_question_s_passage_stood_higher_before(run):
@@ -217,7 +217,7 @@ def test_an_encoder_s_recipe_has_its_report(evil_dataset, tiny_checkpoint, tmp_p
     page = assert_opens_offline(text)
     assert headings(page, text) == [
         *("What was run", "Data", "Mining: mined", "Training: trained", "Comparison", "Every test"),
-        *("Question by question", "The questions that changed most", "Costs", "Where this is from"),
+        *("Question by question", "The questions that changed most", "Costs", "Provenance"),
     ]
     links = {unquote(link) for link in page.attributes("href") if not link.startswith("#")}
     assert {"trained/log.jsonl", "mined/report.json", "data/qrels/test.tsv", "rankings/trained.run"} <= links

@@ -131,7 +131,7 @@ def test_the_papers_numbers_are_the_defaults():
     [
         ('[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["b"]', "examples names 'b'"),
         ('[[stages]]\nname = "a"\nkind = "encoder"', "needs examples"),
-        ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "no stage before it"),
+        ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "is no earlier stage"),
         ('[[stages]]\nname = "labels"\nkind = "negatives"', "'labels': the name is taken"),
         ('[[stages]]\nname = "a"\nkind = "negatives"\nsettings = { topk = 3 }', "unknown key 'topk'. Did you mean"),
         ('[train]\nepoch = 3\n[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]', "unknown key 'epoch'"),
@@ -154,8 +154,8 @@ def test_a_recipe_that_cannot_be_run_is_refused_before_anything_runs(wrong, said
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"compare": '[compare]\nsplit = "dev"\n'}, "split 'dev' is chosen by"),
-        ({"compare": '[compare]\nsplit = "train"\n'}, "split 'train' is learned from"),
+        ({"compare": '[compare]\nsplit = "dev"\n'}, "split 'dev' is the dev split"),
+        ({"compare": '[compare]\nsplit = "train"\n'}, "split 'train' trains the encoders"),
         ({"settings": '{ split = "test" }'}, "mines split 'test': give 'train' or 'dev'"),
         ({"compare": '[compare]\nmeasures = ["RR10"]\n'}, "measure 'RR10'"),
         ({"kind": "pseudo-label", "more": 'cross_encoder = "start-of-none"'}, "every query of queries.jsonl is judged"),

@@ -101,12 +101,12 @@ def test_what_is_missing_is_named_with_where_to_get_it(folder, tmp_path):
 def test_an_id_of_ir_datasets_is_no_file(folder, tmp_path):
     pytest.importorskip("ir_datasets")
     its = DataSettings.parse({"files": ["ir-datasets@train=no/such/id"]})
-    with pytest.raises(InputError, match=r"no/such/id: ir_datasets .* has no set of this id"):
+    with pytest.raises(InputError, match=r"no/such/id: ir_datasets .* has no dataset with this id"):
         made(tmp_path, its)
 
 
 def test_downloads_without_files_are_refused():
-    with pytest.raises(InputError, match=r"download, columns and skip_unknown are of files"):
+    with pytest.raises(InputError, match=r"download, columns and skip_unknown need files"):
         DataSettings.parse({"download": [{"url": "https://x.org/a.tsv"}]})
     with pytest.raises(InputError, match=r"download\.0\.url"):
         DataSettings.parse({"files": ["a"], "download": [{"url": "x.org/"}]})

@@ -1,1 +1,1 @@
-"""The docstring corpus: a retrieval set made offline, from the docstrings of installed packages."""
+"""The docstring corpus: a dataset made offline from the docstrings of installed packages."""

@@ -1,14 +1,14 @@
-"""The docstring corpus: a retrieval set made offline from the installed numpy, scipy, scikit-learn and networkx.
+"""The docstring corpus: a dataset made offline from the installed numpy, scipy, scikit-learn and networkx.
 
-A passage is a public function or class: its name as title, and what its docstring says, without the See Also section.
-A query is what the See Also section of another function says of it: the same function described by another author, in
-other words.
+A passage is a public function or class: its name is the title, and its docstring without the See Also section is the
+text. A query is the description of the function in the See Also section of another function: the same function in the
+words of another author.
 
-There are two variants of the same passages and of the same dev and test queries:
+There are two variants with the same passages and the same dev and test queries:
 
-- ``summaries="passage"``: a passage begins with the docstring's one-line summary, as one would index it.
-- ``summaries="question"``: the summary is cut out of each passage and given back as its training question. A system
-  that learns from questions then gets the best sentence of each passage, and a system that reads passages does not.
+- ``summaries="passage"``: a passage begins with the docstring's one-line summary, as in a usual index.
+- ``summaries="question"``: the summary is cut from each passage and becomes its training question. A system that learns
+  from questions then gets the best sentence of each passage, and a system that only reads passages does not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _QUOTED = re.compile(r"`+~?([^`]*)`+")
 
 
 class Parsed(NamedTuple):
-    """A docstring, in parts: the one-line summary, the text without it, and the functions its See Also describes."""
+    """Parts of a docstring: the one-line summary, the remaining text, and the See Also descriptions."""
 
     summary: str
     text: str
@@ -49,7 +49,7 @@ class Parsed(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A query before it has an id: its text as first written, and where it comes from."""
+    """A query without id: its text, its relevant passages, its kinds, and the functions that it is written in."""
 
     text: str
     relevant: set[str]
@@ -65,19 +65,19 @@ def make_docstring_corpus(
     """Make the docstring corpus at ``path``, a dataset directory in the BEIR layout, in a few seconds.
 
     The same package versions give the same bytes. A See Also description that is no function's summary goes to train,
-    dev or test by the sha256 of its normalised text (50, 10 and 40 percent). Passage ids, dev and test are the same
-    in both variants. A function whose docstring has only a summary is left out of both.
+    dev or test by the sha256 of its normalised text (50, 10 and 40 percent). Passage ids, dev and test are the same in
+    both variants. A function whose docstring has only a summary is in neither.
 
     Args:
         path: Where the dataset goes.
-        summaries: Where a docstring's one-line summary goes. ``passage``: at the beginning of its passage, and no
-            query has its text. ``question``: cut out of the passage, and a training query of that passage.
-        overwrite: Replace a dataset of the other variant or made from other package versions.
+        summaries: Where a docstring's one-line summary goes. ``passage``: it begins its passage, and no query has its
+            text. ``question``: it is cut from the passage, and becomes a training query of the passage.
+        overwrite: Replace a dataset of the other variant or of other package versions.
 
     Raises:
         InputError: ``summaries`` is neither ``passage`` nor ``question``.
-        ArtifactError: something else is at ``path``, or it is of the other variant or made from other versions and
-            ``overwrite`` is False.
+        ArtifactError: ``path`` holds something else; or the other variant or other package versions, and ``overwrite``
+            is False.
     """
     for project, module in (("numpydoc", "numpydoc"), *((project, package) for package, project in PACKAGES.items())):
         require_extra(module, "quickstart", f"The docstring corpus (of {project})")
@@ -114,13 +114,13 @@ def make_docstring_corpus(
 
 
 def parse_docstring(docstring: str) -> Parsed | None:
-    """The parts of a numpydoc docstring that the corpus uses, in plain text, or None where it cannot be parsed."""
+    """The parts of a numpydoc docstring as plain text; None where it cannot be parsed."""
     read = extra("numpydoc.docscrape", "quickstart", "The docstring corpus").NumpyDocString  # with Sphinx: a second
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpydoc warns of unknown sections and short underlines
         try:
             doc = read(docstring)
-        except Exception:  # ValueError, ParseError and IndexError, by what is wrong with the docstring
+        except Exception:  # ValueError, ParseError or IndexError, depending on the docstring
             return None
     parameters = (*doc["Parameters"], *doc["Other Parameters"], *doc["Returns"], *doc["Yields"])
     parameters = tuple(entry for entry in parameters if entry.desc or "None" not in (entry.name, entry.type))
@@ -130,17 +130,17 @@ def parse_docstring(docstring: str) -> Parsed | None:
         (name, plain(" ".join(about))) for names, about in doc["See Also"] for name, _role in names if about
     )
     summary = plain(" ".join(doc["Summary"]))
-    # A directive (``.. deprecated::``) in the summary's place says nothing of what the function does.
+    # A directive (``.. deprecated::``) as the summary does not describe the function.
     return Parsed("" if summary.startswith("..") else summary, "\n".join(filter(None, map(plain, parts))), see_also)
 
 
 def plain(text: str) -> str:
-    """``text`` without reST roles, quotes and version marks, each run of white space made one space."""
+    """``text`` without reST roles, quotes and version marks, with single spaces."""
     return " ".join(_QUOTED.sub(r"\1", _ROLE.sub(r"\1", _VERSION.sub("", text))).split())
 
 
 def _collect(objects: Sequence[PublicObject], summaries: Summaries) -> tuple[list[Passage], list[Described]]:
-    """The passages, by name, and the queries, by normalised text."""
+    """The passages, sorted by name, and the queries, sorted by normalised text."""
     in_passage = summaries == "passage"
     parsed = {entry.name: (entry, doc) for entry in objects if (doc := parse_docstring(entry.docstring)) and doc.text}
     passages = [Passage(name, name, _passage_text(doc, in_passage)) for name, (_, doc) in parsed.items()]
@@ -162,7 +162,7 @@ def _collect(objects: Sequence[PublicObject], summaries: Summaries) -> tuple[lis
             described = _resolve(written, entry, names)
             if described and described != name:
                 add(description, "see-also", described, name)
-    # A See Also that repeats a function's summary is no question where passages hold their summaries.
+    # A See Also that repeats a function's summary is no query if passages contain their summaries.
     asked = (queries[key] for key in sorted(queries))
     return passages, [query for query in asked if not (in_passage and "summary" in query.kinds)]
 
@@ -172,7 +172,7 @@ def _passage_text(doc: Parsed, with_summary: bool) -> str:
 
 
 def _resolve(written: str, writer: PublicObject, names: Mapping[str, str]) -> str | None:
-    """The passage that ``written`` means in the See Also of ``writer``, sought from its module outwards."""
+    """The passage that ``written`` names in the See Also of ``writer``: first in its module, then in outer modules."""
     written = re.sub(r"^np\.", "numpy.", written.lstrip("~").removesuffix("()"))
     for name in writer.names:
         module = name.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The documented public functions and classes of installed packages, each once, under its shortest public name."""
+"""The documented public functions and classes of installed packages, each once, by its shortest public name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-# Tests, build tools, vendored copies of other projects, and numpy's deprecated doors to its private core.
+# Tests, build tools, vendored copies of other projects, and numpy's deprecated aliases of its private core.
 SKIPPED_MODULES = frozenset({"conftest", "core", "distutils", "externals", "setup", "test", "tests"})
-_C_SIGNATURE = re.compile(r"\A\w+\(.*\)\n--\n+")  # what a class written in C keeps in front of its docstring
-# scipy writes the arguments it deprecates as a set, whose order changes from one process to the next.
+_C_SIGNATURE = re.compile(r"\A\w+\(.*\)\n--\n+")  # the prefix of the docstring of a class written in C
+# scipy writes deprecated arguments as a set, whose order differs between processes.
 _ARGUMENT_SET = re.compile(r"(?<=argument\(s\) ``\{)[^{}]*(?=\})")
 
 
 class PublicObject(NamedTuple):
-    """A function or class: its ``docstring``, its public ``name``, and every public name it goes by."""
+    """A function or class: its ``docstring``, its shortest public ``name``, and all its public ``names``."""
 
     name: str
     names: tuple[str, ...]
@@ -29,15 +29,15 @@ class PublicObject(NamedTuple):
 def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     """The documented functions and classes of ``packages``, sorted by name.
 
-    Objects that go by several names, and objects whose docstrings are the same text (the masked array functions that
-    wrap a ufunc), are one, named by the first package that has it. Methods and undocumented objects are left out.
-    Nothing is called: modules are imported, with warnings silenced, and one that cannot be imported (an optional
-    dependency is missing) is passed over.
+    Objects with several names, and objects with the same docstring (masked array functions that wrap a ufunc), are one
+    object; the first package that has it names it. Methods and undocumented objects are left out. Modules are imported
+    with warnings silenced, and nothing is called. A module that cannot be imported, for lack of an optional dependency,
+    is skipped.
     """
     names_of: dict[str, list[str]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # All are imported before one is read: scipy.special, when imported, adds to the docstring of numpy.sinc.
+        # Import all packages before reading one: the import of scipy.special changes the docstring of numpy.sinc.
         modules = {package: list(_public_modules(importlib.import_module(package))) for package in packages}
     for package in packages:
         names_here: dict[str, set[str]] = {}
@@ -59,7 +59,7 @@ def _public_modules(module: ModuleType) -> Iterator[ModuleType]:
             continue
         try:
             inner = importlib.import_module(f"{module.__name__}.{info.name}")
-        except Exception:  # whatever a module that lacks a dependency raises, it is not there for its users either
+        except Exception:  # a missing dependency may raise anything; users cannot import the module either
             continue
         yield from _public_modules(inner)
 
@@ -72,12 +72,12 @@ def _documented(module: ModuleType, package: str) -> Iterator[tuple[str, str]]:
             continue
         try:
             value = getattr(module, name)
-        except Exception:  # a deprecated name that its module no longer gives
+        except Exception:  # a deprecated name that was removed
             continue
-        # networkx shows a function through a dispatcher, which adds to the docstring whatever backends are installed.
+        # networkx wraps functions in a dispatcher, which adds the installed backends to the docstring.
         value = getattr(value, "orig_func", value)
-        # scipy's ufuncs do not say where they come from: a module that lists one vouches for it. A module that lists
-        # nothing vouches only for what is defined in it or below it, not for what it imports.
+        # scipy's ufuncs have no module: accept them where ``__all__`` lists them. Without ``__all__``, accept only
+        # objects that are defined in the module or below it, and not those that it imports.
         home = getattr(value, "__module__", None) or (package if listed is not None else "")
         wanted = package if listed is not None else module.__name__
         if _is_function_or_class(value) and f"{home}.".startswith(f"{wanted}."):
@@ -88,7 +88,7 @@ def _documented(module: ModuleType, package: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_function_or_class(value: Any) -> bool:
-    """Whether ``value`` can be called and has a docstring of its own: ufuncs and scipy's distributions do."""
+    """Whether ``value`` is callable and has its own docstring, as ufuncs and scipy's distributions do."""
     docstring = getattr(value, "__doc__", None)
     if not callable(value) or not isinstance(docstring, str):
         return False

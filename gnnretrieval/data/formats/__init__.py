@@ -1,8 +1,8 @@
-"""The formats of the field, one module each: files are recognised, and read as streams.
+"""Readers and writers of the field's formats, one module each.
 
-A reader takes the path of a file and the split that it is of, and yields :class:`Found` records in file order:
-passages, queries, judgements and negatives. Whatever is wrong with the file is an
-:class:`~gnnretrieval.errors.InputError` with file and line.
+A reader takes the path of a file and its split, and yields :class:`Found` records in file order, as a stream: passages,
+queries, judgements and negatives. A fault of the file is an :class:`~gnnretrieval.errors.InputError` with file and
+line.
 """
 
 from gnnretrieval.data.formats.parsed import Found, Negative, Reader

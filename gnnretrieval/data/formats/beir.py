@@ -1,4 +1,4 @@
-"""BEIR's ``corpus.jsonl``, ``queries.jsonl`` and qrels, plain or gzipped."""
+"""Reader of BEIR's ``corpus.jsonl``, ``queries.jsonl`` and qrels, plain or gzipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BEIR's layout."""
+"""Writer of BEIR's layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnretrieval.data.records import Qrel
 
 
 def write_beir(data: Contents, directory: Path, lost: Lost) -> None:
-    """``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``."""
+    """Write ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``."""
     write_passages(directory / CORPUS, data.passages())
     write_queries(directory / QUERIES, data.queries())
     for split in data.splits:

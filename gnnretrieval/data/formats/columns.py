@@ -12,12 +12,12 @@ from gnnretrieval.errors import InputError
 
 
 def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, list[str]]]:
-    """Line number and columns of a file of plain columns: tabs separate them, quotes mean nothing.
+    """Line number and columns of each line of a file with tabs between columns and no quoting.
 
     Args:
         path: The file.
-        wanted: What should be in it, for errors.
-        widths: How many columns a line may have.
+        wanted: The expected content, for errors.
+        widths: Accepted numbers of columns.
     """
     for number, line in read_lines(path, wanted):
         fields = line.split("\t")
@@ -33,7 +33,7 @@ def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, lis
 
 
 def quoted_rows(path: Path, wanted: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """First line and columns of each row of a CSV file: quoted fields may hold what separates, and line breaks."""
+    """First line number and columns of each row of a CSV file; quoted fields may have delimiters and line breaks."""
     csv.field_size_limit(sys.maxsize)
     at = [0]
 
@@ -51,7 +51,7 @@ def quoted_rows(path: Path, wanted: str, delimiter: str) -> Iterator[tuple[int, 
             return
         except csv.Error as error:
             raise InputError(
-                f"this row cannot be read ({error}): a field that holds a quote or a line break must be quoted, and "
+                f"this row cannot be read ({error}): a field with a quote or a line break must be quoted, and "
                 'quotes in it doubled ("").',
                 path,
                 first,

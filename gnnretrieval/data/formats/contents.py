@@ -1,4 +1,4 @@
-"""What writers read, and what they cannot write."""
+"""The input of writers, and the counts of what they cannot write."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gnnretrieval.data.importing import NEGATIVES
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.data.records import Passage, Query
 
-Lost = dict[str, int]  # how often a format could not hold what there was, by what it is
+Lost = dict[str, int]  # number of things that a format cannot hold, by their description
 _BREAKS = re.compile(r"[\t\n\r]")
 
 
 class Contents(NamedTuple):
-    """A dataset, to be read as often as a format wants.
+    """A dataset that a writer can read several times.
 
     Attributes:
         dataset: The dataset.
-        passages: Its passages with their metadata.
-        queries: Its queries with theirs.
-        negatives: Passage and kind of each negative, by query, of a split.
+        passages: A function that gives the passages with their metadata.
+        queries: A function that gives the queries with their metadata.
+        negatives: A function from a split to the passage and kind of each negative, by query id.
     """
 
     dataset: Dataset
@@ -61,7 +61,7 @@ def one_line(text: str, lost: Lost) -> str:
 
 
 def count_padded(ids: Iterable[str], lost: Lost) -> None:
-    """Count ids that readers of most formats take without the white space around them."""
+    """Count ids with white space around them, which most readers strip."""
     lost["white space around ids"] += sum(id_ != id_.strip() for id_ in ids)
 
 
@@ -70,9 +70,9 @@ def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tu
 
 
 def _negatives(path: Path) -> dict[str, list[tuple[str, str]]]:
-    """Passage and kind of each negative, by query."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """Passage and kind of each negative, by query id."""
+    negatives: dict[str, list[tuple[str, str]]] = {}
     for _, line in read_lines(path, "negatives") if path.is_file() else ():
         query, passage, kind = line.split("\t")
-        found.setdefault(query, []).append((passage, kind))
-    return found
+        negatives.setdefault(query, []).append((passage, kind))
+    return negatives

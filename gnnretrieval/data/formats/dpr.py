@@ -1,4 +1,4 @@
-"""DPR: ``psgs_w100.tsv``, the training JSON and ``*.qa.csv`` of facebookresearch/DPR."""
+"""Reader of DPR's formats: ``psgs_w100.tsv``, the training JSON and ``*.qa.csv`` of facebookresearch/DPR."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEGATIVES = {"negative_ctxs": "negative", "hard_negative_ctxs": "hard_negative"
 
 
 def read_passages(path: Path, split: str) -> Iterator[Found]:
-    """``id \\t text \\t title``, quoted as CSV, under that header."""
+    """``id \\t text \\t title``, quoted as CSV, with this header."""
     for place, (number, fields) in enumerate(quoted_rows(path, "id, text and title", "\t")):
         if len(fields) != 3:
             raise InputError(f"found {len(fields)} columns, wanted three (id, text, title).", path, number)
@@ -34,7 +34,7 @@ def read_passages(path: Path, split: str) -> Iterator[Found]:
 
 
 def read_qa(path: Path, split: str) -> Iterator[Found]:
-    """``question \\t ["answer", …]``, which judge no passage. Questions are called ``SPLIT-NUMBER``, from 0."""
+    """``question \\t ["answer", …]``, without judgements. The ids of questions are ``SPLIT-NUMBER``, from 0."""
     for place, (number, fields) in enumerate(quoted_rows(path, "question and answers", "\t")):
         if len(fields) != 2:
             raise InputError(f"found {len(fields)} columns, wanted two (question, answers).", path, number)
@@ -55,8 +55,8 @@ def _answers(text: str, path: Path, number: int) -> list[str]:
 def read_training(path: Path, split: str) -> Iterator[Found]:
     """A list of questions with ``positive_ctxs``, ``negative_ctxs`` and ``hard_negative_ctxs``, read as a stream.
 
-    Questions are called ``SPLIT-NUMBER``, from 0. A passage without an id of its own (``passage_id``, in older files
-    ``psg_id``) is called by its text.
+    The ids of questions are ``SPLIT-NUMBER``, from 0. A passage without an id (``passage_id``, in older files
+    ``psg_id``) gets one from its text.
     """
     for place, (number, record) in enumerate(json_array(path, "DPR's training questions")):
         if not isinstance(record, dict):
@@ -66,7 +66,7 @@ def read_training(path: Path, split: str) -> Iterator[Found]:
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise _wrong(path, number, "answers", answers, "a list of strings")
         asked = _text(record, "question", path, number)
-        if "positive_ctxs" not in record:  # DPR reads the other two only where they are
+        if "positive_ctxs" not in record:  # the other two are optional in DPR
             raise _wrong(path, number, "keys", list(record), "positive_ctxs among them")
         yield Found(Query(query, asked), number, {"answers": answers} if answers else {})
         for passage in _passages(record, "positive_ctxs", path, number):

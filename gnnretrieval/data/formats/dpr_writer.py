@@ -1,4 +1,4 @@
-"""DPR's passages and training JSON."""
+"""Writer of DPR's passages and training JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnretrieval.data.records import Passage
 
 
 def write_dpr(data: Contents, directory: Path, lost: Lost) -> None:
-    """``psgs.tsv``, ``biencoder-SPLIT.json`` and, of queries without judgements, ``unjudged.qa.csv``."""
+    """Write ``psgs.tsv``, ``biencoder-SPLIT.json`` and, for queries without judgements, ``unjudged.qa.csv``."""
     count_padded(data.dataset.passage_ids, lost)
     with (directory / "psgs.tsv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)

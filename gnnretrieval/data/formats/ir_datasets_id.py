@@ -1,6 +1,6 @@
-"""Sets of the ``ir_datasets`` package, by their ids: ``beir/scifact/test``, ``msmarco-passage/dev/small``.
+"""Reader of datasets of the ``ir_datasets`` package, by id: ``beir/scifact/test``, ``msmarco-passage/dev/small``.
 
-The package downloads what it has not yet. It is an extra (``gnnretrieval[ir-datasets]``), imported when an id is given.
+The package downloads missing files. It is an extra (``gnnretrieval[ir-datasets]``), imported only for an id.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gnnretrieval.errors import GnnRetrievalError, InputError, nearest
 from gnnretrieval.platform.extras import extra
 
 _SKIPPED = object()
-_SAID = 160  # characters of another package's error
+_SAID = 160  # characters shown of the package's error
 _RECORDS = {"docs": "document", "queries": "query", "qrels": "judgement"}
 
 
 def read_documents(path: Path, split: str) -> Iterator[Found]:
-    """Documents: ``title`` and ``text`` where they have these, else all of their text; other fields are metadata."""
+    """Documents by their ``title`` and ``text``, or else all of their text; other fields are metadata."""
     for number, document in _each(path, "docs"):
         fields = document._asdict()
         id_ = id_of(str(fields.pop("doc_id")), "passage", path, number)
@@ -32,7 +32,7 @@ def read_documents(path: Path, split: str) -> Iterator[Found]:
 
 
 def read_judged(path: Path, split: str) -> Iterator[Found]:
-    """Queries and judgements. A query's text is its ``text``, in TREC's topics the ``title``; the rest is metadata."""
+    """Queries and judgements. A query's text is its ``text``, or ``title`` in TREC topics; the rest is metadata."""
     opened = open_id(path)
     for number, query in _each(path, "queries") if opened.has_queries() else ():
         fields = query._asdict()
@@ -43,11 +43,11 @@ def read_judged(path: Path, split: str) -> Iterator[Found]:
 
 
 def open_id(path: Path) -> Any:
-    """The set that an id names; nothing is downloaded yet.
+    """The dataset of an id; nothing is downloaded yet.
 
     Raises:
         GnnRetrievalError: the package is not installed.
-        InputError: it has no such id.
+        InputError: the id is unknown.
     """
     ir_datasets = extra("ir_datasets", "ir-datasets", f"{path}: an id of ir_datasets")
     id_ = path.as_posix()
@@ -55,11 +55,11 @@ def open_id(path: Path) -> Any:
         return ir_datasets.load(id_)
     except KeyError:
         hint = nearest(id_, ir_datasets.registry)
-        raise InputError(f"ir_datasets {ir_datasets.__version__} has no set of this id.{hint}", path) from None
+        raise InputError(f"ir_datasets {ir_datasets.__version__} has no dataset with this id.{hint}", path) from None
 
 
 def documents_of(path: Path) -> Path | None:
-    """The shortest id whose documents are those of ``path``; None where it has none."""
+    """The shortest id with the same documents as ``path``; None where it has no documents."""
     import ir_datasets
 
     opened = open_id(path)
@@ -67,14 +67,14 @@ def documents_of(path: Path) -> Path | None:
 
 
 def identity(path: Path) -> Mapping[str, str]:
-    """What stands for the content of an id, which is not read for it: the id, and the package that knows its files."""
+    """The values that identify the content of an id without reading it: the id and the package's version."""
     import ir_datasets
 
     return {"id": path.as_posix(), "ir_datasets": ir_datasets.__version__}
 
 
 def _each(path: Path, what: str) -> Iterator[tuple[int, Any]]:
-    """Number (from 1) and record of ``docs``, ``queries`` or ``qrels``, with the package's own errors in a sentence."""
+    """Number (from 1) and record of ``docs``, ``queries`` or ``qrels``; the package's errors become an InputError."""
     number = 0
     try:
         records = iter(getattr(open_id(path), f"{what}_iter")())
@@ -87,17 +87,17 @@ def _each(path: Path, what: str) -> Iterator[tuple[int, Any]]:
             yield number, record
     except (GnnRetrievalError, GeneratorExit):
         raise
-    except Exception as error:  # whatever a download, a parser or a package that it lacks raises
+    except Exception as error:  # a download, a parser or a missing package may raise anything
         said = shorten(str(error), _SAID, placeholder="…")
         raise InputError(
-            f"ir_datasets cannot give {_RECORDS[what]} {number + 1} ({type(error).__name__}: {said}). See to the "
-            "network, or read under https://ir-datasets.com what this set needs, and run the same command again.",
+            f"ir_datasets cannot give {_RECORDS[what]} {number + 1} ({type(error).__name__}: {said}). Check the "
+            "network, or see at https://ir-datasets.com what this dataset needs, and run the same command again.",
             path,
         ) from None
 
 
 def _text(record: Any, fields: dict[str, Any], *names: str) -> str:
-    """The text of a record, taken out of its fields."""
+    """The text of a record, removed from its fields."""
     for name in names:
         if _is_text(fields.get(name)):
             return str(fields.pop(name))
@@ -114,7 +114,7 @@ def _metadata(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
-    """A field as JSON holds it; of raw bytes, such as a page's HTML, nothing."""
+    """A field as a JSON value; raw bytes, such as the HTML of a page, are skipped."""
     if hasattr(value, "_asdict"):
         return _metadata(value._asdict())
     if isinstance(value, str | int | float):

@@ -1,4 +1,4 @@
-"""MS MARCO passage ranking: ``collection.tsv``, ``queries.*.tsv``, triples and top1000 files.
+"""Reader of MS MARCO passage ranking: ``collection.tsv``, ``queries.*.tsv``, triples and top1000 files.
 
 Layout: https://microsoft.github.io/msmarco/Datasets.html. Its qrels are TREC qrels (:mod:`.trec`).
 """
@@ -36,7 +36,7 @@ def read_id_triples(path: Path, split: str) -> Iterator[Found]:
 
 
 def read_triples(path: Path, split: str) -> Iterator[Found]:
-    """``query \\t positive passage \\t negative passage``: texts alone, whose ids are made of them."""
+    """``query \\t positive passage \\t negative passage``: texts only; their ids are hashes (:func:`text_id`)."""
     for number, (query, positive, negative) in plain_rows(path, "query, positive and negative passage", 3):
         query_id, *ids = (text_id(text) for text in (query, positive, negative))
         yield Found(Query(query_id, query), number)
@@ -47,7 +47,7 @@ def read_triples(path: Path, split: str) -> Iterator[Found]:
 
 
 def read_top1000(path: Path, split: str) -> Iterator[Found]:
-    """``qid \\t pid \\t query \\t passage``: the candidates of a query, none of them judged."""
+    """``qid \\t pid \\t query \\t passage``: unjudged candidates of a query."""
     for number, (query, passage, asked, text) in plain_rows(path, "qid, pid, query and passage", 4):
         query_id, passage_id = id_of(query, "query", path, number), id_of(passage, "passage", path, number)
         yield Found(Query(query_id, asked), number)
@@ -56,5 +56,5 @@ def read_top1000(path: Path, split: str) -> Iterator[Found]:
 
 
 def text_id(text: str) -> str:
-    """The id of a text that came without one: the first 16 hexadecimal digits of its sha256."""
+    """An id for a text without one: the first 16 hexadecimal digits of its sha256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

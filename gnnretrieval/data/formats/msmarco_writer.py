@@ -1,4 +1,4 @@
-"""MS MARCO passage ranking: texts on one line each."""
+"""Writer of MS MARCO passage ranking, with each text on one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnnretrieval.data.formats.trec_writer import write_trec_qrels
 
 
 def write_msmarco(data: Contents, directory: Path, lost: Lost) -> None:
-    """``collection.tsv``, ``queries.SPLIT.tsv``, ``qrels.SPLIT.tsv`` and ``qidpidtriples.SPLIT.tsv``."""
+    """Write ``collection.tsv``, ``queries.SPLIT.tsv``, ``qrels.SPLIT.tsv`` and ``qidpidtriples.SPLIT.tsv``."""
     with (directory / "collection.tsv").open("w", encoding="utf-8", newline="\n") as file:
         for passage, metadata in data.passages():
             lost["metadata of passages"] += bool(metadata)

@@ -1,4 +1,4 @@
-"""What readers yield."""
+"""The records that readers yield."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Negative(NamedTuple):
     Attributes:
         query_id: The query.
         passage_id: The passage.
-        kind: The file's own word: ``negative``, ``hard_negative`` (DPR), ``triple`` or ``candidate`` (MS MARCO).
+        kind: The format's word: ``negative``, ``hard_negative`` (DPR), ``triple`` or ``candidate`` (MS MARCO).
     """
 
     query_id: str
@@ -26,13 +26,13 @@ class Negative(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record of a file.
+    """A record of a file, and its place.
 
     Attributes:
-        record: What it is.
-        line: Where it began, from 1; None where the format has no lines (Parquet: the row).
-        metadata: What else the file says of it.
-        where: Its place, where a line says too little (SQuAD's JSON): ``data[3].paragraphs[0]``.
+        record: The record.
+        line: Its first line, from 1; in Parquet its row; None where the format has no lines.
+        metadata: Its other fields.
+        where: Its place where there is no line number, as in SQuAD's JSON: ``data[3].paragraphs[0]``.
     """
 
     record: Passage | Query | Qrel | Negative
@@ -45,7 +45,11 @@ Reader = Callable[[Path, str], Iterator[Found]]
 
 
 def id_of(value: str, what: str, path: Path, line: int | None) -> str:
-    """``value`` as an id, or an error where no judgement could name it."""
+    """``value`` as an id.
+
+    Raises:
+        InputError: it is empty, or has a tab or line break, so that no file of judgements can have it.
+    """
     id_ = value.strip()
     if not id_:
         raise InputError(f"this {what} has an empty id: give it one.", path, line)
@@ -55,7 +59,11 @@ def id_of(value: str, what: str, path: Path, line: int | None) -> str:
 
 
 def relevance_of(value: str, path: Path, line: int | None) -> int:
-    """``value`` as a relevance."""
+    """``value`` as a relevance.
+
+    Raises:
+        InputError: it is not an integer.
+    """
     text = value.strip()
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):

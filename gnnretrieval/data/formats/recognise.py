@@ -1,4 +1,4 @@
-"""Which format a file is of, seen from its name and its first lines."""
+"""Recognise the format of a file from its name and its first lines."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _SPLITS = {
     "test": "test",
     "eval": "test",
 }
-_LOOKED_AT = 5  # lines
+_LOOKED_AT = 5  # first lines of a file that are read
 
 
 class Format(NamedTuple):
-    """A kind of file.
+    """A file format.
 
     Attributes:
-        what: What is in it.
+        what: Its content, for help.
         read: Its reader.
-        has_split: Whether what it holds belongs to a split.
-        repeats: Whether one passage may come many times in it.
-        texts: Whether passages or queries are in it, not only what is said of them.
-        implies: Whether its judgements only say that a passage is relevant: a judgement proper may say how much.
+        has_split: Whether its records belong to a split.
+        repeats: Whether it may repeat a passage.
+        texts: Whether it has passages or queries, and not only judgements.
+        implies: Whether its judgements are implied (1 for a positive); explicit judgements take precedence.
     """
 
     what: str
@@ -66,11 +66,11 @@ FORMATS: dict[str, Format] = {
     "queries": Format("a table of queries with named columns", table.Table("queries")),
     "qrels": Format("a table of judgements with named columns", table.Table("qrels"), True, texts=False),
 }
-# A set of ir_datasets is no file: its documents, which several ids share, are read before its queries and judgements.
+# An id of ir_datasets is not a file. Its documents, which several ids share, are a separate source, read first.
 IR_DATASETS, IR_DATASETS_DOCUMENTS = "ir-datasets", "ir-datasets-docs"
 OF_IDS: dict[str, Format] = {
     IR_DATASETS_DOCUMENTS: Format("documents of an id of ir_datasets", ir_datasets_id.read_documents),
-    IR_DATASETS: Format("an id of ir_datasets in the place of PATH", ir_datasets_id.read_judged, True, repeats=True),
+    IR_DATASETS: Format("an id of ir_datasets instead of PATH", ir_datasets_id.read_judged, True, repeats=True),
 }
 ALL_FORMATS = FORMATS | OF_IDS
 
@@ -79,22 +79,22 @@ def recognise(path: Path) -> str:
     """The format of the file at ``path``.
 
     Raises:
-        InputError: it cannot be read, or could be several or none.
+        InputError: the file cannot be read, or its format is ambiguous or unknown.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     ending, name = (suffixes[-1] if suffixes else ""), path.name.lower()
     if ending in table.PARQUET:
         return _table(table.opened(path)[0], path)
     if not path.is_file():
-        found = "this is a directory" if path.is_dir() else "no such file"
-        raise InputError(f"{found}; wanted a file of passages, queries or judgements.", path)
+        reason = "this is a directory" if path.is_dir() else "no such file"
+        raise InputError(f"{reason}; wanted a file of passages, queries or judgements.", path)
     first = [line for _, line in islice(read_lines(path, "passages, queries or judgements"), _LOOKED_AT)]
     if not first:
         raise InputError("this file is empty; wanted passages, queries or judgements.", path)
     start = first[0].lstrip()
     if ending == ".json" or start == "[":
         return _json(start, path)
-    if start.startswith("{") and ending not in (".tsv", ".csv"):  # where it would begin an id
+    if start.startswith("{") and ending not in (".tsv", ".csv"):  # in these it may begin an id
         return _json_lines(start, name, path)
     if any(line.strip().lower() == "<top>" for line in first) or start.lower().startswith("<top>"):
         return "trec-topics"
@@ -113,7 +113,7 @@ def _json(start: str, path: Path) -> str:
         return "dpr-training"
     if start.startswith("{"):
         return "squad"
-    raise InputError(f"this is no JSON list or object: {_which()}", path, 1)
+    raise InputError(f"this is neither a JSON list nor an object: {_which()}", path, 1)
 
 
 def _json_lines(start: str, name: str, path: Path) -> str:
@@ -145,7 +145,7 @@ def _columns(first: list[str], name: str, path: Path) -> str:
         return "beir-qrels" if _is_integer(rows[0][2]) else "msmarco-triples"
     if width == 4:
         return "msmarco-top1000"
-    raise InputError(f"lines of {width} columns are of no format that is known: {_which()}", path, 1)
+    raise InputError(f"no known format has lines of {width} columns: {_which()}", path, 1)
 
 
 def _is_integer(text: str) -> bool:
@@ -155,19 +155,19 @@ def _is_integer(text: str) -> bool:
 def _table(columns: list[str], path: Path) -> str:
     kind = table.kind_of(columns)
     if kind is None:
-        raise InputError(f"columns {table.listed(columns)} do not say what this holds: {_which()}", path)
+        raise InputError(f"columns {table.listed(columns)} do not identify the table: {_which()}", path)
     return kind
 
 
 def _which() -> str:
-    return "say which format it is (FORMAT=PATH), one of " + ", ".join(FORMATS) + "."
+    return "name the format (FORMAT=PATH), one of " + ", ".join(FORMATS) + "."
 
 
 def named(name: str, path: Path) -> Format:
     """The format called ``name``.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such format.
     """
     if name not in ALL_FORMATS:
         known = ", ".join(ALL_FORMATS)
@@ -176,7 +176,7 @@ def named(name: str, path: Path) -> Format:
 
 
 def split_of(path: Path) -> str | None:
-    """The split that a file's name says it is of; None where it says none, or two."""
+    """The split in a file's name; None where it names none or several."""
     words = re.split(r"[^a-z0-9]+", path.name.lower())
-    found = {_SPLITS[word] for word in words if word in _SPLITS}
-    return found.pop() if len(found) == 1 else None
+    splits = {_SPLITS[word] for word in words if word in _SPLITS}
+    return splits.pop() if len(splits) == 1 else None

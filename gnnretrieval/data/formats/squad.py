@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0: articles of paragraphs with questions, answers and spans, in one JSON file.
+"""Reader of SQuAD 1.1 and 2.0: articles of paragraphs with questions, answers and spans, in one JSON file.
 
 Layout: https://rajpurkar.github.io/SQuAD-explorer/.
 """
@@ -19,10 +19,10 @@ from gnnretrieval.errors import InputError
 
 
 def read_squad(path: Path, split: str) -> Iterator[Found]:
-    """A passage is a paragraph, called ``TITLE#DIGITS``, eight hexadecimal digits of its text's sha256.
+    """Paragraphs as passages with the id ``TITLE#DIGITS``: eight hexadecimal digits of the text's sha256.
 
-    A question's answers and where they begin, in characters, are metadata: ``answers``, ``answer_starts``. A question
-    without an answer (2.0) has ``is_impossible``, and no relevant passage.
+    A question's answers and their first characters are metadata: ``answers``, ``answer_starts``. An unanswerable
+    question (2.0) has ``is_impossible``, and no relevant passage.
     """
     for where, article in _each(_opened(path), "data", path, "the file"):
         require_characters(article, path, None, where)

@@ -1,4 +1,4 @@
-"""SQuAD 1.1."""
+"""Writer of SQuAD 1.1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEPT = {"answers", "answer_starts"}
 
 
 def write_squad(data: Contents, directory: Path, lost: Lost) -> None:
-    """``SPLIT-v1.1.json``: an article a title; paragraphs that no question is of are in the first."""
+    """Write ``SPLIT-v1.1.json`` with one article per title; the first split has the paragraphs without questions."""
     of_passage: dict[str, list[tuple[Query, Metadata, str]]] = {}
     asked = {query.id: (query, metadata) for query, metadata in data.queries()}
     for split in data.splits:
@@ -54,13 +54,13 @@ def _question(query: Query, metadata: Metadata, passage: Passage) -> dict[str, A
     answers, starts = answers_of(metadata), metadata.get("answer_starts")
     if not isinstance(starts, list) or len(starts) != len(answers) or not answers:
         raise GnnRetrievalError(
-            f"query {query.id!r} has no answer_starts beside its answers in its metadata, which SQuAD's layout needs: "
+            f"query {query.id!r} has no answers with answer_starts in its metadata, and SQuAD's layout needs them: "
             "convert to another format."
         )
     length = len(passage.text)
     if not all(isinstance(start, int) and 0 <= start <= length for start in starts):
         raise GnnRetrievalError(
-            f"query {query.id!r} has answer_starts {excerpt(starts)}, which are no places in its passage "
+            f"query {query.id!r} has answer_starts {excerpt(starts)}, which are not all inside its passage "
             f"{passage.id!r} of {length:,} characters: correct them, or convert to another format."
         )
     spans = [{"text": text, "answer_start": start} for text, start in zip(answers, starts, strict=True)]

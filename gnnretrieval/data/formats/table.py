@@ -1,4 +1,4 @@
-"""Tables with named columns: TSV, CSV and Parquet."""
+"""Reader of tables with named columns: TSV, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gnnretrieval.platform.extras import extra
 
 PARQUET = {".parquet", ".pq"}
 _ROWS = 4096
-_SHORT = 40  # characters of a column's name that is shown as it is
+_SHORT = 40  # longest column name that an error shows unquoted
 _ID = ("_id", "id")
 _PASSAGE_ID = ("passage_id", "passage-id", "pid", "docid", "doc_id", "docno", "corpus-id", "corpus_id")
 _QUERY_ID = ("query_id", "query-id", "qid", "question_id", "topic_id")
-# For each kind of record its fields, and the names of columns that are taken for them, the best first.
+# Usual column names by field and kind of record, the preferred one first.
 COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
     "passages": {
         "id": (*_PASSAGE_ID, *_ID),
@@ -38,14 +38,14 @@ class Table:
 
     Args:
         kind: ``passages``, ``queries`` or ``qrels``.
-        names: Column by field, for those whose names are not the usual ones.
+        names: Column by field, for columns that do not have a usual name.
     """
 
     def __init__(self, kind: str, names: Mapping[str, str] | None = None) -> None:
         self.kind, self.names = kind, dict(names or {})
 
     def __call__(self, path: Path, split: str) -> Iterator[Found]:
-        """The rows of the table; columns that are no field of it are metadata."""
+        """Yield the rows of the table; other columns become metadata."""
         columns, rows = opened(path)
         line = None if path.suffix.lower() in PARQUET else 1
         places = self._places(columns, path, line)
@@ -91,7 +91,7 @@ class Table:
 
 
 def kind_of(columns: Iterable[str]) -> str | None:
-    """What a table with these columns holds; None where they do not tell."""
+    """The kind of a table with these columns; None where they do not identify it."""
     known = {name.strip().casefold() for name in columns}
     if known & set(_QUERY_ID) and known & set(_PASSAGE_ID) and known & set(COLUMNS["qrels"]["relevance"]):
         return "qrels"
@@ -101,7 +101,7 @@ def kind_of(columns: Iterable[str]) -> str | None:
 
 
 def opened(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    """Names of the columns, and the rows with their numbers (of lines; of rows from 1 in Parquet)."""
+    """Column names, and rows with their numbers: the line, or in Parquet the row from 1."""
     if path.suffix.lower() in PARQUET:
         return _parquet(path)
     delimiter = "," if ".csv" in path.suffixes and not path.name.lower().endswith(".qa.csv") else "\t"
@@ -147,17 +147,17 @@ def _require_names(columns: Sequence[str], path: Path, line: int | None) -> None
 
 
 def listed(columns: Iterable[str]) -> str:
-    """Names of columns in an error, whatever is in them."""
+    """Column names for an error message."""
     return ", ".join(name if name.isprintable() and len(name) <= _SHORT else excerpt(name) for name in columns)
 
 
 def _is_there(value: Any) -> bool:
-    """Whether a cell has a value; NaN is how some write that a number is missing."""
+    """Whether a cell has a value; NaN means a missing number."""
     return value not in (None, "") and value == value
 
 
 def _answers(value: Any, path: Path, number: int) -> list[str]:
-    """A cell of answers: a list of strings, of Parquet or as JSON, or one string."""
+    """Answers from a cell: a list of strings (Parquet), a JSON list of strings, or one string."""
     if isinstance(value, str):
         try:
             found = json.loads(value)

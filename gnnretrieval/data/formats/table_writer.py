@@ -1,4 +1,4 @@
-"""Tables with named columns."""
+"""Writer of tables with named columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gnnretrieval.data.formats.contents import Contents, Lost, count_padded
 from gnnretrieval.data.formats.table import COLUMNS
 from gnnretrieval.platform.extras import extra
 
-_ROWS = 10_000  # of a Parquet file, written together
+_ROWS = 10_000  # rows of a Parquet file that are written together
 
 
 def write_table(data: Contents, directory: Path, lost: Lost, ending: str) -> None:
-    """``passages``, ``queries`` and ``qrels.SPLIT`` as ``tsv``, ``csv`` or ``parquet``; metadata are columns."""
+    """Write ``passages``, ``queries`` and ``qrels.SPLIT`` as ``tsv``, ``csv`` or ``parquet``, metadata as columns."""
     lost["negatives"] = sum(len(found) for split in data.splits for found in data.negatives(split).values())
     count_padded([*data.dataset.passage_ids, *data.dataset.query_ids], lost)
     of_passages = _names("passages", (metadata for _, metadata in data.passages()), lost)
@@ -61,7 +61,7 @@ def write_table(data: Contents, directory: Path, lost: Lost, ending: str) -> Non
 
 
 def _names(kind: str, metadata: Iterable[Metadata], lost: Lost) -> dict[str, str]:
-    """Column by key of metadata: the key, or another name where it would be taken for a field or for another column."""
+    """Column by metadata key: the key, or another name where a reader would confuse it with a field or a column."""
     taken = {name for fields in COLUMNS.values() for names in fields.values() for name in names}
     keys = dict.fromkeys(key for one in metadata for key in one)
     found = {"answers": "answers"} if "answers" in keys and kind == "queries" else {}  # a field
@@ -77,7 +77,7 @@ def _names(kind: str, metadata: Iterable[Metadata], lost: Lost) -> dict[str, str
 
 
 def _cells(metadata: Metadata, names: Mapping[str, str]) -> dict[str, str]:
-    """Metadata as cells: strings as they are, anything else as JSON."""
+    """Metadata as cells: strings unchanged, other values as JSON."""
     return {
         names[key]: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for key, value in metadata.items()

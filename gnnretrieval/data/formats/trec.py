@@ -1,4 +1,4 @@
-"""TREC: qrels and topics. Runs are read by :mod:`gnnretrieval.data.runs.trec`."""
+"""Reader of TREC qrels and topics. :mod:`gnnretrieval.data.runs.trec` reads runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gnnretrieval.errors import InputError
 
 _BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
-_READ = {"num", "title", "desc", "narr"}  # once a topic; the factors of old topics may come again
+_READ = {"num", "title", "desc", "narr"}  # tags that a topic has once; factors of old topics may be repeated
 CLOSING = re.compile(r"\s*</\w+>$")
 LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
 
 def read_qrels(path: Path, split: str) -> Iterator[Found]:
-    """``topic iteration docno relevance``, separated by whitespace; MS MARCO's are separated by tabs."""
+    """``topic iteration docno relevance``, separated by white space; by tabs in MS MARCO."""
     for number, line in read_lines(path, "TREC qrels: topic, iteration, document and relevance"):
-        fields = _BLANK.split(line.strip(" \t\v\f\r"))  # as trec_eval: of ASCII white space alone
+        fields = _BLANK.split(line.strip(" \t\v\f\r"))  # ASCII white space only, as in trec_eval
         if len(fields) != 4:
             raise InputError(
                 f"found {len(fields)} columns, wanted four (topic, iteration, document, relevance): {excerpt(line)}.",
@@ -32,9 +32,9 @@ def read_qrels(path: Path, split: str) -> Iterator[Found]:
 
 
 def read_topics(path: Path, split: str) -> Iterator[Found]:
-    """``<top>`` blocks with ``<num>`` and ``<title>``; what ``<desc>`` and ``<narr>`` say is metadata.
+    """``<top>`` blocks with ``<num>`` and ``<title>``; ``<desc>`` and ``<narr>`` become metadata.
 
-    Lines before the first block, and tags other than these, are passed over.
+    Lines before the first block and other tags are ignored.
     """
     fields: dict[str, list[str]] = {}
     began: int | None = None

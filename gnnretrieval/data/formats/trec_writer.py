@@ -1,4 +1,4 @@
-"""TREC's topics and qrels."""
+"""Writer of TREC topics and qrels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gnnretrieval.data.runs.trec import require_writable_ids
 
 
 def write_trec(data: Contents, directory: Path, lost: Lost) -> None:
-    """``topics.SPLIT.txt`` and ``qrels.SPLIT.txt``.
+    """Write ``topics.SPLIT.txt`` and ``qrels.SPLIT.txt``.
 
     Raises:
-        InputError: an id has white space in it, which separates a qrels file's columns.
+        InputError: an id has white space, which separates the columns of qrels.
     """
     lost["passages"] = len(data.dataset.passage_ids)
     split_of = data.split_of()
@@ -33,7 +33,7 @@ def write_trec(data: Contents, directory: Path, lost: Lost) -> None:
 
 
 def _field(tag: str, lead: str, text: str, lost: Lost) -> str:
-    """A line of a topic. A lead such as ``Topic:`` and a closing tag are no text: its own are put before and behind."""
+    """A line of a topic. Readers strip a lead such as ``Topic:`` and a closing tag, so a text that has one gets two."""
     line = one_line(text, lost).strip()
     lost["white space around texts"] += line != one_line(text, defaultdict(int))
     if not lead and LEAD.match(line):
@@ -42,7 +42,7 @@ def _field(tag: str, lead: str, text: str, lost: Lost) -> str:
 
 
 def write_trec_qrels(data: Contents, directory: Path, separator: str, ending: str) -> None:
-    """``qrels.SPLIT.ENDING``: query, 0, passage and relevance."""
+    """Write ``qrels.SPLIT.ENDING``: query, 0, passage and relevance."""
     require_writable_ids([*data.dataset.passage_ids, *data.dataset.query_ids], data.dataset.path)
     for split in data.splits:
         with (directory / f"qrels.{split}.{ending}").open("w", encoding="utf-8", newline="\n") as file:

@@ -1,1 +1,1 @@
-"""Datasets as files of other formats, one module each: the other way round from :mod:`gnnretrieval.data.formats`."""
+"""Writers of datasets in other formats, one module each (``*_writer.py``)."""

@@ -1,1 +1,1 @@
-"""What is in a dataset directory and what is wrong with it."""
+"""The inspection of a dataset directory: its figures, problems and warnings."""

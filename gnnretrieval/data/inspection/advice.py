@@ -1,4 +1,4 @@
-"""What the figures of a dataset say should be changed: sentences, each with what to do."""
+"""Warnings about a dataset from its figures: sentences that say what to do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from gnnretrieval.data.inspection.near_copies import ALIKE_WORDS
 
-LONG_PASSAGE = 200  # words: about the 256 word pieces after which common encoders cut a passage off
-FEW_TEST_QUERIES = 100  # below this the difference of two systems is seldom significant
-NEAR_QUERIES = 0.01  # share of a split's queries from which near-duplicates in another are worth a warning
-MUCH_OF_QUERIES = 0.01  # the same of queries that are cut
-MANY_COPIES = 0.2  # share of a split's queries above which near copies of training questions are worth a warning
-MUCH = 0.1  # share from which long passages, or test passages seen in training, are worth a warning
+LONG_PASSAGE = 200  # words: about 256 word pieces, where common encoders truncate
+FEW_TEST_QUERIES = 100  # with fewer, the difference of two systems is seldom significant
+NEAR_QUERIES = 0.01  # least share of a split's queries with near-duplicates in another split, for a warning
+MUCH_OF_QUERIES = 0.01  # least share of truncated queries, for a warning
+MANY_COPIES = 0.2  # share of a split's queries that are near copies of training questions; a warning above it
+MUCH = 0.1  # least share of long passages, or of test passages seen in training, for a warning
 
 
 def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -21,13 +21,13 @@ def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
     for name, split in figures["splits"].items():
         if hopeless := split["queries_without_relevant"]:
             yield (
-                f"Queries of {name} have no relevant passage ({_of(hopeless, split['queries'])}) and score 0 whatever"
-                " the system: delete their judgements, or judge more passages."
+                f"Queries of {name} have no relevant passage ({_of(hopeless, split['queries'])}) and score 0 with any"
+                " system: delete their judgements, or judge more passages."
             )
         if below := split["negative_grades"]:
             yield (
-                f"Judgements of {name} are below 0 ({_of(below, split['judgements'])}), which count as not relevant:"
-                " make sure that this is what they mean."
+                f"Judgements of {name} are below 0 ({_of(below, split['judgements'])}) and count as not relevant:"
+                " check that they mean this."
             )
     for name, count in figures["shared_with_train"].items():
         if count:
@@ -38,25 +38,25 @@ def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
     share = figures["test_passages_in_train_share"]
     if share is not None and share >= MUCH:
         yield (
-            f"Of the passages relevant in test, {share:.0%} are relevant to a train query too: say so beside results,"
-            " and to measure unseen passages split the judgements by passage."
+            f"Of the passages relevant in test, {share:.0%} are also relevant to a train query: report this with"
+            " results, or split the judgements by passage to measure unseen passages."
         )
     yield from _of_leakage(figures["leakage"])
     yield from _of_near_copies(figures["near_copies"])
     if count := figures["duplicate_passages"]:
         yield (
-            f"Passages repeat the text of an earlier one ({_of(count, figures['passages'])}), and finding the copy that"
-            " is not judged counts as wrong: merge them, unless their titles tell them apart."
+            f"Passages repeat the text of an earlier one ({_of(count, figures['passages'])}), and a retrieved copy"
+            " without judgement counts as wrong: merge them, unless their titles tell them apart."
         )
     if count := figures["duplicate_queries"]:
         yield (
-            f"Queries repeat the text of an earlier one ({_of(count, figures['queries'])}), and where their relevant"
-            " passages differ no system can satisfy both: merge them and their judgements."
+            f"Queries repeat the text of an earlier one ({_of(count, figures['queries'])}), and no system can satisfy"
+            " both if their relevant passages differ: merge them and their judgements."
         )
     yield from _of_near_duplicates(figures["near_duplicates"])
     if 0 < (count := figures["passages_without_title"]) < figures["passages"]:
         yield (
-            f"Some passages have no title ({_of(count, figures['passages'])}): give all of them one, or compare systems"
+            f"Some passages have no title ({_of(count, figures['passages'])}): give titles to all, or compare systems"
             " without titles."
         )
     if figures["tokens"]:
@@ -64,7 +64,7 @@ def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
     elif figures["long_passages_share"] >= MUCH:
         yield (
             f"Of the passages, {figures['long_passages_share']:.0%} have more than {LONG_PASSAGE} words, and encoders"
-            " cut off what is beyond their maximum length: raise it, or split the passages."
+            " truncate texts at their maximum length: raise it, or split the passages."
         )
     if count := figures["ids_with_whitespace"]:
         yield f"Ids contain white space ({count:,}) and cannot be written to a TREC run: rename them."
@@ -77,12 +77,12 @@ def _of_leakage(leakage: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if pair["near"] and pair["near"] >= NEAR_QUERIES * pair["queries"]:
             yield (
                 f"Queries of {name} are near-duplicates of one of {of} ({_of(pair['near'], pair['queries'])}): look at"
-                f" the examples, and move those that ask the same to {of}."
+                f" the examples, and move queries with the same meaning to {of}."
             )
         if of != "train" and pair["same_text"]:
             yield (
-                f"Queries of {name} have the text of one of {of} ({_of(pair['same_text'], pair['queries'])}): take them"
-                f" out of one, or settings chosen on {of} know {name}."
+                f"Queries of {name} have the text of one of {of} ({_of(pair['same_text'], pair['queries'])}): remove"
+                f" them from one split, or settings chosen on {of} fit {name}."
             )
 
 
@@ -91,8 +91,8 @@ def _of_near_copies(copies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         share = its["by_words"]["at_least"][str(ALIKE_WORDS)]
         if share > MANY_COPIES:
             yield (
-                f"Of the queries of {its['split']}, {share:.0%} have half of their words or more in common with a"
-                f" {its['of']} query of the same passage, which a system that learns from queries can remember:"
+                f"Of the queries of {its['split']}, {share:.0%} share half of their words or more with a"
+                f" {its['of']} query of the same passage, and a system that learns from queries can remember these:"
                 " report gains with and without them."
             )
 
@@ -101,8 +101,8 @@ def _of_near_duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
     near = figures["passages"]
     if near["share"] >= MUCH:
         yield (
-            f"Of the passages, {near['share']:.0%} are near-duplicates of another, of which often one alone is judged:"
-            " merge those that say the same, or judge both."
+            f"Of the passages, {near['share']:.0%} are near-duplicates of another, and often only one of them is"
+            " judged: merge passages with the same content, or judge both."
         )
 
 
@@ -112,8 +112,8 @@ def _of_tokens(tokens: Mapping[str, Any]) -> Iterator[str]:
         if counted["share_cut"] >= least:
             remedy = "raise --max-tokens if the encoder can, or split them" if name == "passages" else "shorten them"
             yield (
-                f"Of the {name}, {counted['share_cut']:.0%} are cut at {counted['limit']} tokens, and"
-                f" {counted['share_lost']:.0%} of their tokens are never read: {remedy}."
+                f"Of the {name}, {counted['share_cut']:.0%} are truncated at {counted['limit']} tokens, and"
+                f" {counted['share_lost']:.0%} of all tokens are never read: {remedy}."
             )
 
 
@@ -123,7 +123,7 @@ def _of_problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if notices:
         kinds = ", ".join(dict.fromkeys(problem["kind"] for problem in notices))
         lines = sum(problem["count"] for problem in notices)
-        yield f"Lines look wrong ({lines:,}: {kinds}): look at them among the problems, and correct their source."
+        yield f"Lines look wrong ({lines:,}: {kinds}): see them under Problems, and correct their source."
 
 
 def _of_missing_splits(splits: Mapping[str, Any]) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _of_missing_splits(splits: Mapping[str, Any]) -> Iterator[str]:
     }
     for name, use in uses.items():
         if name not in splits:
-            yield f"There is no {name} split, so nothing to {use}: add judgements in {name}.tsv."
+            yield f"There is no {name} split to {use}: add judgements in {name}.tsv."
     if "test" in splits and splits["test"]["queries"] < FEW_TEST_QUERIES:
         yield (
             f"The test split is too small to tell systems apart ({splits['test']['queries']} queries):"

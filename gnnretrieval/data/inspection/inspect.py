@@ -1,4 +1,4 @@
-"""What is in a dataset, and what is wrong with it: every figure of ``data inspect``, as JSON values."""
+"""The inspection of a dataset: all figures, problems and warnings of ``data inspect``, as JSON values."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def inspect_dataset(
     most: int = 3,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Figures about ``dataset``, as JSON values; shares are between 0 and 1, relevant is a relevance above 0.
+    """Figures of ``dataset`` as JSON values; shares are between 0 and 1, and relevant means a relevance above 0.
 
-    Work is linear in the texts, and in the pairs of a training question and another one of the same passage. Memory is
-    bounded, beside the dataset's own ids and judgements: at most some 130 bytes a text, and the texts of questions
-    whose passage is relevant in train and in another split. What is sampled says so.
+    Time is linear in the texts, and in the pairs of a training question and another question of the same passage.
+    Memory, in addition to the dataset's ids and judgements, is at most about 130 bytes per text, and the texts of
+    questions whose passage is relevant in train and in another split. Figures from a sample give its size.
 
     Args:
         dataset: The dataset.
-        tokens: An encoder's tokenizer, for lengths in tokens and what it cuts off.
-        vectors: Vectors of the queries, for near copies by cosine.
-        most: How many examples of each kind to name.
-        seed: Of what is sampled.
+        tokens: An encoder's tokenizer, for lengths in tokens and truncation; None: none.
+        vectors: Vectors of the queries, for near copies by cosine; None: none.
+        most: Number of examples of each kind, at most.
+        seed: Seed of the samples.
 
     Returns:
-        As docs/datasets.md lists them: ``name``, ``hash``, ``passages``, ``queries``, ``files`` and ``problems``
-        (:func:`~gnnretrieval.data.inspection.scan.scan_files`), ``words_per_passage`` (title not counted) and
+        The figures, described in docs/datasets.md: ``name``, ``hash``, ``passages``, ``queries``, ``files``,
+        ``problems`` (:func:`~gnnretrieval.data.inspection.scan.scan_files`), ``words_per_passage`` (without title) and
         ``words_per_query`` (:func:`~gnnretrieval.data.inspection.text_figures.lengths_of`), ``long_passages_share``
         (over ``LONG_PASSAGE`` words), ``passages_without_title``, ``passages_without_text``, ``tokens`` (None without a
         tokenizer; else ``encoder``, ``passages`` and ``queries``,
@@ -62,7 +62,7 @@ def inspect_dataset(
         (sentences that say what to do).
 
     Raises:
-        InputError: a file was changed or taken away in between, or a query has no vector.
+        InputError: a file was changed or removed after the dataset was opened, or a query has no vector.
     """
     scan = scan_files(dataset.path, dataset.qrels)
     judged = {name: dataset.split(name) for name in dataset.splits}
@@ -126,7 +126,7 @@ def inspect_dataset(
 
 
 def inspect_files(path: str | Path, qrels: str = "qrels") -> dict[str, Any]:
-    """As :func:`inspect_dataset`, of a directory that cannot be opened: ``name``, ``files`` and ``problems`` alone."""
+    """Only ``name``, ``files`` and ``problems`` of :func:`inspect_dataset`, for a directory that cannot be opened."""
     scan = scan_files(path, qrels)
     return {
         "name": Path(path).resolve().name,

@@ -1,4 +1,4 @@
-"""The judgements of each split, and what one split has of another: questions, near-duplicates of them, passages."""
+"""Figures of each split's judgements, and leakage between splits: shared questions, near-duplicates and passages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Judged = Mapping[str, Mapping[str, Mapping[str, int]]]  # relevance by passage b
 
 
 def split_figures(judged: Judged) -> dict[str, dict[str, Any]]:
-    """Figures of each split, by name, as JSON values; relevant is a relevance above 0.
+    """Figures of each split by name, as JSON values; relevant means a relevance above 0.
 
     Returns:
         ``queries``, ``judgements``, ``judgements_per_query`` (their mean), ``judgements_a_query`` (``median``, ``p95``,
@@ -47,11 +47,11 @@ def _split(queries: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
 
 
 def queries_of_passages(judged: Judged, passages: int, most: int) -> dict[str, Any]:
-    """How many queries, of all splits, each passage is relevant to, over all passages.
+    """Number of queries of all splits that a passage is relevant to, over all passages.
 
     Returns:
-        ``median``, ``p95``, ``max``, ``mean``, ``share_without`` (of the passages, relevant to no query),
-        ``histogram`` and ``most_asked`` (``id`` and ``queries`` of the first).
+        ``median``, ``p95``, ``max``, ``mean``, ``share_without`` (passages that are relevant to no query),
+        ``histogram`` and ``most_asked`` (``id`` and ``queries`` of the passages with the most queries).
     """
     asked = Counter(
         passage
@@ -75,14 +75,14 @@ def queries_of_passages(judged: Judged, passages: int, most: int) -> dict[str, A
 
 
 def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -> list[dict[str, Any]]:
-    """What each split has of each that stands before it (train, dev, test, others), as JSON values.
+    """Leakage between each split and each earlier one, in the order train, dev, test, others, as JSON values.
 
     Returns:
-        For each pair: ``split``, ``of`` (the earlier one), ``queries`` (of ``split``), ``same_id`` (judged in both),
-        ``same_text`` (its normalised text is one of ``of``'s), ``near`` (not that, but a near-duplicate of one),
-        ``relevant_passages`` (of ``split``), ``shared_passages`` (of them, relevant in ``of`` too), ``share``, and
-        ``examples`` of ``same_text`` (with another id) and ``near``: ``similarity`` and two of ``id`` and ``text``,
-        that of ``split`` first.
+        For each pair: ``split``, ``of`` (the earlier split), ``queries`` (of ``split``), ``same_id`` (queries in both),
+        ``same_text`` (queries whose normalised text is in ``of``), ``near`` (other queries that have a near-duplicate
+        in ``of``), ``relevant_passages`` (of ``split``), ``shared_passages`` (of these, those also relevant in ``of``),
+        ``share``, and ``examples`` of ``same_text`` (with another id) and ``near``: ``similarity``, and ``id`` and
+        ``text`` of both queries, that of ``split`` first.
     """
     row_of = {id_: row for row, id_ in enumerate(dataset.query_ids)}
     rows = {name: np.array([row_of[id_] for id_ in asked], dtype=np.int64) for name, asked in judged.items()}
@@ -122,7 +122,7 @@ def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -
 
 
 def _same(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Rows whose text one of ``before`` has, each with the first such; itself, where it is one of them."""
+    """Rows with the text of a row of ``before``, each with that row: itself if it is in both, otherwise the first."""
     first = dict(zip(queries.group[before[::-1]].tolist(), before[::-1].tolist(), strict=True))
     also = set(before.tolist())
     groups: Sequence[int] = queries.group[rows].tolist()
@@ -134,7 +134,7 @@ def _same(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64])
 
 
 def _near(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64]) -> list[tuple[int, int, float]]:
-    """Rows whose text is near to one of ``before`` and equal to none, with the nearest and its similarity."""
+    """Rows with a near-duplicate but no equal text in ``before``, each with the nearest row and its similarity."""
     first = dict(zip(queries.group[before[::-1]].tolist(), before[::-1].tolist(), strict=True))
     nearest: dict[int, tuple[int, float]] = {}
     for one, other, alike in queries.near.pairs:  # the most similar first

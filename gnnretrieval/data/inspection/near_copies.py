@@ -1,7 +1,7 @@
 """Near copies: questions of a split that resemble a training question of the same relevant passage.
 
-A system that learns from questions can answer such a question by remembering the training question's passage. Gains
-are therefore worth reporting with and without them.
+A system that learns from questions can answer a near copy by remembering the training question's passage. So report
+gains with and without near copies.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, gather_rows
 
-ALIKE_WORDS = 0.5  # Jaccard from which a question is largely the words of another
-NEAR_WORDS = 0.85  # Jaccard from which it is the same but for a word or two
-UNLIKE_WORDS = 0.1  # Jaccard below which it shares a stop word at most
+ALIKE_WORDS = 0.5  # least Jaccard similarity of questions that share most of their words
+NEAR_WORDS = 0.85  # least Jaccard similarity of questions that differ in a word or two
+UNLIKE_WORDS = 0.1  # questions with a lower Jaccard similarity share a stop word at most
 ALIKE_VECTORS, NEAR_VECTORS = 0.8, 0.9  # cosines
 _BLOCK = 1024
 
 Judged = Mapping[str, Mapping[str, int]]  # relevance by passage by query
-_Largest = Callable[[Sequence[str], Sequence[str]], Sequence[float]]  # of each of the first, among the second
+_Largest = Callable[[Sequence[str], Sequence[str]], Sequence[float]]  # for each id of the first, over the second
 
 
 class QueryVectors(NamedTuple):
     """Vectors of a dataset's queries by one encoder.
 
     Attributes:
-        encoder: Its name.
+        encoder: Name of the encoder.
         rows: Row of ``vectors`` by query id.
-        vectors: ``(n, d)``, of any length; may be memory-mapped.
+        vectors: Vectors ``(n, d)`` of any norm; may be memory-mapped.
     """
 
     encoder: str
@@ -43,7 +43,7 @@ class QueryVectors(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """The questions of a passage that is relevant in both splits."""
+    """Questions of a passage that is relevant in both splits: of the split, and of the training split."""
 
     asked: list[str]
     trained: list[str]
@@ -52,19 +52,19 @@ class _Shared(NamedTuple):
 def copy_similarity(dataset: Dataset, split: str, of: str = "train") -> dict[str, float]:
     """Word similarity of each question of ``split`` with the most similar training question of the same passage.
 
-    Two questions are as similar as their sets of casefolded words overlap (Jaccard,
-    :func:`~gnnretrieval.data.inspection.near_texts.words_of`). The queries' file is read once. Memory is bounded by the
-    texts of both splits' questions of passages that are relevant in both; work grows with the pairs of questions of a
+    The similarity is the Jaccard similarity of the sets of casefolded words
+    (:func:`~gnnretrieval.data.inspection.near_texts.words_of`). The file of queries is read once. Memory is bounded by
+    the texts of questions of passages that are relevant in both splits. Time grows with the pairs of questions per
     passage.
 
     Args:
         dataset: The dataset.
-        split: Split whose questions are looked at.
+        split: Split of the questions.
         of: Split of the training questions.
 
     Returns:
-        Similarity between 0 and 1 by query id, in the order of ``dataset.split(split)``: 0 where no question of ``of``
-        has a relevant passage of the query's, 1 for a query to which a passage is relevant in both splits.
+        Similarity between 0 and 1 by query id, in the order of ``dataset.split(split)``. It is 0 where no question of
+        ``of`` shares a relevant passage, and 1 for a query with the same relevant passage in both splits.
 
     Raises:
         InputError: there is no such split.
@@ -73,7 +73,7 @@ def copy_similarity(dataset: Dataset, split: str, of: str = "train") -> dict[str
 
 
 def copy_cosine(dataset: Dataset, split: str, vectors: QueryVectors, of: str = "train") -> dict[str, float]:
-    """As :func:`copy_similarity`, by the cosine of vectors; negative cosines and those of zero vectors count as 0.
+    """Similarity as in :func:`copy_similarity`, by the cosine of vectors; negative cosines and zero vectors count as 0.
 
     Raises:
         InputError: there is no such split, or a question has no vector.
@@ -84,12 +84,12 @@ def copy_cosine(dataset: Dataset, split: str, vectors: QueryVectors, of: str = "
 def copy_figures(
     dataset: Dataset, judged: Mapping[str, Judged], vectors: QueryVectors | None = None, of: str = "train"
 ) -> list[dict[str, Any]]:
-    """How many questions of each other split are near copies of a question of ``of``, as JSON values.
+    """Shares of questions of the other splits that are near copies of a question of ``of``, as JSON values.
 
     Returns:
-        For each split of ``judged`` but ``of``, nothing where there is no ``of``: ``split``, ``of``, ``queries``,
-        ``with_shared_passage`` (share of them with a relevant passage of a question of ``of``), ``by_words`` (shares
-        by :func:`copy_similarity`: ``at_least`` and ``below``, by threshold) and ``by_vectors`` (by
+        For each split of ``judged`` except ``of``; empty where ``of`` is missing: ``split``, ``of``, ``queries``,
+        ``with_shared_passage`` (share of questions with a relevant passage of a question of ``of``), ``by_words``
+        (shares by :func:`copy_similarity`: ``at_least`` and ``below``, by threshold) and ``by_vectors`` (shares by
         :func:`copy_cosine`: ``encoder`` and ``at_least``; None without vectors).
     """
     others = [name for name in judged if name != of and of in judged]
@@ -115,7 +115,7 @@ def _figures(dataset: Dataset, judged: Judged, trained: Judged, vectors: QueryVe
 
 
 def _at_least(similarities: Mapping[str, float], thresholds: Sequence[float]) -> dict[str, float]:
-    """Share of the questions from each threshold on, by threshold as text."""
+    """Share of questions with at least each threshold's similarity, by threshold as text."""
     values = list(similarities.values())
     return {str(least): sum(value >= least for value in values) / len(values) for least in thresholds}
 
@@ -140,17 +140,17 @@ def _by_vectors(dataset: Dataset, judged: Judged, trained: Judged, vectors: Quer
         try:
             rows = np.array([vectors.rows[id_] for id_ in ids], dtype=np.int64)
         except KeyError as error:
-            raise InputError(f"no vector of query {error}: encode this dataset again.", dataset.path) from None
-        found = gather_rows(vectors.vectors, rows)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+            raise InputError(f"query {error} has no vector: encode this dataset again.", dataset.path) from None
+        gathered = gather_rows(vectors.vectors, rows)
+        lengths = np.linalg.norm(gathered, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
-        scaled: NDArray[np.float32] = found / lengths
+        scaled: NDArray[np.float32] = gathered / lengths
         return scaled
 
     def largest(asked: Sequence[str], others: Sequence[str]) -> list[float]:
         known = unit(others)
-        found = [(unit(asked[part]) @ known.T).max(axis=1) for part in blocks(len(asked), _BLOCK)]
-        cosines: list[float] = np.concatenate(found).tolist()
+        maxima = [(unit(asked[part]) @ known.T).max(axis=1) for part in blocks(len(asked), _BLOCK)]
+        cosines: list[float] = np.concatenate(maxima).tolist()
         return cosines
 
     return _over_passages(judged, _shared(judged, trained), largest)
@@ -162,23 +162,23 @@ def _shared(judged: Judged, trained: Judged) -> list[_Shared]:
 
 
 def _by_passage(judged: Judged) -> dict[str, list[str]]:
-    """The questions that each passage is relevant to."""
-    found: dict[str, list[str]] = {}
+    """The questions that each passage is relevant to, by passage id."""
+    questions: dict[str, list[str]] = {}
     for query, grades in judged.items():
         for passage, grade in grades.items():
             if grade > 0:
-                found.setdefault(passage, []).append(query)
-    return found
+                questions.setdefault(passage, []).append(query)
+    return questions
 
 
 def _over_passages(judged: Judged, shared: Sequence[_Shared], largest: _Largest) -> dict[str, float]:
-    """The largest similarity of each question over its passages, 0 where it shares none."""
-    found = dict.fromkeys(judged, 0.0)
+    """The largest similarity of each question over its shared passages; 0 without any."""
+    similarities = dict.fromkeys(judged, 0.0)
     with progress("questions compared with training questions", len(shared), "passages") as meter:
         for passage in meter.each(shared):
             for id_, value in zip(passage.asked, largest(passage.asked, passage.trained), strict=True):
-                found[id_] = max(found[id_], value)
-    return found
+                similarities[id_] = max(similarities[id_], value)
+    return similarities
 
 
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:

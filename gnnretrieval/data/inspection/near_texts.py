@@ -1,9 +1,9 @@
-"""Near-duplicate texts by their words, among millions: MinHash signatures of 32 bytes a text, and exact comparison.
+"""Near-duplicates among millions of texts: MinHash signatures of 32 bytes per text, then exact comparison.
 
-Two texts are as similar as their sets of words and of pairs of adjacent words overlap (Jaccard).
-Pairs that may be near-duplicates are found by signatures (Broder, "On the resemblance and containment of documents",
-1997), of which one byte a hash is kept (Li and König, "b-Bit minwise hashing", 2010), cut into bands of which one must
-agree; each such pair is then compared word by word.
+The similarity of two texts is the Jaccard similarity of their sets of words and pairs of adjacent words. Signatures
+give candidate pairs (Broder, "On the resemblance and containment of documents", 1997); one byte per hash is stored (Li
+and König, "b-Bit minwise hashing", 2010). A signature is split into bands, and candidates agree in at least one band.
+Candidates are then compared word by word.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from numpy.typing import NDArray
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
-# From here on, two passages of a hundred words differ in about five, and two questions of thirteen in one that is left
-# out. Below, pairs are questions of one pattern that ask for different things ("What did the king offer in exchange for
-# the hat" and "the whistle" are at 0.80, "the capital of France" and "of Spain" at 0.69).
+# At this similarity, two passages of a hundred words differ in about five words, and two questions of thirteen words in
+# one that is left out. Pairs below it are often questions of one pattern with different meanings: "What did the king
+# offer in exchange for the hat" and "the whistle" have 0.80, "the capital of France" and "of Spain" 0.69.
 NEAR = 0.85
 HASHES, BAND = (
     32,
     4,
-)  # a pair of similarity 0.85 agrees in one of the eight bands at a probability of 0.997, of 0.5: 0.4
-AGREEING = 21  # hashes that must agree before texts are compared: of 0.85, fewer do at a probability of 0.003
-WINDOW = 16  # texts with an equal band that each is compared with: those that agree in the next band too first
-PAIRS = 100_000  # compared word by word at most, those whose signatures agree most
-_ROWS, _REMEMBERED = 2**20, 200_000  # pairs of signatures at a time, hashes of words
+)  # a pair agrees in one of the eight bands with probability 0.997 at similarity 0.85, and 0.4 at similarity 0.5
+AGREEING = 21  # least number of equal hashes of a candidate pair; a pair at 0.85 has fewer with probability 0.003
+WINDOW = 16  # neighbours with an equal band that a text is compared with, those with an equal next band first
+PAIRS = 100_000  # pairs that are compared word by word, at most: those whose signatures agree most
+_ROWS, _REMEMBERED = 2**20, 200_000  # pairs of signatures that are compared at once; cached hashes of words
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # written without spaces: each character is a word
-_SIGNS = "[<>=+*/%^|~@#$&]"  # they mean something: R1 < 0 is not R1 > 0
+_SIGNS = "[<>=+*/%^|~@#$&]"  # signs that carry meaning: R1 < 0 is not R1 > 0
 _WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|{_SIGNS}")
 _ASCII_WORD = re.compile(rf"[a-z0-9_]+|{_SIGNS}")
 
@@ -46,9 +46,9 @@ class NearPairs(NamedTuple):
     """Near-duplicates among texts.
 
     Attributes:
-        pairs: Rows, the lower first, and similarity of each pair, most similar first.
-        texts: The texts of their rows.
-        is_whole: No more than :data:`PAIRS` had to be compared; else there may be more.
+        pairs: Lower row, higher row and similarity of each pair, most similar first.
+        texts: Text by row.
+        is_whole: Whether all candidates were compared; if not (more than :data:`PAIRS`), there may be more pairs.
     """
 
     pairs: list[tuple[int, int, float]]
@@ -57,13 +57,13 @@ class NearPairs(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, casefolded, without punctuation; a text without words is its own."""
+    """The words of a text, casefolded, without punctuation; a text without words is one word."""
     text = text.casefold()
     return (_ASCII_WORD if text.isascii() else _WORD).findall(text) or [text]
 
 
 def similarity(one: str, other: str) -> float:
-    """Share of the words and pairs of adjacent words of either text that both have; 1 for the same words in order."""
+    """Jaccard similarity of the words and pairs of adjacent words of two texts; 1 for the same words in order."""
     return _overlap(_features(one), _features(other))
 
 
@@ -80,27 +80,30 @@ def _features(text: str) -> _Features:
 _RANDOM = np.random.default_rng(0)
 _FACTORS = _RANDOM.integers(2**63, size=HASHES, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 _SHIFTS = _RANDOM.integers(2**63, size=HASHES, dtype=np.uint64)
-_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd: of a pair's two words
+_FIRST, _SECOND = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xC2B2AE3D27D4EB4F),
+)  # odd factors for the two words of a pair
 
 
 class _Hashes(dict[str, int]):
-    """A 64-bit hash of each word; a dictionary, which is asked in C for the words it remembers."""
+    """A 64-bit hash of each word, cached: a dictionary looks up known words in C."""
 
     def __missing__(self, word: str) -> int:
         if len(self) >= _REMEMBERED:
             self.clear()
-        found = self[word] = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-        return found
+        hashed = self[word] = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+        return hashed
 
 
 class Signer:
-    """Makes signatures, the same in every process."""
+    """Computes signatures, which are the same in every process."""
 
     def __init__(self) -> None:
         self._hash_of = _Hashes()
 
     def sign(self, texts: Sequence[str]) -> Signatures:
-        """Signatures ``(len(texts), 32)`` of some thousand texts."""
+        """Signatures ``(len(texts), 32)``, uint8, of a few thousand texts."""
         hashes: list[int] = []
         starts = np.empty(len(texts) + 1, dtype=np.int64)
         for number, text in enumerate(texts):
@@ -111,30 +114,30 @@ class Signer:
 
 
 def _signatures(words: NDArray[np.uint64], starts: Rows) -> Signatures:
-    """Signatures of texts from the hashes of their words, ``words[starts[i]:starts[i + 1]]`` of text ``i``."""
-    pairs = words.copy()  # the last word of a text begins no pair: it stands there again
+    """Signatures of texts from hashes of their words: ``words[starts[i]:starts[i + 1]]`` belong to text ``i``."""
+    pairs = words.copy()  # the last word of a text begins no pair: its place keeps the word
     if len(words) > 1:
         mixed = words[:-1] * _FIRST + words[1:] * _SECOND
         pairs[:-1] = mixed ^ (mixed >> np.uint64(29))
         last = starts[1:] - 1
         pairs[last] = words[last]
-    found = np.empty((len(starts) - 1, HASHES), dtype=np.uint8)
+    signatures = np.empty((len(starts) - 1, HASHES), dtype=np.uint8)
     for number, (factor, shift) in enumerate(zip(_FACTORS, _SHIFTS, strict=True)):
         least = np.minimum(words * factor + shift, pairs * factor + shift)
-        # The high bits alone are well mixed by a multiplication (Dietzfelbinger et al., 1997).
-        found[:, number] = (np.minimum.reduceat(least, starts[:-1]) >> np.uint64(40)).astype(np.uint8)
-    return found
+        # A multiplication mixes only the high bits well (Dietzfelbinger et al., 1997).
+        signatures[:, number] = (np.minimum.reduceat(least, starts[:-1]) >> np.uint64(40)).astype(np.uint8)
+    return signatures
 
 
 def candidates(rows: Rows, signed: Signatures) -> tuple[Rows, Rows, bool]:
-    """Pairs of ``rows`` whose signatures say that they may be near-duplicates.
+    """Pairs of ``rows`` that may be near-duplicates, by their signatures.
 
     Args:
-        rows: ``(n,)`` rows of ``signed`` to look at, ascending.
+        rows: Rows of ``signed`` to compare ``(n,)``, ascending.
         signed: Signatures of all texts.
 
     Returns:
-        ``(P,)`` lower and ``(P,)`` higher rows, sorted by them, and whether these are all there are.
+        Lower rows ``(P,)`` and higher rows ``(P,)``, sorted, and whether these are all candidates.
     """
     is_whole, n = True, len(rows)
     keys, agreeing = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8)
@@ -152,11 +155,11 @@ def candidates(rows: Rows, signed: Signatures) -> tuple[Rows, Rows, bool]:
 
 
 def _likely(rows: Rows, signed: Signatures, band: int) -> Iterator[tuple[Rows, Rows, NDArray[np.uint8]]]:
-    """Places in ``rows`` of texts that agree in the band and in enough hashes, and in how many."""
+    """Indices into ``rows`` of pairs that agree in the band and in enough hashes, and their number of equal hashes."""
     columns = np.arange(band, band + 2 * BAND) % HASHES
     key = np.ascontiguousarray(signed[np.ix_(rows, columns)]).view(">u8").ravel().astype(np.uint64)
     order = np.argsort(key, kind="stable")
-    equal = (key >> np.uint64(32))[order]  # this band alone; the next one has only sorted
+    equal = (key >> np.uint64(32))[order]  # only this band; the next one only sorted
     left = np.arange(len(rows))
     for distance in range(1, WINDOW + 1):
         left = left[left < len(rows) - distance]
@@ -171,24 +174,24 @@ def _likely(rows: Rows, signed: Signatures, band: int) -> Iterator[tuple[Rows, R
 def near_pairs(
     rows: Rows, signed: Signatures, read: Callable[[Collection[int]], Mapping[int, str]], threshold: float = NEAR
 ) -> NearPairs:
-    """Pairs of texts of similarity ``threshold`` or more.
+    """Pairs of texts with a similarity of at least ``threshold``.
 
     Args:
-        rows: Rows of ``signed`` to look at, ascending; of equal texts one is enough.
+        rows: Rows of ``signed`` to compare, ascending; one of equal texts is enough.
         signed: Signatures of all texts.
-        read: Gives the texts of rows.
-        threshold: The similarity.
+        read: A function from rows to texts by row.
+        threshold: The least similarity.
     """
     one, other, is_whole = candidates(rows, signed)
     texts = read({*one.tolist(), *other.tolist()}) if len(one) else {}
-    found = list[tuple[int, int, float]]()
+    pairs = list[tuple[int, int, float]]()
     row, features = -1, _Features()
     with progress("texts compared", len(one), "pairs") as meter:
         for first, second in meter.each(zip(one.tolist(), other.tolist(), strict=True)):
-            if first != row:  # pairs come sorted by it
+            if first != row:  # pairs are sorted by it
                 row, features = first, _features(texts[first])
             if (alike := _overlap(features, _features(texts[second]))) >= threshold:
-                found.append((first, second, alike))
-    found.sort(key=lambda pair: (-pair[2], pair[:2]))
-    kept = {row for pair in found for row in pair[:2]}
-    return NearPairs(found, {row: text for row, text in texts.items() if row in kept}, is_whole)
+                pairs.append((first, second, alike))
+    pairs.sort(key=lambda pair: (-pair[2], pair[:2]))
+    kept = {row for pair in pairs for row in pair[:2]}
+    return NearPairs(pairs, {row: text for row, text in texts.items() if row in kept}, is_whole)

@@ -1,4 +1,4 @@
-"""What is wrong with a dataset's files: problems by kind and file, and which of them only deserve notice."""
+"""Problems of a dataset's files by kind and file: errors, and notices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from gnnretrieval.data.faults import Fault
 
-LINES = 5  # of a kind of problem in a file that are named
-# What the readers accept. All else is an error: the dataset cannot be opened.
+LINES = 5  # lines that are listed per kind and file
+# Kinds that the readers accept. All others are errors: the dataset cannot be opened.
 NOTICES = (
     "control character",
     "replacement character",
@@ -28,11 +28,11 @@ class Problem:
     """A kind of problem in a file.
 
     Attributes:
-        kind: In two or three words.
-        is_error: The dataset cannot be opened with it.
+        kind: The kind in two or three words.
+        is_error: Whether the dataset cannot be opened because of it.
         file: Path in the dataset directory.
-        count: Lines that have it; 1 for what is wrong with the file.
-        lines: Number and sentence for the first of them; None for the number where it is the file that is wrong.
+        count: Number of lines; 1 for a problem of the whole file.
+        lines: Line number and sentence of the first lines; the number is None for a problem of the whole file.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Problem:
     lines: list[tuple[int | None, str]]
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The problem as JSON values."""
         lines = [{"line": number, "says": says} for number, says in self.lines]
         return {
             "kind": self.kind,
@@ -54,14 +54,14 @@ class Problem:
 
 
 class Problems:
-    """Collects problems, of each kind and file the first lines."""
+    """Collects problems: counts, and the first lines of each kind and file."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
         self._lines: dict[tuple[str, str], list[tuple[int | None, str]]] = {}
 
     def add(self, file: str, line: int | None, fault: Fault, count: int = 1) -> None:
-        """Count a fault in; ``count`` more than one for a fault that stands for others too, which are not named."""
+        """Add a fault; a ``count`` above 1 also counts others of its kind that are not listed."""
         key = (file, fault.kind)
         self._counts[key] = self._counts.get(key, 0) + count
         lines = self._lines.setdefault(key, [])
@@ -69,9 +69,9 @@ class Problems:
             lines.append((line, fault.says))
 
     def listed(self) -> list[Problem]:
-        """Errors first, then by file and kind in order of appearance."""
-        found = [
+        """The problems, errors first, then in order of appearance."""
+        problems = [
             Problem(kind, kind not in NOTICES, file, count, self._lines[file, kind])
             for (file, kind), count in self._counts.items()
         ]
-        return sorted(found, key=lambda problem: not problem.is_error)
+        return sorted(problems, key=lambda problem: not problem.is_error)

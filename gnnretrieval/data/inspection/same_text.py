@@ -1,4 +1,4 @@
-"""When two texts count as the same: for duplicates and leaks."""
+"""Equality of texts, for duplicates and leakage."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ def normalised(text: str) -> str:
 
 
 def text_key(text: str) -> int:
-    """A 64-bit hash of a text, equal for texts that are the same: among 10 million, a false match is a 1 in 300,000
-    chance.
-    """
+    """A 64-bit hash of the normalised text; among 10 million texts, a false match has a probability of 1 in 300,000."""
     return int.from_bytes(hashlib.blake2b(normalised(text).encode(), digest_size=8).digest(), "big")
 
 
 class SeenTexts:
-    """Remembers texts by their :func:`text_key`, in about 60 bytes each.
+    """A set of texts by :func:`text_key`, in about 60 bytes per text.
 
     Attributes:
-        repeated: How many added texts were the same as one added before.
+        repeated: How many added texts were equal to an earlier one.
     """
 
     def __init__(self) -> None:
@@ -31,7 +29,7 @@ class SeenTexts:
         self._seen: set[int] = set()
 
     def add(self, text: str) -> int:
-        """Count ``text`` in and return its hash, equal for texts that are the same."""
+        """Add ``text``; returns its :func:`text_key`."""
         key = text_key(text)
         if key in self._seen:
             self.repeated += 1

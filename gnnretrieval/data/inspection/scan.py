@@ -1,4 +1,4 @@
-"""A pass over all lines of a dataset directory that lists all that is wrong with them, not only what is wrong first."""
+"""Scan all lines of a dataset directory and list every problem, not only the first."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from gnnretrieval.errors import InputError
 _ID = re.compile(r'"_id"\s*:\s*("(?:[^"\\]|\\.)*")')
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = Fault(
-    "byte order mark", "the file begins with U+FEFF, which other tools read as text: save it without."
+    "byte order mark", "the file begins with U+FEFF, which other tools read as text: save it without this mark."
 )
 _WINDOWS_LINE_END = Fault(
-    "Windows line ends", "the line ends in CR LF, of which other tools keep the CR: save it with LF."
+    "Windows line ends", "the line ends in CR LF, and other tools keep the CR: save the file with LF."
 )
 
 
@@ -45,11 +45,11 @@ class _Found(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a pass over the raw files found.
+    """Result of a scan of the raw files.
 
     Attributes:
-        problems: Errors first, then by file and kind in order of appearance.
-        files: By path in the directory: ``bytes``, ``lines`` (not blank), ``gzipped``, ``byte_order_mark``,
+        problems: The problems, errors first, then in order of appearance.
+        files: Figures by path in the directory: ``bytes``, ``lines`` (not blank), ``gzipped``, ``byte_order_mark``,
             ``windows_line_ends`` (lines) and ``not_ascii`` (lines).
     """
 
@@ -58,16 +58,16 @@ class Scan(NamedTuple):
 
     @property
     def errors(self) -> int:
-        """How many lines or files have an error."""
+        """Number of errors in lines and files."""
         return sum(problem.count for problem in self.problems if problem.is_error)
 
 
 def scan_files(path: str | Path, qrels: str = "qrels") -> Scan:
-    """Read every line of a dataset directory and list its problems.
+    """Read every line of a dataset directory and list the problems.
 
-    Every reason for which :meth:`Dataset.open <gnnretrieval.data.dataset.Dataset.open>` would refuse the files is an
-    error here, in the same words. Of ids only an :class:`~gnnretrieval.data.id_register.IdRegister` is held, of
-    judgements a split at a time.
+    Each reason for which :meth:`Dataset.open <gnnretrieval.data.dataset.Dataset.open>` would refuse the files is an
+    error here, in the same words. Memory holds an :class:`~gnnretrieval.data.id_register.IdRegister` of the ids, and
+    the judgements of one split at a time.
 
     Args:
         path: The directory.
@@ -87,10 +87,10 @@ def scan_files(path: str | Path, qrels: str = "qrels") -> Scan:
 
 
 def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[int, str, Fault | None]]:
-    """Number and text of each line that is not blank, and why it is no text: then, the text is what can be read of it.
+    """Number, text and fault of each line that is not blank; with a fault, the text is what can be decoded.
 
     Raises:
-        InputError: the file cannot be read, or not to its end.
+        InputError: the file cannot be read to its end.
     """
     figures = {"bytes": 0, "lines": 0, "gzipped": False, "byte_order_mark": False}
     figures |= {"windows_line_ends": 0, "not_ascii": 0}
@@ -100,7 +100,7 @@ def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[
                 figures |= {"bytes": (path / name).stat().st_size, "gzipped": file.read(2) == _GZIP}
             found.files[name] = figures
             if raw.startswith(UTF_16):
-                decoded(path / name, number, raw)  # raises: its lines are no lines
+                decoded(path / name, number, raw)  # raises: UTF-16 has no lines to scan
             if raw.startswith(MARK):
                 raw = raw.removeprefix(MARK)
                 figures["byte_order_mark"] = True
@@ -120,20 +120,20 @@ def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[
 
 
 def _unreadable(path: Path, error: InputError) -> Fault:
-    """An error that ends the reading of a file."""
+    """The fault of a file that cannot be read to its end."""
     return Fault("cannot be read" if path.exists() else "no such file", error.says)
 
 
 def _scan_records(path: Path, name: str, what: str, found: _Found) -> IdRegister | None:
-    """The ids of a file of passages or queries; None where it could not be read to its end."""
+    """Scan a file of passages or queries; returns its ids, or None where it cannot be read to its end."""
     ids, count, repeats, repeated = IdRegister(), 0, 0, list[tuple[int, str]]()
     try:
-        for number, line, fault in _lines(path, name, f"one {what} a line, as JSON", found):
+        for number, line, fault in _lines(path, name, f"one {what} per line, as JSON", found):
             count += 1
             record = fault or object_of(line, what)
             if isinstance(record, Fault):
                 found.problems.add(name, number, record)
-                if id_ := _saved_id(line):  # its judgements are not wrong
+                if id_ := _saved_id(line):  # so that its judgements are no errors
                     ids.add(id_)
                 continue
             for fault in (*faults_of(record, what), *_notices(record, what)):
@@ -156,7 +156,7 @@ def _scan_records(path: Path, name: str, what: str, found: _Found) -> IdRegister
 
 
 def _saved_id(line: str) -> str | None:
-    """The id on a line that is no JSON, if it can be seen."""
+    """The id on a line that is not JSON, if it can be found."""
     place = _ID.search(line)
     try:
         id_ = str(json.loads(place[1])) if place else None
@@ -166,7 +166,7 @@ def _saved_id(line: str) -> str | None:
 
 
 def _first_lines(path: Path, ids: Container[str]) -> dict[str, int]:
-    """The line on which each of a few ids is for the first time."""
+    """The first line of each of a few ids."""
     first: dict[str, int] = {}
     for number, raw in raw_lines(path, ""):
         line = raw.decode("utf-8", "replace")
@@ -178,7 +178,7 @@ def _first_lines(path: Path, ids: Container[str]) -> dict[str, int]:
 
 
 def _notices(record: dict[str, Any], what: str) -> Iterator[Fault]:
-    """What is accepted and looks wrong, one of a kind."""
+    """Notices for a record that is accepted but looks wrong, one per kind."""
     id_, title, text = record.get("_id"), record.get("title"), record.get("text")
     if isinstance(id_, str) and id_.split() not in ([], [id_]) and not UNJUDGEABLE.search(id_):
         yield Fault("white space in an id", f"{what} id {id_!r} cannot be written to a TREC run: rename it.")
@@ -222,7 +222,9 @@ def _scan_judgements(
             else:
                 pair = f"query {qrel.query_id!r} and passage {qrel.passage_id!r}"
                 found.problems.add(
-                    name, number, Fault("repeated judgement", f"{pair} are judged on an earlier line: delete it.")
+                    name,
+                    number,
+                    Fault("repeated judgement", f"{pair} are judged on an earlier line: delete this line."),
                 )
         if is_empty:
             found.problems.add(name, None, no_judgements())
@@ -236,7 +238,7 @@ def _scan_judgements(
 
 
 def _first_judgements(path: Path, pairs: Container[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """The line on which each of a few pairs is judged for the first time."""
+    """The first line of each of a few judged pairs."""
     first: dict[tuple[str, str], int] = {}
     for number, raw in raw_lines(path, ""):
         qrel = judgement_of(raw.decode("utf-8", "replace").rstrip("\r\n"), is_first=False)

@@ -1,6 +1,6 @@
-"""Traces that a text was spoilt on its way: wrong decoding, control characters, markup that was left in.
+"""Traces of spoilt text: wrong decoding, control characters, markup.
 
-Nothing here keeps a dataset from being used, so each check is careful: what real text may hold is not reported.
+A dataset with these traces can be used. So each check is careful: it does not report what correct text may contain.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from html.entities import html5
 
 from gnnretrieval.data.faults import Fault
 
-# Latin-1's C1 controls as they are, and as windows-1252 shows them: the bytes 0x80 to 0x9f of UTF-8 that was read in
-# one of the two.
+# C1 controls of Latin-1, and the characters that windows-1252 has instead: the bytes 0x80 to 0x9f of UTF-8 that was
+# decoded by one of the two.
 _C1 = "\x80-\x9f€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 _NEXT = f"[{_C1}\xa0-\xbf]"  # any byte of a character but its first
-# Without quotation marks, dashes and dots, which may follow a real letter: « É », MANHÃ—, café…
+# Without quotation marks, dashes and dots, which may follow a letter in correct text: « É », MANHÃ—, café…
 _NEVER_AFTER_A_LETTER = "[\x80-\x84\x86-\x90\x98-\x9a\x9c-\x9f€‚ƒ†‡ˆ‰Š‹ŒŽ˜™šœžŸ¡-ª¬-º¼-¾]"
 _MOJIBAKE = re.compile(
     f"Ã{_NEVER_AFTER_A_LETTER}"  # Ã© for é
@@ -40,17 +40,17 @@ _AROUND = 12  # characters shown on each side
 
 
 def spoilt(text: str) -> Iterator[Fault]:
-    """The traces in a text, one of a kind."""
+    """The traces in a text, one per kind."""
     if not text.isprintable() and (found := _CONTROL.search(text)):
         yield Fault(
             "control character",
-            f"U+{ord(found[0]):04X} in {_around(text, found)}: remove it, or decode the source as what it is.",
+            f"U+{ord(found[0]):04X} in {_around(text, found)}: remove it, or decode the source with its encoding.",
         )
     if not text.isascii():
         if found := _REPLACEMENT.search(text):
             yield Fault(
                 "replacement character",
-                f"U+FFFD in {_around(text, found)} stands for what could not be decoded: go back to the source.",
+                f"U+FFFD in {_around(text, found)} replaces bytes that could not be decoded: decode the source again.",
             )
         if found := _MOJIBAKE.search(text):
             yield Fault(
@@ -60,16 +60,16 @@ def spoilt(text: str) -> Iterator[Fault]:
     if "&" in text and (found := _entity(text)):
         yield Fault("HTML entity", f"{found[0]} in {_around(text, found)}: unescape it.")
     if "<" in text and (found := _TAG.search(text)):
-        yield Fault("HTML tag", f"a tag in {_around(text, found)}: take the markup out.")
+        yield Fault("HTML tag", f"a tag in {_around(text, found)}: remove the markup.")
 
 
 def _entity(text: str) -> re.Match[str] | None:
-    """The first character reference that is one: &c; is none."""
+    """The first valid character reference; &c; is not one."""
     references = _ENTITY.finditer(text)
     return next((found for found in references if found[0][1] == "#" or found[0][1:] in html5), None)
 
 
 def _around(text: str, found: re.Match[str]) -> str:
-    """What was found with its neighbourhood, as it is written in Python: no control character reaches a terminal."""
+    """The match with its context, as a Python literal, so that no control character reaches a terminal."""
     first, last = max(0, found.start() - _AROUND), min(len(text), found.end() + _AROUND)
     return repr(f"{'…' if first else ''}{text[first:last]}{'…' if last < len(text) else ''}")

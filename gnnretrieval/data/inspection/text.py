@@ -34,22 +34,22 @@ def format_inspection(figures: Mapping[str, Any]) -> str:
 
 
 def shown_grades(grades: Mapping[str, int]) -> str:
-    """Judgements by relevance in words: ``0: 12, 1: 3,400``."""
+    """Judgements by relevance as text: ``0: 12, 1: 3,400``."""
     return ", ".join(f"{grade}: {count:,}" for grade, count in grades.items())
 
 
 def cut_in_words(counted: Mapping[str, Any]) -> str:
-    """What an encoder cuts off, in words."""
+    """How much an encoder truncates, as text."""
     if counted["limit"] is None:
-        return "none is cut: the encoder has no limit"
+        return "none is truncated: the encoder has no limit"
     if not counted["cut"]:
-        return f"none is cut at {counted['limit']:,}"
+        return f"none is truncated at {counted['limit']:,}"
     lost = f"{counted['share_lost']:.1%} of all tokens are lost"
-    return f"{counted['share_cut']:.1%} are cut at {counted['limit']:,}, {lost}"
+    return f"{counted['share_cut']:.1%} are truncated at {counted['limit']:,}, {lost}"
 
 
 def near_copy_rows(copies: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table of near copies, of which there are some; all but two columns are numbers."""
+    """Head and rows of a table of near copies, for at least one split; all columns but the first two are numbers."""
     head = ["split", "of", "queries", "passage shared"]
     rows = [[its["split"], its["of"], f"{its['queries']:,}", f"{its['with_shared_passage']:.1%}"] for its in copies]
     for by, name in (("by_words", "words"), ("by_vectors", "cosine")):
@@ -62,7 +62,7 @@ def near_copy_rows(copies: Sequence[Mapping[str, Any]]) -> tuple[list[str], list
 
 
 def near_copies_in_words(copies: Sequence[Mapping[str, Any]]) -> str:
-    """What the table of near copies shows, in words."""
+    """The title of the table of near copies."""
     by = copies[0]["by_vectors"]
     return "questions by their similarity with a training question of the same passage" + (
         f" (cosine: by {by['encoder']})" if by else ""
@@ -108,12 +108,12 @@ def _judgements(figures: Mapping[str, Any]) -> Iterator[str]:
     for name, split in figures["splits"].items():
         without = f"; {split['queries_without_relevant']:,} have no relevant passage"
         spread = f"{name}: {_spread(split['judgements_a_query'])}"
-        label = "judgements a query" if name == next(iter(figures["splits"])) else ""
+        label = "judgements per query" if name == next(iter(figures["splits"])) else ""
         yield _line(label, spread + (without if split["queries_without_relevant"] else ""))
     asked = figures["queries_per_passage"]
-    yield _line("questions a passage", f"{_spread(asked)}; {asked['share_without']:.1%} are relevant to none")
+    yield _line("questions per passage", f"{_spread(asked)}; {asked['share_without']:.1%} are relevant to none")
     most = ", ".join(f"{_short(passage['id'])} ({passage['queries']:,})" for passage in asked["most_asked"])
-    yield _line("most asked for", most or "none")
+    yield _line("most questions", most or "none")
     yield _line("passages without title", f"{figures['passages_without_title']:,}")
     yield _line("passages without text", f"{figures['passages_without_text']:,}")
 
@@ -144,7 +144,7 @@ def _examples(examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _leakage(figures: Mapping[str, Any]) -> Iterator[str]:
-    yield "\nLeakage: what a split has of an earlier one"
+    yield "\nLeakage: what a split shares with an earlier one"
     if not figures["leakage"]:
         yield _line("", "there is one split")
     else:
@@ -177,7 +177,7 @@ def _near_copies(copies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "\nProblems"
     if not problems:
-        yield _line("", "none found")
+        yield _line("", "none")
     for problem in problems:
         severity = "error: " if problem["severity"] == "error" else ""
         of_file = problem["lines"][0]["line"] is None

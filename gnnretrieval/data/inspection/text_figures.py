@@ -21,8 +21,8 @@ from gnnretrieval.progress import Meter, progress
 Side = Literal["passage", "query"]
 Rows = NDArray[np.int64]
 
-COMPARED = 10_000_000  # texts compared at most (320 MB of signatures): of more, a seeded choice
-TOKENISED = 200_000  # texts cut into tokens at most: the share that is cut is then known to 0.2 %
+COMPARED = 10_000_000  # texts compared at most (320 MB of signatures); of more, a seeded sample
+TOKENISED = 200_000  # texts tokenised at most; this gives the share of truncated texts to 0.2 %
 _BLOCK = 2048
 
 
@@ -31,28 +31,28 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """The encoder."""
+        """Name of the encoder."""
 
     @property
     def limits(self) -> Mapping[Side, int | None]:
-        """Tokens after which it cuts a text of a side off, special ones counted; None where it has no limit."""
+        """Maximum length by side, in tokens with special tokens; None where there is no limit."""
 
     def count(self, texts: Sequence[str], side: Side) -> NDArray[np.int64]:
-        """``(len(texts),)`` tokens of each text before it is cut, with prompt and special tokens."""
+        """Number of tokens of each text ``(len(texts),)`` before truncation, with prompt and special tokens."""
 
 
 @dataclass(frozen=True)
 class TextPass:
-    """What a pass over the texts keeps: some 20 bytes a text, beside the near-duplicates.
+    """Result of a pass over the texts: about 20 bytes per text, and the near-duplicates.
 
     Attributes:
-        words: ``(n,)`` words of each text, its title not counted.
-        without_title: Texts without a title.
-        group: ``(n,)`` a number for each text, equal where normalised texts are.
-        first: ``(groups,)`` the first row of each group.
-        near: Near-duplicates, of which at most one row of a group is looked at.
-        compared: Rows that were looked at for them.
-        tokens: ``(t,)`` tokens of a choice of texts; None without a tokenizer.
+        words: Number of words of each text ``(n,)``, without its title.
+        without_title: Number of texts without a title.
+        group: Group of each text ``(n,)``; texts in a group have the same normalised text.
+        first: First row of each group ``(groups,)``.
+        near: Near-duplicates; at most one row of each group takes part.
+        compared: Number of rows that took part.
+        tokens: Number of tokens of each text of a sample ``(t,)``; None without a tokenizer.
     """
 
     words: NDArray[np.int32]
@@ -67,15 +67,15 @@ class TextPass:
 def pass_over(
     records: Callable[[], Iterable[Passage]], count: int, side: Side, file: Path, tokens: TokenCounter | None, seed: int
 ) -> TextPass:
-    """Read ``count`` passages, or queries as passages without a title, once or twice.
+    """Read passages, or queries as passages without a title, once or twice.
 
     Args:
-        records: Reads them from the first one.
-        count: How many there are.
-        side: What they are.
-        file: Where they are: a large one shows the progress of its reading itself.
-        tokens: The tokenizer, if there is one.
-        seed: Of what is sampled.
+        records: A function that reads the records from the first one.
+        count: Number of records.
+        side: Whether they are passages or queries.
+        file: Their file; the reader of a large file shows progress, so none is shown here.
+        tokens: A tokenizer; None: tokens are not counted.
+        seed: Seed of the samples.
     """
     words, keys = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.uint64)
     chosen, tokenised = _choice(count, COMPARED, seed), _choice(count, TOKENISED if tokens else 0, seed)
@@ -97,7 +97,7 @@ def pass_over(
             if meter:
                 meter.advance(len(block))
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    distinct = np.flatnonzero(np.isin(chosen, first, assume_unique=True))  # of the chosen, those that repeat none
+    distinct = np.flatnonzero(np.isin(chosen, first, assume_unique=True))  # of the sample, one row per group
 
     def texts_of(rows: Collection[int]) -> dict[int, str]:
         place_of = {int(chosen[row]): row for row in rows}
@@ -120,19 +120,19 @@ def _choice(count: int, most: int, seed: int) -> Rows:
 
 
 def _between(rows: Rows, part: slice) -> list[int]:
-    """Those of the sorted rows that lie in a part of all."""
+    """The sorted rows that are in ``part``."""
     first, last = np.searchsorted(rows, (part.start, part.stop))
-    found: list[int] = rows[first:last].tolist()
-    return found
+    inside: list[int] = rows[first:last].tolist()
+    return inside
 
 
 def _compared(record: Passage) -> str:
-    """The text by which duplicates are known: titles are not in it, unless there is nothing else."""
+    """The text that is compared for duplicates: the title only where there is no text."""
     return record.text or record.title
 
 
 def _blocks(records: Iterable[Passage]) -> Iterator[tuple[int, list[Passage]]]:
-    """The records in blocks, each with the row that it begins at."""
+    """Blocks of records, each with its first row."""
     start, block = 0, list[Passage]()
     for record in records:
         block.append(record)
@@ -153,11 +153,12 @@ def lengths_of(counts: NDArray[Any]) -> dict[str, Any]:
 
 
 def tokens_of(found: TextPass, limit: int | None) -> dict[str, Any] | None:
-    """Lengths in tokens as JSON values, special tokens and the prompt counted.
+    """Lengths in tokens as JSON values, with special tokens and the prompt.
 
     Returns:
-        ``texts`` (how many were counted), ``of``, ``limit``, ``median``, ``p95``, ``max``, ``histogram``, ``cut``
-        (texts longer than the limit), ``share_cut``, ``tokens_lost`` (beyond it) and ``share_lost`` (of the tokens).
+        ``texts`` (size of the sample), ``of`` (all texts), ``limit``, ``median``, ``p95``, ``max``, ``histogram``,
+        ``cut`` (texts longer than the limit), ``share_cut``, ``tokens_lost`` (beyond the limit) and ``share_lost`` (of
+        the tokens); None without a tokenizer.
     """
     if found.tokens is None:
         return None
@@ -175,7 +176,7 @@ def tokens_of(found: TextPass, limit: int | None) -> dict[str, Any] | None:
 
 
 def repeated(found: TextPass, ids: Sequence[str], most: int) -> list[list[str]]:
-    """Ids of the first ``most`` texts that an earlier one has, each behind that of the earlier one."""
+    """Pairs of ids of equal texts, the earlier first, for the first ``most`` repeated texts."""
     earlier = found.first[found.group]
     rows = np.flatnonzero(earlier != np.arange(len(earlier)))[:most]
     return [[ids[earlier[row]], ids[row]] for row in rows]
@@ -185,9 +186,9 @@ def near_figures(found: TextPass, ids: Sequence[str], most: int) -> dict[str, An
     """Near-duplicates as JSON values.
 
     Returns:
-        ``compared`` (texts that were looked at, of equal ones the first), ``of`` (different texts there are),
-        ``pairs``, ``near`` (texts in a pair), ``share`` (of those compared), ``is_whole`` (False: there may be more)
-        and ``examples`` (``similarity`` and two of ``id`` and ``text``), most similar first, no text twice.
+        ``compared`` (number of compared texts, one of equal ones), ``of`` (number of different texts), ``pairs``,
+        ``near`` (texts in a pair), ``share`` (of the compared ones), ``is_whole`` (False: there may be more pairs) and
+        ``examples`` (``similarity``, and ``id`` and ``text`` of both), most similar first; no text is in two examples.
     """
     near = {row for pair in found.near.pairs for row in pair[:2]}
     examples, shown = list[dict[str, Any]](), set[int]()

@@ -129,10 +129,10 @@ def test_an_id_can_be_joined_by_a_file(ir_datasets, tmp_path):
 
 def test_what_is_wrong_with_an_id_is_said(ir_datasets, tmp_path, monkeypatch):
     with pytest.raises(
-        InputError, match=r"beir/scifac/test: ir_datasets .* no set of this id. Did you mean 'beir/scif"
+        InputError, match=r"beir/scifac/test: ir_datasets .* no dataset with this id. Did you mean 'beir/scif"
     ):
         sources("ir-datasets=beir/scifac/test")
-    with pytest.raises(InputError, match=r"does not say which split this is of: write ir-datasets@SPLIT=cranfield"):
+    with pytest.raises(InputError, match=r"does not name a split: write ir-datasets@SPLIT=cranfield"):
         sources("ir-datasets=cranfield")
     with pytest.raises(InputError, match=r"split '\.\./x'"):
         sources("ir-datasets@../x=local/train")
