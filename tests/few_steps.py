@@ -13,6 +13,6 @@ def shorten(
 ) -> None:
     """Let heads be trained for 100 steps; a ``MonkeyPatch`` gives functions that are undone."""
     set_attribute(ladder, "STEPS", (100,))
-    set_attribute(ladder, "HEADS", [(100, 0.0), (100, 0.2)])
+    set_attribute(ladder, "ENOUGH", 1)
     for name, settings in CHOICES.items():
         set_item(CHOICES, name, [one for one in settings if one.steps in (0, 100)])

@@ -20,7 +20,7 @@ from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.nn.label_messages import MessageGraph, label_mean
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import Heads, Sides, train_heads
-from gnnretrieval.training.gnn.ladder import PRIORS, STEPS, reciprocal_ranks_of_scores
+from gnnretrieval.training.gnn.ladder import PRIORS, STEPS, reciprocal_ranks_of_scores, steps_over
 
 _QUERIES = 256  # queries that are scored together
 _TENTHS = tuple(tenth / 10 for tenth in range(11))
@@ -192,7 +192,11 @@ def choose_dense(
         names: Names of the baselines.
     """
     features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
-    wanted = {name: CHOICES[name] for name in CHOICES if name in names and (priors or name != "label-prior")}
+    wanted = {
+        name: [one._replace(steps=steps_over(len(graph.labels), one.steps)) for one in CHOICES[name]]
+        for name in CHOICES
+        if name in names and (priors or name != "label-prior")
+    }
     shapes = dict.fromkeys((one.steps, one.sides) for choices in wanted.values() for one in choices if one.steps)
     heads: dict[tuple[int, str], Heads] = {}
     with progress("training the baselines' heads", sum(steps for steps, _ in shapes), "steps") as meter:

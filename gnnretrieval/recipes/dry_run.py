@@ -185,7 +185,8 @@ def _is_joint(recipe: Recipe) -> bool:
 def _steps(recipe: Recipe, queries: int, joint: bool) -> str:
     settings = recipe.joint if joint and recipe.joint is not None else recipe.train
     if settings.layer == "linear":
-        return f"heads trained for {', '.join(map(str, STEPS))} steps; at most {MOST_SETTINGS} settings measured on dev"
+        heads = f"heads trained for up to {', '.join(map(str, STEPS))} steps"
+        return f"{heads}; at most {MOST_SETTINGS} settings measured on dev"
     masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
     steps = math.ceil(round(masked * queries) / settings.batch_size) or 1
     beside = ", together with the dual-encoder" if settings.is_joint else ""

@@ -9,7 +9,7 @@ from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training.gnn import ladder
 from gnnretrieval.training.gnn.head import _Relevant, train_head
-from gnnretrieval.training.gnn.ladder import Judged, climb, cross_validated, reciprocal_ranks
+from gnnretrieval.training.gnn.ladder import Judged, climb, cross_validated, head_steps, reciprocal_ranks, steps_over
 
 
 def rotated_graph(count: int = 40, d: int = 8) -> MessageGraph:
@@ -124,18 +124,25 @@ def test_very_few_questions_choose_without_an_error(queries: int):
     assert climb(lambda messages: np.full(queries, 0.5)).messages == Messages()
 
 
+def test_heads_over_few_labels_take_fewer_steps(monkeypatch):
+    assert [steps_over(labels, 300) for labels in (1, 164, 1024, 4096, 10**6)] == [5, 60, 150, 300, 300]
+    assert steps_over(4, 0) == 0
+    monkeypatch.setattr(ladder, "ENOUGH", 160)
+    taught = torch.arange(40) < 10  # a label each
+    assert head_steps(rotated_graph(), taught) == [25, 75, 225]
+
+
 def of_dev(graph: MessageGraph, rows: list[int]) -> Judged:
     return Judged.of(graph, {}, graph.queries[rows].numpy(), [[row] for row in rows])
 
 
 def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeypatch):
     """A fold lacks its own questions, each is asked once, and heads go over the others as often as over all."""
-    monkeypatch.setattr(ladder, "HEADS", [(4, 0.0), (4, 0.2)])
     graph = rotated_graph()
     hidden = torch.arange(40) < 10
     dev = of_dev(graph.without(hidden), list(range(10)))
     taught = torch.arange(40) % 2 == 0
-    folds = cross_validated(graph.without(hidden), dev, 0, taught)
+    folds = cross_validated(graph.without(hidden), dev, (4,), 0, taught)
     asked = [row for fold in folds for (row,) in fold.relevant]
     assert sorted(asked) == [row for row in range(10, 40) if row % 2 == 0]
     for fold in folds:
@@ -149,11 +156,10 @@ def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeyp
 
 def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):
     """Dev questions that the dual-encoder ranks perfectly, beside training questions that it cannot rank."""
-    monkeypatch.setattr(ladder, "HEADS", [(4, 0.0), (4, 0.2)])
     graph = rotated_graph()
     hidden = torch.arange(40) < 10
     perfect = Judged.of(graph.without(hidden), {}, graph.passages[:10].numpy(), [[row] for row in range(10)])
-    assert cross_validated(graph.without(hidden), perfect, 0, torch.ones(40, dtype=torch.bool)) == []
+    assert cross_validated(graph.without(hidden), perfect, (4,), 0, torch.ones(40, dtype=torch.bool)) == []
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.5, (20, 20)), (1.0, (80, 0)), (0.0, (0, 20)), (0.9, (80, 9))])

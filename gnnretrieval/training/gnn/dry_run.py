@@ -21,7 +21,15 @@ from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_head
-from gnnretrieval.training.gnn.ladder import FOLDS, MOST_SETTINGS, TRAINED_MEANS, Judged, message_graph, steps_of_heads
+from gnnretrieval.training.gnn.ladder import (
+    FOLDS,
+    MOST_SETTINGS,
+    TRAINED_MEANS,
+    Judged,
+    head_steps,
+    message_graph,
+    steps_of_heads,
+)
 from gnnretrieval.training.gnn.loop import GNNTraining
 from gnnretrieval.training.gnn.messages import is_few, memory_of_messages, require_memory
 from gnnretrieval.training.gnn.model import GNNEncoderModel
@@ -93,7 +101,7 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     judged.measure(Messages(STEPS, mean, rounds=1, step_size=0.1, trained_mean=mean))
     dev = time.perf_counter() - begun
     folds = FOLDS * is_few(held_out)
-    steps = steps_of_heads(folds)
+    steps = steps_of_heads(head_steps(graph, taught), folds)
     labelled = np.unique(store.labels[:, 0])
     return {
         "queries": int(plan.learned.taught[labelled].sum()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -17,13 +18,14 @@ from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vecto
 from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.training.gnn.head import train_head
 
-STEPS = (100, 300, 900)  # training steps of the head; each head is trained separately
+STEPS = (100, 300, 900)  # training steps of the head over ENOUGH labels; each head is trained separately
+ENOUGH = 4096  # labels from which on a head takes all these steps
 TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean during the head's training
-HEADS = list(product(STEPS, TRAINED_MEANS))
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
-MOST_SETTINGS = len(MEANS) * (3 + len(HEADS)) + len(STEPS) + len(HEADS) + 2 * len(REJECTIONS) + len(PRIORS)  # all rungs
+_HEADS = len(STEPS) * len(TRAINED_MEANS)
+MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) + _HEADS + 2 * len(REJECTIONS) + len(PRIORS)  # all rungs
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
@@ -136,6 +138,7 @@ def reciprocal_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]
 def climb(
     measure: Callable[[Messages], NDArray[np.float64]],
     *,
+    steps: Sequence[int] = STEPS,
     priors: Sequence[float] = PRIORS,
     parts: NDArray[np.integer] | None = None,
 ) -> Climb:
@@ -146,6 +149,7 @@ def climb(
 
     Args:
         measure: Returns the RR@10 of each dev question ``(q,)`` for some messages.
+        steps: Training steps of the heads to choose from (:func:`head_steps`).
         priors: Priors to choose from.
         parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
     """
@@ -173,15 +177,16 @@ def climb(
             kept, best = choice, measured[choice]
 
     rung("label mean", [Messages(mean=mean) for mean in MEANS])
-    rung("head", [Messages(steps=steps) for steps in STEPS])
-    both = [Messages(steps, mean, trained_mean=trained) for (steps, trained), mean in product(HEADS, MEANS[1:])]
+    heads = list(product(steps, TRAINED_MEANS))
+    rung("head", [Messages(steps=taken) for taken in steps])
+    both = [Messages(taken, mean, trained_mean=trained) for (taken, trained), mean in product(heads, MEANS[1:])]
     rung("head and label mean", both)
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
     trainings = TRAINED_MEANS if kept.steps else (0.0,)
     rung("label mean, again", [kept._replace(mean=mean, trained_mean=one) for one in trainings for mean in MEANS])
-    rung("head, again", [kept._replace(steps=steps, trained_mean=one) for steps, one in ((0, 0.0), *HEADS)])
+    rung("head, again", [kept._replace(steps=taken, trained_mean=one) for taken, one in ((0, 0.0), *heads)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     gain, _ = gained(best, base)
     p = 1.0
@@ -238,29 +243,54 @@ class Judged(NamedTuple):
         return np.array([bool((counts[list(rows)] > 0).any()) for rows in self.relevant], dtype=bool)
 
 
+def steps_over(labels: int, steps: int) -> int:
+    r"""Training steps of a head over ``L`` labels: :math:`\min(1, \sqrt{L / 4096})` of ``steps``.
+
+    Few labels are overfitted by as many steps, and not learned by only as many passes.
+    """
+    return min(steps, max(1, round(steps * math.sqrt(labels / ENOUGH))))
+
+
+def head_steps(graph: MessageGraph, taught: Tensor) -> list[int]:
+    """:data:`STEPS` over the labels of the queries to train on, ``taught`` ``(n,)`` bool (:func:`steps_over`)."""
+    labels = int(taught[graph.labels[:, 0]].sum())
+    return [steps_over(labels, steps) for steps in STEPS]
+
+
 def heads_of(
     graph: MessageGraph,
+    steps: Sequence[int],
     seed: int,
     taught: Tensor | None = None,
     advance: Callable[[int], None] = lambda steps: None,
     share: float = 1.0,
 ) -> dict[tuple[int, float], Tensor]:
-    """Train a head for each of :data:`HEADS`, with a ``share`` of its steps; keys are steps and trained mean."""
+    """Train a head for all ``steps`` and :data:`TRAINED_MEANS`, with a ``share`` of the steps.
+
+    Returns:
+        The heads by ``(steps, trained mean)``.
+    """
     heads = {}
-    for steps, mean in HEADS:
-        taken = round(steps * share)
-        heads[steps, mean] = train_head(graph, taken, mean=mean, seed=seed, taught=taught)
+    for of_head, mean in product(steps, TRAINED_MEANS):
+        taken = round(of_head * share)
+        heads[of_head, mean] = train_head(graph, taken, mean=mean, seed=seed, taught=taught)
         advance(taken)
     return heads
 
 
-def steps_of_heads(folds: int = 0) -> int:
+def steps_of_heads(steps: Sequence[int], folds: int = 0) -> int:
     """Number of training steps of all heads, with those of ``folds`` folds."""
-    return sum(steps + folds * round(steps * (folds - 1) / max(folds, 1)) for steps, _ in HEADS)
+    of_each = [taken + folds * round(taken * (folds - 1) / max(folds, 1)) for taken in steps]
+    return len(TRAINED_MEANS) * sum(of_each)
 
 
 def cross_validated(
-    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, advance: Callable[[int], None] = lambda steps: None
+    graph: MessageGraph,
+    dev: Judged,
+    steps: Sequence[int],
+    seed: int,
+    taught: Tensor,
+    advance: Callable[[int], None] = lambda steps: None,
 ) -> list[Judged]:
     """Cross-validated training questions, which join the dev questions where these are few.
 
@@ -272,6 +302,7 @@ def cross_validated(
     Args:
         graph: The graph without the dev questions.
         dev: The dev questions.
+        steps: Training steps of the final heads.
         seed: Seed of the folds, the heads and the sample.
         taught: ``(n,)`` bool, True for queries that may be used.
         advance: Called with the number of steps done.
@@ -292,7 +323,8 @@ def cross_validated(
             continue
         inside = graph.without(hidden)
         here = np.flatnonzero(fold == number)
-        heads = heads_of(inside, seed, taught, advance, share=1 - 1 / FOLDS)  # as many passes over fewer questions
+        share = 1 - 1 / FOLDS  # as many passes over fewer questions
+        heads = heads_of(inside, steps, seed, taught, advance, share)
         relevant_here = [relevant[row] for row in here.tolist()]
         folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here))
     if not folds:

@@ -27,6 +27,7 @@ from gnnretrieval.training.gnn.ladder import (
     Judged,
     climb,
     cross_validated,
+    head_steps,
     heads_of,
     message_graph,
     rows_of,
@@ -179,13 +180,15 @@ def train_messages(
     whole = message_graph(store)
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = is_few(held_out)
-    with progress("training heads", steps_of_heads(FOLDS * few), "steps") as meter:
-        heads = heads_of(graph, settings.seed, taught, meter.advance)
+    steps = head_steps(graph, taught)
+    with progress("training heads", steps_of_heads(steps, FOLDS * few), "steps") as meter:
+        heads = heads_of(graph, steps, settings.seed, taught, meter.advance)
         judged = [Judged.of(graph, heads, held_out.queries, held_out.relevant)]
         if few:
-            judged += cross_validated(graph, judged[0], settings.seed, taught, meter.advance)
+            judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance)
     found = climb(
         lambda messages: np.concatenate([part.measure(messages) for part in judged]),
+        steps=steps,
         priors=PRIORS if held_out.is_split else (0.0,),
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
