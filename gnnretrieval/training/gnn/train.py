@@ -21,6 +21,7 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.encoder.loop import with_precision
 from gnnretrieval.training.gnn.choice import Choice
 from gnnretrieval.training.gnn.dev import DevSet
@@ -74,6 +75,7 @@ def train_gnn(
     """
     if ranks.count > 1 and not settings.is_joint:
         raise GnnRetrievalError("several processes share out the encoding of mode = joint: train a frozen one in one.")
+    require_unpurged(store, features)
     plan = Plan.of(store, dataset, features, settings, examples, start)
 
     def write(directory: Path) -> dict[str, Any]:
