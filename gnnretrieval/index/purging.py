@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from gnnretrieval.index.blanking import blank_vectors
 from gnnretrieval.index.faiss_index import KIND as INDEX
 from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.updating import remove_passages
-from gnnretrieval.storage.artifacts import Artifact, beside, share_file
+from gnnretrieval.storage.artifacts import Artifact, share_file
 from gnnretrieval.storage.provenance import sha256_of_json
 from gnnretrieval.storage.purged import PURGED
 from gnnretrieval.storage.updating import own_copy, record_changes, recover, update_artifact
@@ -43,6 +42,7 @@ _OPEN: dict[str, Callable[[Path], Artifact]] = {
     EMBEDDINGS: open_embeddings,
     INDEX: open_index,
 }
+_IS = {FEATURES: "are", GRAPH: "is", EMBEDDINGS: "are"}
 _BY_PASSAGE = {FEATURES: (ARRAY,), GRAPH: ("passage_features.npy", "passage_loops.npy"), EMBEDDINGS: (ARRAY,)}
 _BY_EDGE = {
     "neighbors.npy": ("scores", "edge_features", "edge_vectors", "edge_scales", "probabilities"),
@@ -74,12 +74,11 @@ def purge_passages(out: str | Path, ids: Sequence[str], *, say: Say = lambda lin
         rows = texts.rows_of_passages(list(dict.fromkeys(ids)))
         held = [text for row in rows.values() if len(text := texts.passage(row).text) >= _LEAST]
     renamed, shared = dict[str, str](), dict[tuple[int, int], Path]()
-    behind = [*_behind(index, say)]
-    for place, _ in behind:
+    behind, datasets = _behind(index, say)
+    for place in behind:
         recover(place)
-        shutil.rmtree(beside(place, "old"), ignore_errors=True)
-    _say_other_names([place for place, _ in behind], say)
-    for place, kind in behind:
+    _say_other_names([*behind], say)
+    for place, kind in behind.items():
         if kind == INDEX and (present := _present(place, ids)):
             remove_passages(place, present)
         artifact = _purge_one(place, kind, ids, renamed, shared, say)
@@ -88,34 +87,36 @@ def purge_passages(out: str | Path, ids: Sequence[str], *, say: Say = lambda lin
                 renamed[record["before"]] = artifact.hash
     for file in _still_holding(index.path.resolve().parent, held):
         say(f"{file}: it still holds the text of a purged passage. Delete it, or make it again.")
+    for place in datasets:
+        say(f"{place}: the dataset is left as it is. Take the passages out of it too.")
     return open_index(out)
 
 
-def _behind(index: Index, say: Say) -> Iterator[tuple[Path, str]]:
-    """The artifacts that hold what the index holds, each after those it was made from; the index is the last one."""
+def _behind(index: Index, say: Say) -> tuple[dict[Path, str], list[Path]]:
+    """Kind by place of what holds what the index holds, each after what it was made from, the index last; datasets."""
     found: dict[Path, str] = {}
+    datasets: dict[Path, None] = {}
 
     def visit(artifact: Artifact) -> None:
         for name in artifact.meta.get("made_from", {}):
             place = artifact.made_from(name)
-            if name not in _BY_PASSAGE:
-                if name == "dataset":
-                    datasets.setdefault(place)
-            elif not (place / "meta.json").is_file():
-                say(f"{place}: the {name} that {artifact.path} was made from are not there any more")
-            elif place not in found:
+            if name == "dataset":
+                datasets[place] = None
+            if name not in _BY_PASSAGE or place in found:
+                continue
+            recover(place)
+            if (place / "meta.json").is_file():
                 visit(_OPEN[name](place))
                 found[place] = name
+            else:
+                say(f"{place}: the {name} that {artifact.path} was made from {_IS[name]} not there any more")
         if artifact.meta["kind"] == INDEX:
             found[artifact.path.resolve()] = INDEX
 
-    datasets: dict[Path, None] = {}
     if (other := beside_index(index.path)) is not None:
         visit(other)
     visit(index)
-    yield from found.items()
-    for place in datasets:
-        say(f"{place}: the dataset is left as it is. Take the passages out of it too.")
+    return found, [*datasets]
 
 
 def _say_other_names(places: Sequence[Path], say: Say) -> None:

@@ -105,6 +105,22 @@ def test_interrupted_the_same_call_goes_on(run, traces, monkeypatch, steps):
     assert not embeddings[[1, 7]].any()
 
 
+def test_killed_between_two_renames_nothing_is_left_out(run, traces):
+    (run / "features").rename(beside(run / "features", "old"))
+    shutil.copytree(run / "graph", beside(run / "graph", "old"))
+    purge_passages(run / "index", GONE)
+    assert holding(run, traces) == set()
+    assert (run / "features" / "meta.json").is_file()
+
+
+def test_features_that_are_gone_are_named_and_the_rest_is_purged(run, traces):
+    shutil.rmtree(run / "features")
+    said = []
+    purge_passages(run / "index", GONE, say=said.append)
+    assert holding(run, traces) == set()
+    assert any("features that" in line and line.endswith("are not there any more") for line in said)
+
+
 def test_done_again_it_does_nothing_and_more_passages_can_follow(run, traces):
     said = []
     first = purge_passages(run / "index", GONE, say=said.append).hash
