@@ -87,19 +87,26 @@ def inspect(place: Path, as_json: bool) -> None:
 @click.argument("place", metavar="INDEX", type=PATH)
 @click.argument("ids", nargs=-1)
 @click.option("--ids-file", type=PATH, help="Ids of more passages, one a line.")
-def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None) -> None:
-    """Take the passages called IDS out of INDEX, in place. They come back when it is built anew.
+@click.option(
+    "--purge",
+    is_flag=True,
+    help="Take texts and vectors off the disk too: out of INDEX, and the features, graph and embeddings behind it.",
+)
+def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None, purge: bool) -> None:
+    """Take the passages called IDS out of every answer of INDEX, in place. They come back when it is built again.
 
     \b
     Example: gnnretrieval index remove work/index p17 p23
+    Example: gnnretrieval index remove work/index --ids-file withdrawn.txt --purge
     """
     from gnnretrieval.data.lines import read_lines
+    from gnnretrieval.index.purging import purge_passages
     from gnnretrieval.index.updating import remove_passages
     from gnnretrieval.storage.updating import recover
 
     recover(place)
     more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]
-    made = remove_passages(place, [*ids, *more])
+    made = (purge_passages if purge else remove_passages)(place, [*ids, *more])
     echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
 
 

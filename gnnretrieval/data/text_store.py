@@ -122,6 +122,16 @@ class TextStore:
         with self._writing():
             self._db.executemany("INSERT OR REPLACE INTO qrels VALUES (?, ?, ?)", rows)
 
+    def purge_passages(self, rows: Sequence[int]) -> None:
+        """Take titles, texts and judgements of passages out of the file, free pages included; rows and ids stay."""
+        with self._writing():
+            self._db.execute("PRAGMA journal_mode = MEMORY")
+            self._db.execute("PRAGMA secure_delete = ON")
+            self._db.executemany("UPDATE passages SET title = '', text = '' WHERE row = ?", ((row,) for row in rows))
+            self._db.executemany("DELETE FROM qrels WHERE passage = ?", ((row,) for row in rows))
+            self._db.commit()
+            self._db.execute("VACUUM")
+
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._db.execute(statement, values)

@@ -29,6 +29,7 @@ from gnnretrieval.storage.arrays import load_array, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
 from gnnretrieval.storage.making import make_artifact, scratch
 from gnnretrieval.storage.provenance import sha256_of_file
+from gnnretrieval.storage.purged import require_unpurged
 
 BM25_FOLDER = "bm25"
 
@@ -70,6 +71,7 @@ def build_graph(
         InputError: The run or the edge vectors cannot be used.
         GnnRetrievalError: ``k`` is above the number of passages, or no query has a relevant passage.
     """
+    require_unpurged(features)
     require_features_of(dataset, features)
     require_k(settings.k, dataset)
     _require_files(settings, run, edge_file)

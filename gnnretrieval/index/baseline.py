@@ -12,6 +12,17 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.engines import Engine, TorchEngine
 from gnnretrieval.index.faiss_index import Index, open_index
 
+NAME = "index-dual-encoder"  # what a recipe calls it, beside the GNN-encoder's
+
+
+def beside_index(index: Path) -> Index | None:
+    """The dual-encoder's index in the directory of another one; None where there is none."""
+    place = index.resolve().parent / NAME
+    try:
+        return open_index(place) if place != index.resolve() else None
+    except ArtifactError:
+        return None
+
 
 class Baseline:
     """Searches the features that the graph was built from, before any question moved them.

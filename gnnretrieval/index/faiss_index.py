@@ -26,6 +26,7 @@ from gnnretrieval.index.settings import TARGET, IndexSettings
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 
 KIND = "index"
@@ -214,6 +215,7 @@ def build_index(
         GnnRetrievalError: FAISS is not installed, or there are no vectors of sentences.
     """
     import_faiss()
+    require_unpurged(source)
     settings = settings or IndexSettings()
     if sentences and not isinstance(source, Features):
         raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")

@@ -19,7 +19,7 @@ from gnnretrieval.encoders.settings import FUNCTION, VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.graph.store import Graph, open_graph
-from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.baseline import NAME, Baseline
 from gnnretrieval.index.comparison import EncoderComparison, compared
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
@@ -35,7 +35,7 @@ from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 System = Literal["gnn-encoder", "dual-encoder"]
-INDEX, BASELINE = "index", "index-dual-encoder"  # what a recipe calls them
+INDEX, BASELINE = "index", NAME  # what a recipe calls them
 DEPTH = 1000  # passages looked through for a passage's rank in the other ranking
 _FEW, _BLOCK = 64, 1024  # questions that are encoded without a bar of progress; at a time
 

@@ -82,6 +82,17 @@ def test_a_removed_passage_is_found_no_more(index, succeeds, refuses, tmp_path):
     assert "measured before the last update" in succeeds("index", "inspect", index).out
 
 
+def test_a_purged_passage_leaves_the_disk(made, succeeds, refuses, tmp_path):
+    run = shutil.copytree(made.index.parent, tmp_path / "run")
+    text = succeeds("search", "What is of use?", "--index", run / made.index.name, "--json").json["hits"][0]["text"]
+    id_ = succeeds("search", "What is of use?", "--index", run / made.index.name, "--json").json["hits"][0]["id"]
+    said = succeeds("index", "remove", run / made.index.name, id_, "--purge")
+    assert said.out == f"{run / made.index.name}: now 39 passages, 1 removed\n"
+    assert f"{run / made.index.name}: the index lost the text and vectors of 1 passage" in said.err
+    assert text.encode() not in (run / made.index.name / "texts.sqlite").read_bytes()
+    refuses("index", "remove", run / made.index.name, "p99", "--purge", says=("Nothing was removed",))
+
+
 def test_torch_searches_exactly_over_an_approximate_index(approximate, made, succeeds):
     exact = succeeds("search", "anything", "--index", made.index, "--json").json["hits"]
     torch = succeeds("search", "anything", "--index", approximate[0], "--engine", "torch", "--json").json["hits"]

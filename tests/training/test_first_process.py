@@ -31,11 +31,11 @@ def in_thread(call):
 
 def test_what_it_says_arrives_in_order_however_long_it_works_before(pair):
     first, other = pair
-    heard = []
+    arrived = []
 
     def others():
         with other.alive():
-            heard.extend(other.say(None) for _ in range(3))
+            arrived.extend(other.say(None) for _ in range(3))
 
     thread = in_thread(others)
     with first.alive():
@@ -43,7 +43,7 @@ def test_what_it_says_arrives_in_order_however_long_it_works_before(pair):
             time.sleep(0.6)  # twice the others' patience
             assert first.say(value) == value
     thread.join(5)
-    assert heard == [{"dev": 0.5}, None, [1, "two"]]
+    assert arrived == [{"dev": 0.5}, None, [1, "two"]]
 
 
 def test_one_that_ends_before_it_says_anything_is_not_waited_for(pair):

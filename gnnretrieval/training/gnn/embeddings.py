@@ -20,6 +20,7 @@ from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.storage.updating import changed_since, record_changes, rewrite, update_artifact
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.gnn.ladder import message_graph
@@ -79,6 +80,7 @@ def embed_passages(
     Raises:
         ArtifactError: Model, graph and features do not fit: other widths, or another dual-encoder.
     """
+    require_unpurged(store)
     model.require_fits(store)
     view = model.view(store, features)
     made_with = store.meta if features is None else features.meta

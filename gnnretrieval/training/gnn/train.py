@@ -22,6 +22,7 @@ from gnnretrieval.mining.examples import Examples
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.encoder.loop import with_precision
 from gnnretrieval.training.gnn.dev import DevSet
 from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column, unseen_queries
@@ -73,6 +74,7 @@ def train_gnn(
     """
     if ranks.count > 1 and not settings.is_joint:
         raise GnnRetrievalError("only mode = joint trains in several processes: train mode = frozen in one.")
+    require_unpurged(store, features)
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
 
     def write(directory: Path) -> dict[str, Any]:
