@@ -39,6 +39,11 @@ class Baseline:
         fits = same and not index.is_of_sentences and index.meta["num_passages"] == store.num_passages
         return cls(store, index if fits else None)
 
+    def keep_open(self, in_memory: bool = False) -> None:
+        """As :meth:`gnnretrieval.index.faiss_index.Index.keep_open`."""
+        if self._index is not None:
+            self._index.keep_open(in_memory)
+
     @property
     def is_indexed(self) -> bool:
         """Whether an index answers."""
