@@ -12,18 +12,25 @@ from gnnretrieval.serve.schemas import ExampleOut, ExamplesAnswer
 _MOST = 6
 
 
-def examples_of(retriever: Retriever) -> ExamplesAnswer:
-    """The questions that a recipe's run found to gain most; without one, some training questions of the graph."""
+def examples_of(retriever: Retriever, version: str) -> ExamplesAnswer:
+    """The questions that a recipe's run found to gain most; without one, some training questions of the graph.
+
+    Args:
+        retriever: What is served.
+        version: What the answer names.
+    """
     place = retriever.index.path.resolve().parent / FILE
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
         questions = [ExampleOut.model_validate(example) for example in found]
-        return ExamplesAnswer(gained=True, questions=questions[:_MOST])
+        return ExamplesAnswer(version=version, gained=True, questions=questions[:_MOST])
     except (OSError, ValueError):  # none, or not one of ours: it is only a suggestion
         pass
     if not retriever.has_graph:
-        return ExamplesAnswer(gained=False, questions=[])
+        return ExamplesAnswer(version=version, gained=False, questions=[])
     with retriever.graph.texts() as texts:
         return ExamplesAnswer(
-            gained=False, questions=[ExampleOut(question=query.text) for query in islice(texts.queries(), _MOST)]
+            version=version,
+            gained=False,
+            questions=[ExampleOut(question=query.text) for query in islice(texts.queries(), _MOST)],
         )

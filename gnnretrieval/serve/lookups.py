@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.index.faiss_index import TEXTS
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import examples, figures, schemas
 from gnnretrieval.serve.failures import Refusal
 
+_VERSION = 12  # characters of a hash
 _SHOWN = 400  # characters of a neighbour's text; /passages/{id} has all of it
 
 
@@ -20,10 +19,14 @@ class Lookups:
 
     Args:
         retriever: What it serves.
+
+    Attributes:
+        version: The beginning of the index's hash, which every answer names.
     """
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
+        self.version = retriever.index.hash[:_VERSION]
 
     def require_graph(self) -> None:
         """Refuse where no graph stands behind the index."""
@@ -35,12 +38,12 @@ class Lookups:
     def passage(self, id_: str) -> schemas.PassageOut:
         """A passage."""
         self._require(id_, is_query=False)
-        return schemas.PassageOut.model_validate(self._retriever.passage(id_)._asdict())
+        return schemas.PassageOut(version=self.version, **self._retriever.passage(id_)._asdict())
 
     def query(self, id_: str) -> schemas.QueryOut:
         """A training question."""
         self._require(id_, is_query=True)
-        return schemas.QueryOut.model_validate(self._retriever.query(id_)._asdict())
+        return schemas.QueryOut(version=self.version, **self._retriever.query(id_)._asdict())
 
     def neighbors(self, id_: str, is_query: bool, most: int) -> schemas.NeighborsAnswer:
         """A node with its neighbours and theirs, neighbours' texts cut."""
@@ -49,21 +52,27 @@ class Lookups:
         for neighbor in described["neighbors"]:
             _cut(neighbor["neighbors"])
         _cut(described["neighbors"])
-        return schemas.NeighborsAnswer.model_validate(described)
+        return schemas.NeighborsAnswer(version=self.version, **described)
 
     @cached_property
     def graph(self) -> schemas.GraphAnswer:
         """The graph's figures."""
-        return figures.figures_of(self._retriever.graph)
+        return figures.figures_of(self._retriever.graph, self.version)
+
+    def warm_up(self) -> None:
+        """Read what is opened by its path: of this version now, and perhaps of another later."""
+        _ = self.examples
+        if self._retriever.has_graph and self._retriever.num_passages:
+            self._retriever.neighborhood(self._retriever.texts.passage(0).id, most=1)
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:
         """Questions to try."""
-        return examples.examples_of(self._retriever)
+        return examples.examples_of(self._retriever, self.version)
 
     def _require(self, id_: str, is_query: bool) -> None:
-        with TextStore(self._retriever.index.path / TEXTS) as texts:
-            found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
+        texts = self._retriever.texts
+        found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
         if not found:
             raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {id_!r}.")
 
