@@ -66,11 +66,13 @@ class Server:
             time.sleep(0.05)
         raise RuntimeError(self.log.read_text("utf-8"))
 
-    def ask(self, method: str, path: str, body: Any = None, timeout: float = 10) -> tuple[int, Any, dict[str, str]]:
+    def ask(
+        self, method: str, path: str, body: Any = None, timeout: float = 10, token: str | None = None
+    ) -> tuple[int, Any, dict[str, str]]:
         """Status, answer and headers of one request on a connection for itself."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            return ask(connection, method, path, body)
+            return ask(connection, method, path, body, token)
         finally:
             connection.close()
 
@@ -107,11 +109,12 @@ class Server:
 
 
 def ask(
-    connection: http.client.HTTPConnection, method: str, path: str, body: Any = None
+    connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, token: str | None = None
 ) -> tuple[int, Any, dict[str, str]]:
     """Status, answer and headers of one request on a connection that is kept."""
     text = None if body is None else json.dumps(body)
-    connection.request(method, path, text, {"content-type": "application/json"} if text else {})
+    headers = {"content-type": "application/json"} if text else {}
+    connection.request(method, path, text, headers | ({"authorization": f"Bearer {token}"} if token else {}))
     response = connection.getresponse()
     answer = response.read()
     return response.status, json.loads(answer), {name.lower(): value for name, value in response.getheaders()}

@@ -46,6 +46,13 @@ def test_the_pages_need_no_token_to_ask_for_one(guarded, path):
     assert guarded.get(path).status_code == 200
 
 
+def test_the_page_has_a_field_for_the_token_and_its_policy_stays_strict(guarded):
+    page = guarded.get("/")
+    assert '<input id="token" type="password" autocomplete="off"' in page.text
+    assert "unsafe-inline" not in page.headers["content-security-policy"]
+    assert 'sessionStorage.setItem("token"' in guarded.get("/static/explorer.js").text
+
+
 def test_the_token_is_compared_in_constant_time(guarded, monkeypatch):
     asked = []
     monkeypatch.setattr(access.hmac, "compare_digest", lambda one, other: asked.append((one, other)) or False)
