@@ -290,7 +290,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "meta.json cut": _cut("index/meta.json"),
     "graph's edges cut": _cut("graph/passage_edges.npy"),
     "graph's texts cut": _cut("graph/texts.sqlite"),
-    "weights cut": _cut("model/model.safetensors"),
+    "no model": lambda made: shutil.rmtree(made / "model"),
     "graph of another version": _meta("graph", hash="0" * 64),
     "embeddings of another version": _meta("embeddings", hash="0" * 64),
     "format of a later program": _meta("index", format_version=99),
