@@ -38,8 +38,7 @@ def read_token(path: Path) -> str:
     token = text.strip()
     if not _SHORTEST <= len(token) <= _LONGEST or not all(33 <= byte < 127 for byte in token):
         raise InputError(
-            f"this is no token: give one line of {_SHORTEST} or more letters and digits, such as openssl rand -hex 32 "
-            "writes.",
+            f"this is no token: give one line of {_SHORTEST} or more letters and digits (openssl rand -hex 32).",
             path,
         )
     return token.decode("ascii")
