@@ -57,10 +57,14 @@ import json, sys
 import uvicorn
 from gnnretrieval import Retriever
 from gnnretrieval.serve import ServeSettings, create_app
+from gnnretrieval.serve.connections import Limits, protocol_with
 retriever = Retriever.open(sys.argv[1])
 retriever.search("warm up"), retriever.compare("warm up")
-app = create_app(retriever, ServeSettings(**json.loads(sys.argv[3])))
-uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False)
+settings = ServeSettings(**json.loads(sys.argv[3]))
+retriever.keep_open(settings.in_memory)
+protocol = protocol_with(Limits(settings.max_connections, head=10, request=30, answer=30))
+app = create_app(retriever, settings)
+uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False, http=protocol, ws="none")
 """
 
 

@@ -22,8 +22,9 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import Comparison, compare
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.baseline import NAME as BASELINE
 from gnnretrieval.index.faiss_index import build_index, open_index
-from gnnretrieval.index.retriever import BASELINE, INDEX, Retriever
+from gnnretrieval.index.retriever import INDEX, Retriever
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages

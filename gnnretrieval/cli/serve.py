@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,42 @@ DEFAULT_RUN = Path("graphs/docstrings")
 @click.argument("path", type=PATH, default=DEFAULT_RUN, required=False)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0: on every network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
+@click.option("--token-file", type=PATH, help="File with the token that requests must give; others must not read it.")
+@click.option("--no-auth", is_flag=True, help="Let everybody ask, where others can reach --host.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Name to answer to; may be given again.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0),
+    help="Requests a second of one client; 0: any number. (default: 50; any number on a loopback address)",
+)
+@click.option(
+    "--watch",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Look this often for a new version of the index, and serve it. SIGHUP does so at once.",
+)
 @endpoint_option
 @ranking_options
 @device_option
-def serve(path: Path, host: str, port: int, endpoint: str | None, device: str, **joining: Any) -> None:
+def serve(
+    path: Path,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    no_auth: bool,
+    hosts: tuple[str, ...],
+    rate: float | None,
+    watch: float | None,
+    endpoint: str | None,
+    device: str,
+    **joining: Any,
+) -> None:
     """The HTTP search API and the explorer page over PATH, an index or what a run made (default: the quickstart's).
 
     \b
     Example: gnnretrieval serve
     Example: gnnretrieval serve work/index --port 8080 --hybrid
+    Example: gnnretrieval serve work/index --host 0.0.0.0 --token-file token --watch 10
     """
     from gnnretrieval.serve import serve as run
 
@@ -34,4 +63,18 @@ def serve(path: Path, host: str, port: int, endpoint: str | None, device: str, *
             f"{path}: there is nothing to serve yet. Run gnnretrieval quickstart, or give an index."
         )
     ranking = ranking_settings(joining)
-    run(path, host=host, port=port, device=device, endpoint=endpoint, ranking=ranking)
+    run(
+        path,
+        host=host,
+        port=port,
+        device=device,
+        endpoint=endpoint,
+        ranking=ranking,
+        token_file=token_file,
+        no_auth=no_auth,
+        allowed_hosts=hosts,
+        rate=rate,
+        watch=watch,
+    )
+    sys.stderr.flush()
+    os._exit(0)  # the interpreter's own end waits for threads, and takes seconds where torch is loaded

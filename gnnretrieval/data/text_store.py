@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,6 +74,7 @@ class TextStore:
             return
         if not self.path.is_file():
             raise InputError("no such file of ids and texts.", self.path)
+        _require_whole(self.path)
         try:
             mode = "rw" if extend else "ro"
             self._db = sqlite3.connect(
@@ -249,6 +251,26 @@ class TextStore:
         after = self._rows(f"SELECT id, row FROM {table} WHERE id >= ? ORDER BY id LIMIT ?", (id_, most))
         hidden = self._hidden if table == "passages" else ()
         return [id_ for id_, row in (*before, *after) if row not in hidden]
+
+
+class KeptTextStore(TextStore):
+    """One that a ``with`` block leaves open: its user keeps it, and closes it by :meth:`close`."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+def _require_whole(path: Path) -> None:
+    """Refuse a SQLite file that is shorter than its header says: SQLite would find that out when it reads there."""
+    with path.open("rb") as file:
+        header = file.read(100)
+        size = os.fstat(file.fileno()).st_size
+    page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
+    is_known = header[24:28] == header[92:96]  # else the number of pages is of an earlier change
+    if is_known and size < pages * (65536 if page == 1 else page):
+        raise InputError("this file of ids and texts is cut. Delete the directory it is in and make it again.", path)
 
 
 def _parts(values: Sequence[_T]) -> Iterator[list[_T]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.data.text_store import KeptTextStore, TextStore
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
@@ -51,6 +51,7 @@ class Graph(Artifact):
     hidden: frozenset[int] = frozenset()
     unheard: NDArray[np.bool_] | None = None
     _k: int | None = None
+    _kept_texts: TextStore | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
@@ -167,7 +168,7 @@ class Graph(Artifact):
             view.__dict__.pop(name, None)
         view._k = k or self._k
         if hidden is not None:
-            view.hidden = self.hidden.union(hidden.tolist())
+            view.hidden, view._kept_texts = self.hidden.union(hidden.tolist()), None
         if passage_edges == "hard-negatives":
             view.unheard = self.label_edges()
         if queries is not None:
@@ -205,14 +206,19 @@ class Graph(Artifact):
     def found(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Passages and scores ``(b, k)`` found for some queries, before label edges took the place of some."""
         neighbors, scores = np.array(self.neighbors[rows], dtype=np.int64), np.array(self.scores[rows])
-        if (self.path / f"{FOUND[0]}.npy").is_file():
-            queries, before, their_scores = (self.array(name) for name in FOUND)
+        if self._found is not None:
+            queries, before, their_scores = self._found
             start, stop, _ = rows.indices(self.num_queries)
             first, last = np.searchsorted(queries, (start, stop))
             places = queries[first:last] - start
             neighbors[places] = before[first:last, : self.k]
             scores[places] = their_scores[first:last, : self.k]
         return neighbors, scores
+
+    @cached_property
+    def _found(self) -> list[NDArray[Any]] | None:
+        """What was found before label edges took its place; None where none did."""
+        return [self.array(name) for name in FOUND] if (self.path / f"{FOUND[0]}.npy").is_file() else None
 
     @cached_property
     def scores(self) -> NDArray[np.float32]:
@@ -309,7 +315,28 @@ class Graph(Artifact):
 
     def texts(self) -> TextStore:
         """Ids, texts and the training queries' judgements."""
-        return TextStore(self.path / TEXTS, hidden=self.hidden)
+        return self._kept_texts or TextStore(self.path / TEXTS, hidden=self.hidden)
+
+    def keep_open(self, in_memory: bool = False) -> None:
+        """Open every file, so that none is opened by its path later: it may be another version's by then.
+
+        Args:
+            in_memory: Read the arrays instead of mapping them, so that nobody can change or cut them.
+        """
+        self._kept_texts = KeptTextStore(self.path / TEXTS, hidden=self.hidden)
+        for name in ("_neighbors", "scores", "passage_features", "query_features", "indptr", "edges"):
+            array = getattr(self, name)
+            if in_memory and isinstance(array, np.memmap):
+                self.__dict__[name] = np.array(array)
+        found, carried = self._found, self.edge_arrays
+        if in_memory:
+            self.__dict__["_found"] = None if found is None else [np.array(array) for array in found]
+            self.__dict__["edge_arrays"] = EdgeArrays._make(a if a is None else np.array(a) for a in carried)
+
+    def close(self) -> None:
+        """Close what :meth:`keep_open` opened and does not close by itself."""
+        if self._kept_texts is not None:
+            self._kept_texts.close()
 
     @cached_property
     def labels(self) -> Rows:

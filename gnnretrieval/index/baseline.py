@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -37,15 +38,15 @@ class Baseline:
     """
 
     def __init__(self, store: Graph, index: Index | None = None, removed: NDArray[np.int64] | None = None) -> None:
-        removed = np.empty(0, dtype=np.int64) if removed is None else removed
-        self.is_indexed = index is not None
-        self._engine: Engine
-        if index is None:
-            self._engine = TorchEngine(store.passage_features, store.similarity, removed)
-        else:
-            still_there = np.setdiff1d(removed, index.removed)
-            self._engine = index.engine_without(still_there) if len(still_there) else index.engine
-        self._similarity = store.similarity
+        self._store, self._index = store, index
+        self._removed = np.empty(0, dtype=np.int64) if removed is None else removed
+
+    @cached_property
+    def _engine(self) -> Engine:
+        if self._index is None:
+            return TorchEngine(self._store.passage_features, self._store.similarity, self._removed)
+        still_there = np.setdiff1d(self._removed, self._index.removed)
+        return self._index.engine_without(still_there) if len(still_there) else self._index.engine
 
     @classmethod
     def of(cls, store: Graph, place: Path, removed: NDArray[np.int64] | None = None) -> Baseline:
@@ -59,6 +60,17 @@ class Baseline:
         holds = np.isin(index.removed, [] if removed is None else removed).all()
         return cls(store, index if same and whole and holds and not index.is_of_sentences else None, removed)
 
+    def keep_open(self, in_memory: bool = False) -> None:
+        """As :meth:`gnnretrieval.index.faiss_index.Index.keep_open`."""
+        if self._index is not None:
+            self._index.keep_open(in_memory)
+        _ = self._engine
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether an index answers."""
+        return self._index is not None
+
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As :meth:`gnnretrieval.index.faiss_index.Index.search`."""
-        return self._engine.search(np.ascontiguousarray(self._similarity.prepare_array(queries)), k)
+        return self._engine.search(np.ascontiguousarray(self._store.similarity.prepare_array(queries)), k)

@@ -39,6 +39,7 @@ class Index(Artifact):
 
     engine_name: EngineName = "faiss"
     device: str = "cpu"
+    in_memory: bool = False
 
     @classmethod
     def open(cls, path: str | Path) -> Index:
@@ -64,7 +65,7 @@ class Index(Artifact):
     @cached_property
     def faiss(self) -> Any:
         """The FAISS index, memory-mapped, shards in one; its numbers are rows, or mean :attr:`rows_by_number`."""
-        return joined(open_shards([self.path / name for name in self.files]))
+        return joined(open_shards([self.path / name for name in self.files], in_memory=self.in_memory))
 
     @property
     def files(self) -> list[str]:
@@ -152,6 +153,17 @@ class Index(Artifact):
                 "(index build --changed), or build it anew."
             )
         return source.sentences if self.is_of_sentences and isinstance(source, Features) else source.passages
+
+    def keep_open(self, in_memory: bool = False) -> None:
+        """Open every file, so that none is opened by its path later: it may be another version's by then.
+
+        Args:
+            in_memory: Read the vectors instead of mapping them, so that nobody can change or cut them.
+        """
+        self.in_memory = in_memory
+        _ = self.engine, self.removed, self.texts
+        if self.is_of_sentences:
+            self.__dict__["sentence_starts"] = np.array(self.sentence_starts)
 
     def search(self, queries: NDArray[np.floating], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows ``(q, k)`` and scores ``(q, k)`` of the nearest vectors; row -1 where there are fewer than ``k``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -12,30 +11,22 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow
-from gnnretrieval.encoders.features import KIND as FEATURES
-from gnnretrieval.encoders.features import Features, open_features
-from gnnretrieval.encoders.opening import encoder_of
-from gnnretrieval.encoders.settings import FUNCTION, VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
-from gnnretrieval.graph.store import Graph, open_graph
-from gnnretrieval.index.baseline import NAME, Baseline
 from gnnretrieval.index.comparison import EncoderComparison, compared
 from gnnretrieval.index.engines import EngineName
-from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
-from gnnretrieval.index.faiss_index import Index, open_index
-from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.explain import Explanation, ranks_of
+from gnnretrieval.index.faiss_index import open_index
+from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.neighborhood import describe
+from gnnretrieval.index.opened import OpenedIndex
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
 from gnnretrieval.index.stored_questions import StoredQuestions
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
-from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
-from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
-from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 System = Literal["gnn-encoder", "dual-encoder"]
-INDEX, BASELINE = "index", NAME  # what a recipe calls them
+INDEX = "index"  # what a recipe calls it
 DEPTH = 1000  # passages looked through for a passage's rank in the other ranking
 _FEW, _BLOCK = 64, 1024  # questions that are encoded without a bar of progress; at a time
 
@@ -52,7 +43,7 @@ class Why(NamedTuple):
     rank_before: int
 
 
-class Retriever:
+class Retriever(OpenedIndex):
     """Ranked passages for questions, beside the dual-encoder's ranking, and the questions that moved them.
 
     .. code-block:: python
@@ -74,19 +65,6 @@ class Retriever:
         device: Where questions are encoded.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        *,
-        encoder: TextEncoder | None = None,
-        endpoint: str | None = None,
-        ranking: RankingSettings | None = None,
-        device: str = "cpu",
-    ) -> None:
-        self.index, self.device = index, device
-        self.ranking = ranking or RankingSettings()
-        self._given, self._endpoint = encoder, endpoint
-
     @classmethod
     def open(
         cls,
@@ -97,6 +75,7 @@ class Retriever:
         ranking: RankingSettings | None = None,
         engine: EngineName = "faiss",
         device: str = "cpu",
+        older: OpenedIndex | None = None,
     ) -> Self:
         """Open an index, or the one in the directory that ``gnnretrieval run`` or ``quickstart`` made.
 
@@ -110,6 +89,7 @@ class Retriever:
             ranking: As :class:`Retriever`.
             engine: What searches: FAISS, or an exact pass by torch.
             device: Where questions are encoded, and searched with the engine ``torch``.
+            older: Of an earlier version of this index: its encoders are used again where they are the same.
 
         Raises:
             ArtifactError: there is none, or its encoder has other weights now.
@@ -117,45 +97,17 @@ class Retriever:
         """
         index = open_index(index_in(path), engine=engine, device=device)
         opened = cls(index, encoder=encoder, endpoint=endpoint, ranking=ranking, device=device)
+        opened._older = older
         _ = opened.encoder
         return opened
 
     def __repr__(self) -> str:
         return f"Retriever({str(self.index.path)!r}: {self.num_passages:,} passages by {self.name})"
 
-    @cached_property
-    def encoder(self) -> TextEncoder:
-        """What encodes questions.
-
-        Raises:
-            GnnRetrievalError: as :func:`gnnretrieval.encoders.opening.encoder_of`.
-        """
-        settings = self.index.encoder_settings
-        if self._given is None and settings.checkpoint.startswith((VECTORS, FUNCTION)):
-            return StoredQuestions(self._features)
-        meta, path = self.index.meta, self.index.path
-        return encoder_of(meta, path, self.device, given=self._given, endpoint=self._endpoint)
-
-    @property
-    def system(self) -> str:
-        """What made the vectors: ``gnn-encoder``, ``dual-encoder`` or ``sentences``."""
-        name: str = self.index.meta["system"]
-        return name
-
     @property
     def name(self) -> str:
         """The whole ranking's name in runs: the system, and what joins it."""
         return self.system + self.ranking.suffix
-
-    @property
-    def num_passages(self) -> int:
-        """How many passages are searched."""
-        return int(self.index.meta["num_passages"])
-
-    @property
-    def has_graph(self) -> bool:
-        """Whether the passages were embedded over a graph, so that rankings can be compared and explained."""
-        return EMBEDDINGS in self.index.meta["made_from"]
 
     def search(self, question: str, k: int = 10, system: System | None = None) -> list[Hit]:
         """The ``k`` best passages for a question, best first; fewer where there are fewer.
@@ -285,78 +237,11 @@ class Retriever:
 
     def passage(self, id_: str) -> PassageRow:
         """The passage called ``id_``; :class:`InputError` where there is none."""
-        with self.index.open_texts() as texts:
-            return texts.passage_by_id(id_)
+        return self.texts.passage_by_id(id_)
 
     def query(self, id_: str) -> QueryRow:
         """The training question called ``id_``; :class:`InputError` where there is none."""
-        with self.index.open_texts() as texts:
-            return texts.query_by_id(id_)
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The query-passage graph that the passages were embedded over, passages that were removed since among them.
-
-        Raises:
-            ArtifactError: there is none: it is a dual-encoder's index.
-        """
-        return open_graph(self._embeddings.made_from("graph"))
-
-    @cached_property
-    def shown_graph(self) -> Graph:
-        """The graph without the passages that were removed from the index: what is shown of it.
-
-        Raises:
-            ArtifactError: as :attr:`graph`.
-        """
-        return self.graph.view(hidden=self.index.removed)
-
-    @cached_property
-    def _embeddings(self) -> Embeddings:
-        if not self.has_graph:
-            raise ArtifactError(
-                f"{self.index.path}: an index of {self.system}, behind which no graph stands. "
-                "Give the index of a GNN-encoder's embeddings."
-            )
-        return open_embeddings(self.index.made_from(EMBEDDINGS))
-
-    @cached_property
-    def model(self) -> GNNEncoderModel:
-        """The GNN-encoder that the passages were embedded by.
-
-        Raises:
-            ArtifactError: there is none: it is a dual-encoder's index.
-        """
-        return open_model(self._embeddings.made_from("gnn-encoder"))
-
-    @cached_property
-    def _explainer(self) -> Explainer:
-        made = self._embeddings
-        its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return explainer_of(self.model, self.shown_graph, its)
-
-    @cached_property
-    def _baseline(self) -> Baseline:
-        return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE, self.index.removed)
-
-    @cached_property
-    def _encoder_before(self) -> TextEncoder:
-        """The encoder of the graph's features: another than the index's where one was trained with the model."""
-        if "features" not in self._embeddings.meta["made_from"]:
-            return self.encoder
-        return encoder_of(self.graph.meta, self.graph.path, self.device, endpoint=self._endpoint)
-
-    @cached_property
-    def _ranker(self) -> Ranker:
-        return Ranker(self.index, self.ranking, self.device)
-
-    @property
-    def _features(self) -> Features:
-        """What the index, or the graph behind it, was made of."""
-        made = self._embeddings if self.has_graph else None
-        if made is None:
-            return open_features(self.index.made_from(FEATURES))
-        return open_features((made if "features" in made.meta["made_from"] else self.graph).made_from("features"))
+        return self.texts.query_by_id(id_)
 
     def _require_system(self, system: str | None) -> None:
         if system is None or system == self.system or (system == "dual-encoder" and self.has_graph):

@@ -53,6 +53,10 @@ class StoredQuestions:
         return next(iter(self._row_of), None)
 
     @cached_property
+    def _vectors(self) -> NDArray[np.float16]:
+        return self._features.queries
+
+    @cached_property
     def _row_of(self) -> dict[str, int]:
         with TextStore(self._features.path / TEXTS) as texts:
             return {_plain(query.text): query.row for query in texts.queries()}
@@ -72,7 +76,11 @@ class StoredQuestions:
                 "with an encoder (encoder=…)."
             )
         rows = [self._row_of[_plain(text)] for text in texts]
-        return np.asarray(self._features.queries[rows], dtype=np.float32)
+        return np.asarray(self._vectors[rows], dtype=np.float32)
+
+    def keep_open(self) -> None:
+        """Open every file, so that none is opened by its path later: it may be another version's by then."""
+        _ = self._row_of, self._vectors
 
 
 def _plain(text: str) -> str:

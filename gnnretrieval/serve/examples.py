@@ -12,20 +12,27 @@ from gnnretrieval.serve.schemas import ExampleOut, ExamplesAnswer
 _MOST = 6
 
 
-def examples_of(retriever: Retriever) -> ExamplesAnswer:
-    """The questions that a recipe's run found to gain most; without one, some training questions of the graph."""
+def examples_of(retriever: Retriever, version: str) -> ExamplesAnswer:
+    """The questions that a recipe's run found to gain most; without one, some training questions of the graph.
+
+    Args:
+        retriever: What is served.
+        version: What the answer names.
+    """
     place = retriever.index.path.resolve().parent / FILE
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
         questions = _shown(retriever, [ExampleOut.model_validate(example) for example in found])
-        return ExamplesAnswer(gained=True, questions=questions[:_MOST])
+        return ExamplesAnswer(version=version, gained=True, questions=questions[:_MOST])
     except (OSError, ValueError):  # none, or not one of ours: it is only a suggestion
         pass
     if not retriever.has_graph:
-        return ExamplesAnswer(gained=False, questions=[])
+        return ExamplesAnswer(version=version, gained=False, questions=[])
     with retriever.shown_graph.texts() as texts:
         return ExamplesAnswer(
-            gained=False, questions=[ExampleOut(question=query.text) for query in islice(texts.queries(), _MOST)]
+            version=version,
+            gained=False,
+            questions=[ExampleOut(question=query.text) for query in islice(texts.queries(), _MOST)],
         )
 
 
@@ -33,6 +40,5 @@ def _shown(retriever: Retriever, examples: list[ExampleOut]) -> list[ExampleOut]
     """Without those of passages that were removed since."""
     if not len(retriever.index.removed):
         return examples
-    with retriever.index.open_texts() as texts:
-        there = texts.rows_of_passages([example.passage for example in examples if example.passage is not None])
+    there = retriever.texts.rows_of_passages([example.passage for example in examples if example.passage is not None])
     return [example for example in examples if example.passage is None or example.passage in there]

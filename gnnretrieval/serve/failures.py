@@ -52,8 +52,6 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
-        if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            return failure(error.status_code, *TOO_LARGE)
         status = HTTPStatus(error.status_code)
         message = {
             400: "The body cannot be read: send JSON in UTF-8.",

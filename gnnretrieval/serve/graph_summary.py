@@ -10,11 +10,12 @@ from gnnretrieval.serve.schemas import GraphAnswer, MostFoundOut
 _MOST = 5
 
 
-def graph_summary(store: Graph) -> GraphAnswer:
-    """Sizes, degrees and recall of a graph."""
+def graph_summary(store: Graph, version: str) -> GraphAnswer:
+    """Sizes, degrees and recall of a graph; ``version`` is what the answer names."""
     degrees = store.degrees()
     labelled, recall = recall_by_rank(store)
     return GraphAnswer(
+        version=version,
         passages=store.num_passages,
         queries=len(shown_queries(store)),
         k=store.k,

@@ -11,6 +11,7 @@ from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.graph_summary import graph_summary
 
+_VERSION = 12  # characters of a hash
 _SHOWN = 400  # characters of a neighbour's text; /passages/{id} has all of it
 
 
@@ -19,10 +20,14 @@ class Lookups:
 
     Args:
         retriever: What it serves.
+
+    Attributes:
+        version: The beginning of the index's hash, which every answer names.
     """
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
+        self.version = retriever.index.hash[:_VERSION]
 
     def require_graph(self) -> None:
         """Refuse where no graph stands behind the index."""
@@ -34,12 +39,12 @@ class Lookups:
     def passage(self, id_: str) -> schemas.PassageOut:
         """A passage."""
         self._require(id_, is_query=False)
-        return schemas.PassageOut.model_validate(self._retriever.passage(id_)._asdict())
+        return schemas.PassageOut(version=self.version, **self._retriever.passage(id_)._asdict())
 
     def query(self, id_: str) -> schemas.QueryOut:
         """A training question."""
         self._require(id_, is_query=True)
-        return schemas.QueryOut.model_validate(self._retriever.query(id_)._asdict())
+        return schemas.QueryOut(version=self.version, **self._retriever.query(id_)._asdict())
 
     def neighbors(self, id_: str, is_query: bool, most: int) -> schemas.NeighborsAnswer:
         """A node with its neighbours and theirs, neighbours' texts cut."""
@@ -48,21 +53,27 @@ class Lookups:
         for neighbor in described["neighbors"]:
             _cut(neighbor["neighbors"])
         _cut(described["neighbors"])
-        return schemas.NeighborsAnswer.model_validate(described)
+        return schemas.NeighborsAnswer(version=self.version, **described)
 
     @cached_property
     def graph(self) -> schemas.GraphAnswer:
         """The graph's figures."""
-        return graph_summary(self._retriever.shown_graph)
+        return graph_summary(self._retriever.shown_graph, self.version)
+
+    def warm_up(self) -> None:
+        """Read what is opened by its path: of this version now, and perhaps of another later."""
+        _ = self.examples
+        if self._retriever.has_graph and self._retriever.num_passages:
+            self._retriever.neighborhood(self._retriever.texts.passage(0).id, most=1)
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:
         """Questions to try."""
-        return examples.examples_of(self._retriever)
+        return examples.examples_of(self._retriever, self.version)
 
     def _require(self, id_: str, is_query: bool) -> None:
-        with self._retriever.index.open_texts() as texts:
-            found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
+        texts = self._retriever.texts
+        found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
         if not found:
             raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {id_!r}.")
 

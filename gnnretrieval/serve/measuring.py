@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -29,6 +29,32 @@ class Measurements:
         self._batches = Histogram(
             "gnnretrieval_batch_size", "Questions answered together.", buckets=_SIZES, registry=self._registry
         )
+
+        self._reloads = Counter(
+            "gnnretrieval_reloads",
+            "New versions that were loaded, or failed to be.",
+            ["outcome"],
+            registry=self._registry,
+        )
+        for outcome in ("done", "failed"):
+            self._reloads.labels(outcome)
+        self._failed = Gauge(
+            "gnnretrieval_last_reload_failed", "1: the version before is served still.", registry=self._registry
+        )
+        self._version = Gauge(
+            "gnnretrieval_index_version", "1 for the version that is served.", ["version"], registry=self._registry
+        )
+
+    def serves(self, version: str) -> None:
+        """A version is served from now on."""
+        self._version.clear()
+        self._version.labels(version).set(1)
+
+    def reload(self, version: str, failed: bool) -> None:
+        """A reload ended; ``version`` is served now."""
+        self._reloads.labels("failed" if failed else "done").inc()
+        self._failed.set(failed)
+        self.serves(version)
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """A request was answered; ``path`` is a route's, so that there are few."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
@@ -18,11 +16,10 @@ if TYPE_CHECKING:
 
     from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.index.retriever import Retriever
+    from gnnretrieval.serve.served import Served
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-_BACKLOG = 2048  # connections that may wait to be taken
-_GRACE = 30  # seconds that requests in flight may take when the server stops
+NETWORK_RATE = 50.0  # requests a second of one client, where others can reach the server
 
 
 def serve(
@@ -33,20 +30,32 @@ def serve(
     device: str = "cpu",
     endpoint: str | None = None,
     ranking: RankingSettings | None = None,
+    token_file: str | Path | None = None,
+    no_auth: bool = False,
+    allowed_hosts: tuple[str, ...] = (),
+    rate: float | None = None,
+    watch: float | None = None,
 ) -> None:
-    """Serve an index, or the one of a run, until SIGINT or SIGTERM; requests in flight are answered before it ends.
+    """Serve an index, or the one of a run, until SIGINT or SIGTERM; then it ends within 5 seconds.
+
+    Requests in flight that are answered in that time are. SIGHUP makes it load the index again.
 
     Args:
         path: As :meth:`gnnretrieval.index.retriever.Retriever.open`.
-        host: Where to listen. On a loopback address only requests that call it by such a name are answered.
+        host: Where to listen.
         port: 0: any that is free.
         device: Where questions are encoded.
         endpoint: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
         ranking: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
+        token_file: A file with the token that requests must give.
+        no_auth: Answer without a token where others can reach the server.
+        allowed_hosts: Names that it answers to, beside its addresses.
+        rate: Requests a second of one client; 0: any number; None: 50, and any number on a loopback address.
+        watch: Seconds between two looks for a new version of the index; None: it is not looked for.
 
     Raises:
-        GnnRetrievalError: the address cannot be had, or FastAPI or uvicorn is not installed; or as
-            :meth:`~gnnretrieval.index.retriever.Retriever.open`.
+        GnnRetrievalError: the address cannot be had, others can reach it and there is neither token nor ``no_auth``, or
+            FastAPI or uvicorn is not installed; or as :meth:`~gnnretrieval.index.retriever.Retriever.open`.
     """
     try:
         import uvicorn
@@ -55,20 +64,62 @@ def serve(
     except ModuleNotFoundError as error:
         raise GnnRetrievalError(f"Serving wants {error.name}: pip install 'gnnretrieval[serve]'.") from None
     from gnnretrieval.index.retriever import Retriever, index_in
+    from gnnretrieval.serve.access import read_token
+    from gnnretrieval.serve.connections import Limits, protocol_with
+    from gnnretrieval.serve.listening import AT_ONCE, bound, connections_that_fit, is_loopback
+    from gnnretrieval.serve.logs import LOGGING
+    from gnnretrieval.serve.served import open_version
     from gnnretrieval.serve.settings import ServeSettings
 
-    with _bound(host, port) as listener:
+    token = None if token_file is None else read_token(Path(token_file))
+    with bound(host, port) as listener:
+        on_loopback = is_loopback(listener)
+        if not on_loopback and token is None and not no_auth:
+            raise InputError(
+                f"--host {host}: others can reach this address. Give --token-file FILE, or --no-auth to let everybody "
+                "ask."
+            )
+        settings = ServeSettings(
+            listens="loopback" if on_loopback else "network",
+            allowed_hosts=allowed_hosts,
+            token=token,
+            rate=(rate or None) if rate is not None else None if on_loopback else NETWORK_RATE,
+            watch=watch,
+        )
+
+        def opened(older: Served | None = None) -> Retriever:
+            how: dict[str, Any] = {"endpoint": endpoint, "ranking": ranking, "device": device}
+            before = None if older is None else older.retriever
+            return open_version(
+                lambda: Retriever.open(path, **how, older=before), settings.in_memory, is_patient=older is not None
+            )
+
         say(f"loading {index_in(path)}")
-        retriever = Retriever.open(path, endpoint=endpoint, ranking=ranking, device=device)
+        retriever = opened()
         _warm_up(retriever)
-        app = create_app(retriever, ServeSettings(hosts=LOOPBACK if host in LOOPBACK else ()))
+        app = create_app(retriever, settings, load=opened)
+        limits = Limits(
+            connections_that_fit(settings.max_connections),
+            head=settings.head_timeout,
+            request=settings.request_timeout,
+            answer=settings.answer_timeout,
+        )
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
+            app,
+            http=protocol_with(limits, lambda: listener.fileno() >= 0),
+            ws="none",
+            log_config=LOGGING,
+            access_log=False,
+            server_header=False,
+            backlog=AT_ONCE,
+            timeout_keep_alive=settings.idle_timeout,
+            timeout_graceful_shutdown=settings.stop_timeout,
         )
         server = uvicorn.Server(config)
-        listener.listen(_BACKLOG)  # who comes from now on waits instead of being refused
+        listener.listen()  # who comes from now on waits instead of being refused
         name = f"[{host}]" if ":" in host else host
         say(f"{retriever.num_passages:,} passages at http://{name}:{listener.getsockname()[1]} (Ctrl-C stops it)")
+        del retriever  # closed when another version takes its place
         with stopped_by_signals(server):
             server.run(sockets=[listener])
     say("stopped")
@@ -80,31 +131,6 @@ def _warm_up(retriever: Retriever) -> None:
     if question and retriever.has_graph and retriever.num_passages:
         retriever.compare(question, 1)
         retriever.explain(retriever.index.texts.passage(0).id, most=1)
-
-
-@contextmanager
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that has the address, before any work is done for it."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise GnnRetrievalError(
-            f"{host}: this address cannot be had ({error.strerror}). Give another --host."
-        ) from None
-    with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left can be had again
-        try:
-            listener.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                message = f"port {port} of {host} is in use: stop what uses it, or give another --port."
-            elif error.errno == errno.EACCES:
-                message = f"port {port} wants more rights than you have: give a --port from 1024 on."
-            else:
-                message = f"{host}: this address cannot be had ({error.strerror}). Give another --host."
-            raise GnnRetrievalError(message) from None
-        yield listener
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -64,7 +65,11 @@ class HitOut(BaseModel):
     sentence: str | None = Field(None, description="The sentence it was found by, from an index of sentences.")
 
 
-class SearchAnswer(BaseModel):
+class _Answer(BaseModel):
+    version: str = Field(description="The version of the index that answered: the beginning of its hash.")
+
+
+class SearchAnswer(_Answer):
     """A ranking."""
 
     question: str
@@ -79,7 +84,7 @@ class MovedOut(HitOut):
     elsewhere: int | None = Field(description="Its rank by the other encoder; null where it is below `depth`.")
 
 
-class CompareAnswer(BaseModel):
+class CompareAnswer(_Answer):
     """Both rankings."""
 
     question: str
@@ -89,7 +94,7 @@ class CompareAnswer(BaseModel):
     gnn_encoder: list[MovedOut]
 
 
-class PassageOut(BaseModel):
+class PassageOut(_Answer):
     """A passage."""
 
     id: str
@@ -97,7 +102,7 @@ class PassageOut(BaseModel):
     text: str
 
 
-class QueryOut(BaseModel):
+class QueryOut(_Answer):
     """A training question."""
 
     id: str
@@ -142,7 +147,7 @@ class NeighborOut(FurtherOut):
     neighbors: list[FurtherOut] = Field(description="Its own heaviest neighbours.")
 
 
-class NeighborsAnswer(BaseModel):
+class NeighborsAnswer(_Answer):
     """A node, its neighbours and theirs."""
 
     node: NodeOut
@@ -157,7 +162,7 @@ class MostFoundOut(BaseModel):
     queries: int
 
 
-class GraphAnswer(BaseModel):
+class GraphAnswer(_Answer):
     """The graph's figures."""
 
     passages: int
@@ -182,22 +187,36 @@ class ExampleOut(BaseModel):
     after: int | None = Field(None, description="Its rank by the GNN-encoder.")
 
 
-class ExamplesAnswer(BaseModel):
+class ExamplesAnswer(_Answer):
     """Questions to try: the ones that gained most, or some of the graph's own."""
 
     gained: bool
     questions: list[ExampleOut]
 
 
-class HealthAnswer(BaseModel):
-    """Whether the server answers, and what it serves."""
+class ReloadOut(_Answer):
+    """How a reload ended."""
+
+    before: str = Field(description="The version that was served before.")
+    failed: bool = Field(description="Whether the version before is served still, since a newer one was not loaded.")
+    when: datetime
+
+
+class StatusAnswer(BaseModel):
+    """Whether the server answers: all that one without the token is told."""
 
     status: Literal["ready", "failed"]
-    version: str
+
+
+class HealthAnswer(_Answer, StatusAnswer):
+    """Whether the server answers, and what it serves."""
+
+    gnnretrieval: str = Field(description="The version of the program.")
     system: str
     encoder: str
     passages: int
     graph: bool = Field(description="Whether rankings can be compared and explained.")
+    reload: ReloadOut | None = Field(description="How the last reload ended; null: there was none.")
     limits: dict[str, int]
 
 

@@ -82,22 +82,30 @@ class Worker:
         except TimeoutError:
             raise TimedOut from None
 
-    def close(self) -> None:
-        """Answer what waits, and end the thread."""
+    def close(self, seconds: float | None = None) -> None:
+        """Answer what waits, and end the thread.
+
+        Args:
+            seconds: How long that may take; then the thread is left to end with the process. None: as long as it does.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _run(self) -> None:
         while batch := self._next():
-            kinds: dict[Hashable, list[_Waiting]] = {}
-            for one in batch:
-                if one.future.set_running_or_notify_cancel():  # else it was given up while it waited
-                    kinds.setdefault(one.kind, []).append(one)
-            for kind, together in kinds.items():
-                self._observe(len(together))
-                self._settle(kind, together)
+            self._answer_all(batch)
+            del batch  # so that nothing of it is kept while the thread waits
+
+    def _answer_all(self, batch: Sequence[_Waiting]) -> None:
+        kinds: dict[Hashable, list[_Waiting]] = {}
+        for one in batch:
+            if one.future.set_running_or_notify_cancel():  # else it was given up while it waited
+                kinds.setdefault(one.kind, []).append(one)
+        for kind, together in kinds.items():
+            self._observe(len(together))
+            self._settle(kind, together)
 
     def _next(self) -> list[_Waiting]:
         """The next batch; an empty one when the worker is closed and nothing waits."""

@@ -1,24 +1,28 @@
 """``gnnretrieval serve`` as a process: its address, its end, and what it refuses before it loads anything."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
+import urllib.error
 import urllib.request
 from types import SimpleNamespace
 
 import pytest
 
+from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.serve.running import stopped_by_signals
 
 
 class Server:
     """A server process over an index, on any free port."""
 
-    def __init__(self, path):
-        command = [sys.executable, "-W", "ignore", "-m", "gnnretrieval", "serve", str(path), "--port", "0"]
+    def __init__(self, path, *options):
+        command = [sys.executable, "-W", "ignore", "-m", "gnnretrieval", "serve", str(path), "--port", "0", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said = []
         for line in self.process.stderr:
@@ -27,6 +31,12 @@ class Server:
                 self.address = next(word for word in line.split() if word.startswith("http://"))
                 return
         raise AssertionError("".join(self.said))
+
+    def get(self, path, **headers):
+        with urllib.request.urlopen(
+            urllib.request.Request(self.address + path, headers=headers), timeout=60
+        ) as response:
+            return json.load(response)
 
     def ask(self, question):
         body = json.dumps({"question": question, "k": 2}).encode()
@@ -53,6 +63,44 @@ def test_a_signal_ends_it_when_the_questions_in_flight_are_answered(made):
     assert rest.splitlines()[-1] == "stopped"
     assert "Traceback" not in rest
     assert [len(answer["hits"]) for answer in answers] == [2] * 9
+
+
+def test_sighup_loads_the_index_again_and_sigterm_ends_it_whatever_is_open(made, tmp_path):
+    index, token = shutil.copytree(made.baseline_index, tmp_path / "index"), tmp_path / "token"
+    token.write_text("0123456789abcdef\n", encoding="utf-8")
+    token.chmod(0o600)
+    bearer = {"authorization": "Bearer 0123456789abcdef"}
+    server = Server(index, "--host", "127.0.0.2", "--token-file", str(token))
+    try:
+        assert server.address.startswith("http://127.0.0.2:")
+        assert server.get("/health") == {"status": "ready"}
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            server.ask("no token")
+        before = server.get("/health", **bearer)["version"]
+        remove_passages(index, ["p03"])
+        server.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 60
+        while server.get("/health", **bearer)["version"] == before:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        host, port = server.address.removeprefix("http://").split(":")
+        half = [socket.create_connection((host, int(port))) for _ in range(5)]
+        for one in half:
+            one.sendall(b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nhalf")
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+    _, rest = server.process.communicate(timeout=5)
+    assert (server.process.returncode, rest) == (0, "stopped\n")
+
+
+def test_beyond_a_loopback_address_a_token_is_wanted(made, refuses, tmp_path):
+    says = ("--host 0.0.0.0: others can reach this address", "--token-file FILE", "--no-auth")
+    outcome = refuses("serve", made.index, "--host", "0.0.0.0", "--port", 0, says=says)
+    assert "loading" not in outcome.err
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef", encoding="utf-8")
+    token.chmod(0o644)
+    refuses("serve", made.index, "--token-file", token, says=("every user of this machine can read", "chmod 600"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

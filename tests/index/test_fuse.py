@@ -76,7 +76,7 @@ def test_the_command(tmp_path):
     assert read_run(out) == fuse([ONE, TWO])
     wrong = CliRunner().invoke(cli, ["fuse", *map(str, paths), "--out", str(out), "--weights", "much"])
     assert wrong.exit_code == 2
-    assert "write numbers" in wrong.output
+    assert "write one number per run" in wrong.output
 
 
 def test_the_command_chooses_on_dev_questions(tmp_path):

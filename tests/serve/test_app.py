@@ -77,9 +77,8 @@ def test_sixteen_at_once_get_what_each_gets_alone_and_are_batched(retriever, que
 
 
 def test_passages_and_queries_come_by_id(client, retriever):
-    assert client.get("/passages/p03").json() == {
-        name: value for name, value in retriever.passage("p03")._asdict().items() if name != "row"
-    }
+    found = {name: value for name, value in retriever.passage("p03")._asdict().items() if name != "row"}
+    assert client.get("/passages/p03").json() == {"version": retriever.index.hash[:12], **found}
     assert client.get("/queries/train-03").json()["split"] == "train"
 
 
@@ -148,7 +147,8 @@ def test_the_graph_s_figures_are_those_of_inspect(client, retriever):
 def test_health_tells_what_is_served_and_no_path(client, tiny_checkpoint):
     answer = client.get("/health").json()
     assert (answer["status"], answer["passages"], answer["graph"]) == ("ready", 40, True)
-    assert answer["version"] == gnnretrieval.__version__
+    assert answer["gnnretrieval"] == gnnretrieval.__version__
+    assert answer["reload"] is None
     assert answer["encoder"] == tiny_checkpoint.name
     assert str(tiny_checkpoint) not in json.dumps(answer)
 
@@ -284,10 +284,11 @@ def test_a_request_that_waits_too_long_is_given_up(retriever, questions):
 
 
 def test_another_name_for_the_server_is_refused(retriever):
-    with TestClient(create_app(retriever, ServeSettings(hosts=("localhost", "127.0.0.1", "::1")))) as client:
-        for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""):
+    settings = ServeSettings(listens="loopback", allowed_hosts=("search.example.org",))
+    with TestClient(create_app(retriever, settings)) as client:
+        for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "192.0.2.1", ""):
             assert error(client.get("/health", headers={"host": host}), 421)["code"] == "wrong_host"
-        for host in ("localhost:8000", "LOCALHOST", "127.0.0.1:8000", "[::1]:8000"):
+        for host in ("localhost:8000", "LOCALHOST", "127.8.0.1:8000", "[::1]:8000", "search.example.org:443"):
             assert client.get("/health", headers={"host": host}).status_code == 200
 
 
@@ -328,6 +329,7 @@ def test_every_address_is_in_the_openapi_description_with_its_errors(client):
         "/examples",
         "/health",
         "/metrics",
+        "/reload",
     }
     for methods in described["paths"].values():
         for operation in methods.values():
@@ -345,7 +347,8 @@ def test_an_index_without_a_graph_is_searched_and_not_compared(tiny_run, questio
         assert error(client.get("/graph/neighbors?id=p03"), 404)["code"] == "no_graph"
         wrong = client.post("/search", json={"question": questions[0], "system": "gnn-encoder"})
         assert error(wrong, 404)["code"] == "no_such_system"
-        assert client.get("/examples").json() == {"gained": False, "questions": []}
+        answer = client.get("/examples").json()
+        assert (answer["gained"], answer["questions"]) == (False, [])
 
 
 def test_examples_are_those_of_the_run_or_else_the_graph_s_own(tiny_run, tmp_path):
@@ -357,7 +360,8 @@ def test_examples_are_those_of_the_run_or_else_the_graph_s_own(tiny_run, tmp_pat
     example = {"question": "who?", "passage": "p03", "before": None, "after": 1}
     (run / "examples.json").write_text(json.dumps([example]), encoding="utf-8")
     with TestClient(create_app(Retriever.open(run))) as client:
-        assert client.get("/examples").json() == {"gained": True, "questions": [example]}
+        answer = client.get("/examples").json()
+        assert (answer["gained"], answer["questions"]) == (True, [example])
     (run / "examples.json").write_text('[{"no": "question"}]', encoding="utf-8")
     with TestClient(create_app(Retriever.open(run))) as client:
         assert client.get("/examples").json() == own

@@ -4,12 +4,13 @@ import os
 import shutil
 import socket
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.serve import create_app
+from gnnretrieval.serve import ServeSettings, create_app
 from gnnretrieval.serve.view_page import write_view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: pip install '.[browser]'")
@@ -27,17 +28,24 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def address(retriever):
+@contextmanager
+def served(retriever, **settings):
+    """The address of a server over ``retriever``."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(create_app(retriever), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(create_app(retriever, ServeSettings(**settings)), log_level="warning"))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(retriever):
+    with served(retriever) as found:
+        yield found
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -207,6 +215,26 @@ def test_an_error_is_a_sentence_and_the_next_question_is_answered(browser, addre
     ask(page, question)
     assert page.locator("#problem").is_hidden()
     page.close()
+
+
+def test_a_server_with_a_token_is_used_when_it_is_given(browser, retriever, question):
+    with served(retriever, token="0123456789abcdef") as address:
+        page = browser.new_page()
+        page.set_default_timeout(20_000)
+        page.goto(address)
+        page.wait_for_selector("#token:focus")
+        assert page.inner_text("#problem") == "This server answers only who has its token."
+        page.fill("#token", "another token of 16")
+        page.keyboard.press("Enter")
+        page.wait_for_function("document.querySelector('#problem').textContent.includes('another one')")
+        page.fill("#token", "0123456789abcdef")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#token-form", state="hidden")
+        ask(page, question)
+        page.reload()
+        page.wait_for_selector("#after .hit")  # kept while the tab is open
+        assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 1, ""]
+        page.close()
 
 
 def test_what_passages_say_is_text_and_never_markup(browser, address, retriever, monkeypatch, question):

@@ -11,7 +11,7 @@ from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.serve import create_app
 from gnnretrieval.storage.provenance import write_json
 
-PAGES = {"/", "/docs", "/static", "/openapi.json", "/health", "/metrics"}  # that hold nothing of a corpus
+PAGES = {"/", "/docs", "/static", "/openapi.json", "/health", "/metrics", "/reload"}  # that hold nothing of a corpus
 
 
 @pytest.fixture

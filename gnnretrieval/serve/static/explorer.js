@@ -4,13 +4,24 @@
 const find = (id) => document.getElementById(id);
 const state = { asked: null, hits: null, served: null, turn: 0 };
 
+// The token is kept while the tab is open, and sent nowhere but to this server.
+const token = () => sessionStorage.getItem("token");
+function askForToken() {
+  find("token-form").hidden = false;
+  find("token").focus();
+  throw new Error(token() ? "The server's token is another one." : "This server answers only who has its token.");
+}
+
 async function ask(path, body) {
   let response;
+  const headers = token() ? { authorization: `Bearer ${token()}` } : {};
+  if (body) headers["content-type"] = "application/json";
   try {
-    response = await fetch(path, body ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) } : {});
+    response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
   } catch {
     throw new Error("The server does not answer. Is it still running?");
   }
+  if (response.status === 401) askForToken();
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new Error(answer?.error?.message || `The server answered ${response.status}.`);
   return answer;
@@ -86,7 +97,10 @@ function close() {
 }
 
 async function showServed() {
-  const served = (state.served = await ask("health"));
+  const served = await ask("health");
+  if (served.passages === undefined) askForToken(); // one without the token is told no more than that it answers
+  state.served = served;
+  find("token-form").hidden = true;
   find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
   find("lead").textContent = served.graph
     ? "Ask a question: the dual-encoder's ranking stands beside the GNN-encoder's. Choose a passage to see the training questions that moved it, and walk from there."
@@ -199,6 +213,13 @@ find("ask").addEventListener("submit", (event) => {
   if (!question) return;
   goTo({ q: question, k: find("k").value, passage: null, query: null }).then(() => document.querySelector("#after .hit")?.focus({ preventScroll: true }));
 });
+find("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", find("token").value.trim());
+  find("token").value = "";
+  state.served = state.asked = null;
+  show();
+});
 find("k").addEventListener("change", () => { if (readAddress().get("q")) goTo({ k: find("k").value }); });
 document.querySelector(".brand").addEventListener("click", (event) => {
   event.preventDefault();
@@ -225,4 +246,4 @@ document.addEventListener("keydown", (event) => {
 window.addEventListener("popstate", show);
 window.addEventListener("hashchange", show);
 new ResizeObserver(drawMoves).observe(find("columns"));
-show().then(() => { if (find("node").hidden && !readAddress().get("q")) find("question").focus(); });
+show().then(() => { if (find("node").hidden && find("token-form").hidden && !readAddress().get("q")) find("question").focus(); });

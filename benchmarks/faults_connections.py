@@ -1,0 +1,172 @@
+"""Connections that never ask, never end asking or never take their answer, more of them than the server may open."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from small_run import Server, make_run
+
+DESCRIPTORS, SOCKETS, READERS = 1024, 1200, 20  # readers: sockets that ask and do not read
+ASKED_WITHIN, STOPPED_WITHIN = 5.0, 5.0  # seconds
+LOG_BYTES, MEMORY_BYTES = 100_000, 100 * 1024**2
+LASTS = 12.0  # seconds that the sockets stay open: longer than the deadline of a head
+_HEAD = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+_UNREAD = b"GET /search?question=question+1&k=300 HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100
+_QUICK = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+KINDS: dict[str, tuple[bytes, bytes]] = {  # what is sent at first, and then again every second
+    "no bytes": (b"", b""),
+    "half a header": (_HEAD[:40], b""),
+    "half a body": (_HEAD + b'content-length: 100\r\n\r\n{"question": "que', b""),
+    "a header drips": (_HEAD, b"x: y\r\n"),
+    "a body drips": (_HEAD + b"content-length: 5000\r\n\r\n", b" "),
+    "idle after an answer": (_QUICK, b""),
+    "answers not read": (_UNREAD, b""),
+    "nonsense": (b"\x00\xff nonsense\r\n\r\n" * 3, b""),
+    "opened and left": (b"", b"again"),
+}
+
+
+def run(work: Path, trials: int | None) -> dict[str, Any]:
+    """Trials of every kind."""
+    work.mkdir(parents=True, exist_ok=True)
+    made = make_run(work / "run")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * SOCKETS), hard))  # of this process: it has the other ends
+    rows = [_row(name, *how, made, work, trials or 2) for name, how in KINDS.items()]
+    return {
+        "title": "Connections that never end",
+        "done": f"Each trial opens {SOCKETS:,} connections of one kind to a server that may have {DESCRIPTORS:,} files "
+        f"open, for {LASTS:.0f} s, while a client asks a question ten times a second on a new connection each time. "
+        f"A failure: a question is not answered (or refused) within {ASKED_WITHIN:.0f} s; after the sockets are closed "
+        f"one is not answered; the log is above {LOG_BYTES // 1000} kB; memory grew by more than "
+        f"{MEMORY_BYTES // 1024**2} MiB; or, with the sockets open, SIGTERM did not end the server within "
+        f"{STOPPED_WITHIN:.0f} s.",
+        "rows": rows,
+        "tried": sum(row["questions"] + 4 * row["trials"] for row in rows),
+        "failures": sum(row["failures"] for row in rows),
+    }
+
+
+def _row(name: str, first: bytes, then: bytes, made: Path, work: Path, trials: int) -> dict[str, Any]:
+    found = [_trial(first, then, made, work / f"{name.replace(' ', '-')}-{number}.log") for number in range(trials)]
+    return {
+        "connections": name,
+        "trials": trials,
+        "questions": sum(one["questions"] for one in found),
+        "refused": sum(one["refused"] for one in found),
+        "slowest ms": max(one["slowest"] for one in found),
+        "log bytes": max(one["log"] for one in found),
+        "memory grew MiB": max(one["memory"] for one in found),
+        "stopped after s": max(one["stopped"] for one in found),
+        "failures": sum(one["failures"] for one in found),
+    }
+
+
+def _trial(first: bytes, then: bytes, made: Path, log: Path) -> dict[str, Any]:
+    with Server(made, log, descriptors=DESCRIPTORS) as server:
+        _question(server)
+        before, failures = server.memory, 0
+        with _Crowd(server.port, first, then):
+            asked = _ask_meanwhile(server, LASTS)
+        memory = server.memory - before
+        time.sleep(0.5)
+        failures += _question(server) != 200
+        with _Crowd(server.port, first, then):
+            time.sleep(2)
+            stopped = server.stop()
+        written = log.stat().st_size
+    slow = sum(seconds > ASKED_WITHIN or status not in (200, 503) for seconds, status in asked)
+    failures += slow + (written > LOG_BYTES) + (memory > MEMORY_BYTES) + (stopped > STOPPED_WITHIN)
+    return {
+        "questions": len(asked),
+        "refused": sum(status == 503 for _, status in asked),
+        "slowest": round(1000 * max(seconds for seconds, _ in asked)),
+        "log": written,
+        "memory": round(memory / 1024**2),
+        "stopped": round(stopped, 1),
+        "failures": failures,
+    }
+
+
+def _question(server: Server) -> int:
+    """The status of an answer; 0: none came."""
+    try:
+        return server.ask("POST", "/search", {"question": "question 1", "k": 3}, timeout=10)[0]
+    except OSError:
+        return 0
+
+
+def _ask_meanwhile(server: Server, seconds: float) -> list[tuple[float, int]]:
+    """Seconds and status of questions, ten a second."""
+    asked, end = [], time.monotonic() + seconds
+    while (begun := time.monotonic()) < end:
+        status = _question(server)
+        asked.append((time.monotonic() - begun, status))
+        time.sleep(max(0.0, begun + 0.1 - time.monotonic()))
+    return asked
+
+
+class _Crowd:
+    """Connections that are opened again when the server closes them."""
+
+    def __init__(self, port: int, first: bytes, then: bytes) -> None:
+        self._port, self._first, self._then = port, first, then
+        self._sockets: list[socket.socket] = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._drive)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.set()
+        self._thread.join()
+        for one in self._sockets:
+            one.close()
+
+    def _drive(self) -> None:
+        wanted = READERS if self._first == _UNREAD else SOCKETS
+        while not self._ends.is_set():
+            self._sockets = [one for one in self._sockets if self._goes_on(one)]
+            while len(self._sockets) < wanted and not self._ends.is_set() and self._open():
+                pass
+            self._ends.wait(1.0)
+
+    def _open(self) -> bool:
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(0.5)
+        try:
+            one.connect(("127.0.0.1", self._port))
+            one.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                one.send(self._first)
+        except OSError:
+            one.close()
+            return False
+        self._sockets.append(one)
+        return True
+
+    def _goes_on(self, one: socket.socket) -> bool:
+        if self._then == b"again":
+            one.close()
+            return False
+        try:
+            with contextlib.suppress(BlockingIOError):
+                if self._then:
+                    one.send(self._then)
+            with contextlib.suppress(BlockingIOError):
+                if self._first != _UNREAD and one.recv(4096) == b"":
+                    one.close()
+                    return False
+        except OSError:
+            one.close()
+            return False
+        return True

@@ -1,0 +1,236 @@
+"""An index with what it was made of: opened when it is first asked for, or all of it at once and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.features import KIND as FEATURES
+from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.settings import FUNCTION, VECTORS
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.graph.store import Graph, open_graph
+from gnnretrieval.index.baseline import NAME as BASELINE
+from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.explain import Explainer, explainer_of
+from gnnretrieval.index.faiss_index import Index
+from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.stored_questions import StoredQuestions
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
+from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
+from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
+
+
+class OpenedIndex:
+    """An index, and the encoder, graph and model behind it.
+
+    Args:
+        index: What is searched.
+        encoder: The encoder of the index, where Python has it (a :class:`FunctionEncoder`); None: it is opened.
+        endpoint: Where questions are encoded, if the index's encoder is an endpoint and its address another than it was
+            then, or not your own word: see :func:`gnnretrieval.encoders.endpoint.allowed`.
+        ranking: What joins the index: BM25, a cross-encoder; None: the index alone.
+        device: Where questions are encoded.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        encoder: TextEncoder | None = None,
+        endpoint: str | None = None,
+        ranking: RankingSettings | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.index, self.device = index, device
+        self.ranking = ranking or RankingSettings()
+        self._given, self._endpoint = encoder, endpoint
+        self._older: OpenedIndex | None = None
+
+    @cached_property
+    def encoder(self) -> TextEncoder:
+        """What encodes questions.
+
+        Raises:
+            GnnRetrievalError: as :func:`gnnretrieval.encoders.opening.encoder_of`.
+        """
+        settings = self.index.encoder_settings
+        if self._given is None and settings.checkpoint.startswith((VECTORS, FUNCTION)):
+            return StoredQuestions(self._features)
+        older = self._older
+        if older is not None and _same_encoder(older.index.meta, self.index.meta):
+            return older.encoder
+        meta, path = self.index.meta, self.index.path
+        return encoder_of(meta, path, self.device, given=self._given, endpoint=self._endpoint)
+
+    @property
+    def system(self) -> str:
+        """What made the vectors: ``gnn-encoder``, ``dual-encoder`` or ``sentences``."""
+        name: str = self.index.meta["system"]
+        return name
+
+    @property
+    def num_passages(self) -> int:
+        """How many passages are searched."""
+        return int(self.index.meta["num_passages"])
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the passages were embedded over a graph, so that rankings can be compared and explained."""
+        return EMBEDDINGS in self.index.meta["made_from"]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The query-passage graph that the passages were embedded over, with passages that were removed since.
+
+        Raises:
+            ArtifactError: there is none: it is a dual-encoder's index.
+        """
+        return open_graph(self._embeddings.made_from("graph"))
+
+    @cached_property
+    def shown_graph(self) -> Graph:
+        """The graph without the passages that were removed from the index: what answers show of it.
+
+        Raises:
+            ArtifactError: as :attr:`graph`.
+        """
+        return self.graph.view(hidden=self.index.removed) if len(self.index.removed) else self.graph
+
+    @cached_property
+    def _embeddings(self) -> Embeddings:
+        if not self.has_graph:
+            raise ArtifactError(
+                f"{self.index.path}: an index of {self.system}, behind which no graph stands. "
+                "Give the index of a GNN-encoder's embeddings."
+            )
+        return open_embeddings(self.index.made_from(EMBEDDINGS))
+
+    @cached_property
+    def model(self) -> GNNEncoderModel:
+        """The GNN-encoder that the passages were embedded by.
+
+        Raises:
+            ArtifactError: there is none: it is a dual-encoder's index.
+        """
+        return open_model(self._embeddings.made_from("gnn-encoder"))
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        made = self._embeddings
+        its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
+        return explainer_of(self.model, self.shown_graph, its)
+
+    @cached_property
+    def _baseline(self) -> Baseline:
+        return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE, self.index.removed)
+
+    @cached_property
+    def _encoder_before(self) -> TextEncoder:
+        """The encoder of the graph's features: another than the index's where one was trained with the model."""
+        if "features" not in self._embeddings.meta["made_from"]:
+            return self.encoder
+        older = self._older
+        if older is not None and older.has_graph and _same_encoder(older.graph.meta, self.graph.meta):
+            return older._encoder_before
+        return encoder_of(self.graph.meta, self.graph.path, self.device, endpoint=self._endpoint)
+
+    @cached_property
+    def _ranker(self) -> Ranker:
+        return Ranker(self.index, self.ranking, self.device)
+
+    @property
+    def _features(self) -> Features:
+        """What the index, or the graph behind it, was made of."""
+        made = self._embeddings if self.has_graph else None
+        if made is None:
+            return open_features(self.index.made_from(FEATURES))
+        return open_features((made if "features" in made.meta["made_from"] else self.graph).made_from("features"))
+
+    @cached_property
+    def texts(self) -> TextStore:
+        """The index's ids and texts, apart from those that a search reads: another thread may look things up."""
+        return self.index.open_texts()
+
+    def keep_open(self, in_memory: int = 0) -> None:
+        """Open every file that an answer reads, so that all answers are of this version.
+
+        Nothing is opened by its path later, where another version may be by then, or nothing.
+
+        Args:
+            in_memory: Bytes of the index and the graph up to which they are read instead of mapped, so that nobody can
+                change or cut what is served.
+
+        Raises:
+            ArtifactError: the index, its embeddings and its graph are not of one version.
+        """
+        made = [self.index, *([self._embeddings, self.graph, self.model] if self.has_graph else [])]
+        for artifact in made[:2]:  # a model may have been trained over an earlier graph
+            _require_inputs(artifact, made)
+        reads = sum(_bytes_of(artifact) for artifact in made) <= in_memory
+        self.index.keep_open(reads)
+        _ = self.texts
+        if isinstance(self.encoder, StoredQuestions):
+            self.encoder.keep_open()
+        if not self.ranking.is_plain:
+            _ = self._ranker
+        if self.has_graph:
+            self.graph.keep_open(reads)
+            if self.shown_graph is not self.graph:
+                self.shown_graph.keep_open(reads)
+            self._baseline.keep_open(reads)
+            _ = self._encoder_before
+            if self.num_passages:
+                _ = self._explainer
+        self._older = None
+
+    def is_current(self) -> bool:
+        """Whether what was opened is what lies at its places now."""
+        return all(_hash_at(artifact.path) == artifact.hash for artifact in self._opened)
+
+    def close(self) -> None:
+        """Close its files. Arrays close with it."""
+        self.texts.close()
+        self.index.texts.close()
+        for name in ("graph", "shown_graph"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+
+    @property
+    def _opened(self) -> list[Artifact]:
+        names = ("_embeddings", "graph", "model")
+        return [self.index, *(self.__dict__[name] for name in names if name in self.__dict__)]
+
+
+def _same_encoder(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one[name] == other[name] for name in ("encoder", "checkpoint_hash"))
+
+
+def _require_inputs(artifact: Artifact, others: Sequence[Artifact]) -> None:
+    """Refuse an artifact that was made of another version of one that lies beside it."""
+    for other in others:
+        kind = other.meta["kind"]
+        if kind in artifact.meta["made_from"] and artifact.meta["inputs"].get(kind) != other.hash:
+            raise ArtifactError(
+                f"{artifact.path}: made of another version of {other.path} than lies there now. "
+                f"Bring the {artifact.meta['kind']} up to it (--changed), or make it again."
+            )
+
+
+def _bytes_of(artifact: Artifact) -> int:
+    return sum((artifact.path / name).stat().st_size for name in artifact.meta["files"])
+
+
+def _hash_at(path: Path) -> str | None:
+    try:
+        found: str = json.loads((path / "meta.json").read_text(encoding="utf-8"))["hash"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found

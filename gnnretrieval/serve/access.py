@@ -1,0 +1,134 @@
+"""Who may ask: by which names the server is called, with which token, and how often."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import socket
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gnnretrieval.errors import InputError
+from gnnretrieval.serve.listening import is_loopback_address
+
+_SHORTEST = 16  # characters of a token
+_LONGEST = 4096  # bytes of its file
+_EXTRA = 20  # requests at once beyond a second's: the explorer's page asks for some ten
+_ADDRESSES = 10_000  # that are remembered, those that asked last
+
+
+def read_token(path: Path) -> str:
+    """The token in a file: its one line.
+
+    Raises:
+        InputError: others may read it, or it holds no token.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(_LONGEST + 1)
+    except OSError as error:
+        raise InputError(f"the token cannot be read ({error.strerror}).", path) from None
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise InputError("every user of this machine can read or write this token: chmod 600 it.", path)
+    token = text.strip()
+    if not _SHORTEST <= len(token) <= _LONGEST or not all(33 <= byte < 127 for byte in token):
+        raise InputError(
+            f"this is no token: give one line of {_SHORTEST} or more letters and digits (openssl rand -hex 32).",
+            path,
+        )
+    return token.decode("ascii")
+
+
+def has_token(authorization: str, token: str) -> bool:
+    """Whether an ``Authorization`` header gives the token, compared in constant time."""
+    scheme, _, given = authorization.partition(" ")
+    same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
+    return same and scheme.lower() == "bearer"
+
+
+class Names:
+    """Names that a request may call the server by.
+
+    A page of another site whose name was made to point here (DNS rebinding) calls the server by that name, and so is
+    kept out. An address is no name, and cannot be made to point elsewhere.
+
+    Args:
+        allowed: Names beside those.
+        on_loopback: Only addresses of this machine alone, and ``localhost``; else every address, and this machine's
+            name.
+    """
+
+    def __init__(self, allowed: Sequence[str], *, on_loopback: bool) -> None:
+        own = ["localhost"] if on_loopback else ["localhost", socket.gethostname()]
+        self._names = {_plain(name) for name in (*own, *allowed)}
+        self._on_loopback = on_loopback
+
+    def __contains__(self, host: str) -> bool:
+        """Whether ``host``, the header without or with its port, is one."""
+        name = _name(host)
+        if name in self._names or is_loopback_address(name):
+            return True
+        return not self._on_loopback and _is_address(name)
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return _plain(host.partition(":")[0])
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Rate:
+    """A token bucket for each client: ``rate`` requests a second, and some at once.
+
+    Only the 10,000 clients that asked last are remembered. Of IPv6 a client is a network of 64 bits, which one
+    machine has to itself.
+
+    Args:
+        rate: Requests a second.
+        clock: Seconds that go on.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._most, self._clock = rate, rate + _EXTRA, clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and when, by client
+
+    def wait(self, address: str) -> float:
+        """Seconds that a client has to wait for its request; 0: it may ask, and this one counts."""
+        client, now = _client(address), self._clock()
+        left, then = self._left.pop(client, (self._most, now))
+        left = min(self._most, left + (now - then) * self._rate)
+        wait = 0.0 if left >= 1 else (1 - left) / self._rate
+        self._left[client] = (left if wait else left - 1, now)
+        if len(self._left) > _ADDRESSES:
+            self._left.popitem(last=False)
+        return wait
+
+
+def _client(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return address

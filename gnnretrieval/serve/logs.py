@@ -1,0 +1,50 @@
+"""What the server writes to standard error: warnings and errors, the same ones a few times a minute at most."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+_MOST, _SECONDS = 5, 60.0
+
+
+class Seldom(logging.Filter):
+    """Lets no line of the code write more than ``most`` records in ``seconds``; the next one says how many were not.
+
+    Args:
+        most: Records.
+        seconds: Of this time.
+        clock: Seconds that go on.
+    """
+
+    def __init__(
+        self, most: int = _MOST, seconds: float = _SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._seen: dict[tuple[str, int], tuple[float, int]] = {}  # begin and number, by the line of the code
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written."""
+        place, now = (record.pathname, record.lineno), self._clock()
+        begun, number = self._seen.get(place, (now, 0))
+        unwritten = 0
+        if now - begun >= self._seconds:
+            unwritten = max(0, number - self._most)
+            begun, number = now, 0
+        self._seen[place] = begun, number + 1
+        if unwritten:
+            record.msg, record.args = f"{record.getMessage()} ({unwritten:,} more like this were not written)", None
+        return number < self._most
+
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"seldom": {"()": Seldom}},
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["seldom"]}},
+    "root": {"level": "WARNING", "handlers": ["stderr"]},
+}
