@@ -22,13 +22,14 @@ from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explainer, Explanation, explainer_of, ranks_of
-from gnnretrieval.index.faiss_index import TEXTS, Index, open_index
+from gnnretrieval.index.faiss_index import KIND, TEXTS, Index, open_index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
 from gnnretrieval.index.stored_questions import StoredQuestions
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.places import find
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
@@ -421,7 +422,7 @@ class Retriever:
 def index_in(path: str | Path) -> Path:
     """``path``, or the index in the directory of a run at ``path``."""
     path = Path(path)
-    return path / INDEX if not (path / "meta.json").exists() and (path / INDEX).is_dir() else path
+    return path / INDEX if not (path / "meta.json").exists() and find(path / INDEX, KIND).is_dir() else path
 
 
 def _ranks(rows: NDArray[np.int64], hits: Sequence[Hit]) -> dict[int, int]:
