@@ -46,6 +46,12 @@ def test_an_artifact_is_made_without_locks(tmp_path, without_locks):
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_lease_holds_where_this_machine_has_locks_too(tmp_path):
+    write_lease(tmp_path / "a", "another", 7)
+    with pytest.raises(ArtifactError, match="process 7 on another"), locked(tmp_path / "a", "graph"):
+        pass
+
+
 @pytest.mark.parametrize(
     ("host", "pid", "age"),
     [(socket.gethostname(), 2**22 + 1, 0.0), ("another", os.getpid(), STALE + 1), (socket.gethostname(), 1, STALE + 1)],
@@ -59,10 +65,8 @@ def test_a_lease_without_a_sign_of_life_is_taken_over(tmp_path, without_locks, h
 
 def test_a_lease_of_another_machine_holds_for_its_time(tmp_path, without_locks):
     write_lease(tmp_path / "a", "another", 7, STALE / 2)
-    with (
-        pytest.raises(ArtifactError, match="process 7 on another is making this graph"),
-        locked(tmp_path / "a", "graph"),
-    ):
+    message = "process 7 on another is making this graph"
+    with pytest.raises(ArtifactError, match=message), locked(tmp_path / "a", "graph"):
         pass
     assert beside(tmp_path / "a", "lease").exists()
 
