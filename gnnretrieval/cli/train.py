@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option, verify_option
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.progress import say
 from gnnretrieval.training.gnn.settings import TrainSettings
@@ -99,6 +99,7 @@ def train(
 @click.option("--features", type=PATH, help="By the dual-encoder that was trained with MODEL (--mode joint).")
 @click.option("--changed", is_flag=True, help="Bring the embeddings at --out up to a graph that was added to.")
 @click.option("--memory", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Working memory in GiB.")
+@verify_option
 @device_option
 @overwrite_option
 def embed(
@@ -108,6 +109,7 @@ def embed(
     features: Path | None,
     changed: bool,
     memory: float,
+    verify: bool,
     device: str,
     overwrite: bool,
 ) -> None:
@@ -119,11 +121,15 @@ def embed(
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.storage.verifying import require_as_made
     from gnnretrieval.training.gnn.embeddings import embed_passages, update_embeddings
     from gnnretrieval.training.gnn.model import open_model
 
     opened = open_model(model)
-    store = open_graph(graph or opened.made_from("graph"))
+    place = graph or opened.made_from("graph")
+    if verify:
+        require_as_made(*(path for path in (model, place, features) if path is not None))
+    store = open_graph(place)
     budget = int(memory * 2**30)
     if changed:
         made = update_embeddings(opened, store, out, device=device, memory=budget, say=say)

@@ -52,6 +52,19 @@ class Artifact:
         value: dict[str, Any] = self.meta["config"]
         return value
 
+    def require_recorded(self, *names: str) -> None:
+        """Refuse files that its ``meta.json`` does not list: their bytes could be anyone's.
+
+        Raises:
+            ArtifactError: one is not listed.
+        """
+        for name in names:
+            if name not in self.meta["files"]:
+                raise ArtifactError(
+                    f"{self.path / META}: it does not list {name}, which belongs to {with_article(self.meta['kind'])}. "
+                    "Delete the directory and make it again."
+                )
+
     def made_from(self, name: str) -> Path:
         """Where the input called ``name`` lay when this was made.
 
