@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +19,7 @@ from gnnretrieval.storage.verifying import verify
 if TYPE_CHECKING:
     from fault_commands import Command
 
+_RENAMES = ("rename", "replace", "exchange")  # where few moments are drawn, these come first
 _SHOWN = 3  # failures of a command that are told at length
 
 
@@ -30,13 +30,11 @@ class Killed(NamedTuple):
         calls: Calls of an unbroken run, each of which was killed before.
         killed: Runs that were killed.
         failures: What went wrong, a line each.
-        seconds: Of an unbroken run.
     """
 
     calls: Counter[str]
     killed: int
     failures: list[str]
-    seconds: float
 
 
 def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int | None = None) -> Killed:
@@ -46,7 +44,7 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
         run: Makes something at a place.
         base: What lies there before; None: nothing.
         folder: Where to work.
-        moments: Kills, drawn from a seed; None: one for each call.
+        moments: Kills, drawn from a seed, renames first; None: one for each call.
     """
     delete(folder)
     folder.mkdir(parents=True)
@@ -65,14 +63,11 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
 
     lay()
     old = content(place) if base is not None else None
-    begun = time.monotonic()
     if in_fork(counted, log):
         raise RuntimeError(log.read_text(encoding="utf-8"))
-    seconds = time.monotonic() - begun
     new, calls = content(place), names.read_text(encoding="utf-8").splitlines()
-    at = list(range(len(calls)))
-    if moments is not None and moments < len(at):
-        at = sorted(random.Random(len(at)).sample(at, moments))
+    at = sorted(range(len(calls)), key=lambda number: (calls[number] not in _RENAMES, random.Random(number).random()))
+    at = sorted(at[:moments])
     killed, failures = 0, []
     for number in at:
         lay()
@@ -91,7 +86,7 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
         if any(faults):
             failures.append(f"before call {number}, {calls[number]}: {'; '.join(filter(None, faults))}")
     delete(folder)
-    return Killed(Counter(calls[number] for number in at), killed, failures, seconds)
+    return Killed(Counter(calls[number] for number in at), killed, failures)
 
 
 def _misread(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
@@ -141,11 +136,10 @@ def _row(command: Command, work: Path, trials: int | None) -> dict[str, Any]:
     calls = made.calls
     return {
         "command": command.name,
-        "renames and exchanges": calls["rename"] + calls["replace"] + calls["exchange"],
+        "renames and exchanges": sum(calls[name] for name in _RENAMES),
         "fsyncs": calls["fsync"],
-        "other calls": sum(calls.values()) - sum(calls[name] for name in ("rename", "replace", "exchange", "fsync")),
+        "other calls": sum(calls.values()) - sum(calls[name] for name in (*_RENAMES, "fsync")),
         "kills": sum(calls.values()),
         "killed while running": made.killed,
-        "seconds unbroken": round(made.seconds, 2),
         "failures": len(made.failures),
     }

@@ -45,6 +45,22 @@ def test_the_trials_notice_bytes_that_are_not_synced(found, name):
     assert "lacks its file inner/first" in found[f"not synced, {name}"]["failures"][0]
 
 
+def test_random_sequences_end_as_one_build_does(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(TRIALS.parents[2] / "benchmarks"))
+    from fault_process import in_fork
+    from faults_sequences import try_sequences
+
+    found, log = tmp_path / "found.json", tmp_path / "log"
+
+    def trying() -> None:  # in a fork, since it shortens training for good
+        found.write_text(json.dumps(try_sequences(tmp_path / "work", "scores and ranks", 2)))
+
+    assert in_fork(trying, log) == 0, log.read_text()
+    done, failures = json.loads(found.read_text())
+    assert failures == []
+    assert done["killed"] > 0
+
+
 def crashed(root: Path, work: Callable[[], None], image: Path) -> None:
     """Do ``work`` below ``root`` in a fork and let the power fail; 20 disks that this may leave lie in ``image``."""
     from fault_disk import Disk
