@@ -97,7 +97,7 @@ def _linked_beside(artifact: Artifact, identity: str, say: Callable[[str], None]
 
 
 def rewrite(directory: Path, name: str) -> Path:
-    """A place in ``directory`` to write ``name`` anew: the link to the old version's file is taken away."""
+    """A place in ``directory`` to write ``name`` again: the link to the old version's file is taken away."""
     (directory / name).unlink(missing_ok=True)
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     return directory / name
