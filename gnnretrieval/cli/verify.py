@@ -28,8 +28,8 @@ def verify(paths: tuple[Path, ...]) -> None:
     for line in found.damaged:
         click.echo(line)
     if count := len(found.damaged):
-        files = "file is" if count == 1 else "files are"
-        raise GnnRetrievalError(f"{count:,} {files} damaged. Delete the directories they are in and make them again.")
+        files, which = ("file is", "its directory") if count == 1 else ("files are", "their directories")
+        raise GnnRetrievalError(f"{count:,} {files} damaged. Delete {which}, and run the commands that make them.")
     artifacts = "artifact" if found.artifacts == 1 else "artifacts"
     click.echo(
         f"{found.artifacts:,} {artifacts}, {found.files:,} files, {found.bytes / 2**20:,.1f} MiB: all as they were made"

@@ -30,7 +30,7 @@ def test_damage_is_a_line_a_file_and_exit_code_1(spoilt, made, gnnretrieval):
         f"{spoilt}/index/index.faiss: damaged: its bytes are not the ones that were written.",
         f"{spoilt}/model/model.safetensors: damaged: its bytes are not the ones that were written.",
     ]
-    assert found.err == "Error: 2 files are damaged. Delete the directories they are in and make them again.\n"
+    assert found.err == "Error: 2 files are damaged. Delete their directories, and run the commands that make them.\n"
 
 
 def test_serve_and_embed_refuse_what_is_damaged_where_they_are_asked_to_look(spoilt, made, refuses, tmp_path):

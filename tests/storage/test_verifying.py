@@ -123,3 +123,6 @@ def test_where_there_is_no_artifact_that_is_said(tmp_path):
         verify([tmp_path / "none"])
     with pytest.raises(ArtifactError, match="it holds no artifact"):
         verify([tmp_path])
+    (tmp_path / "file").touch()
+    with pytest.raises(ArtifactError, match="this is a file, and an artifact is a directory"):
+        verify([tmp_path / "file"])
