@@ -1,5 +1,4 @@
 import json
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
