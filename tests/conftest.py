@@ -26,6 +26,8 @@ from gnnretrieval.graph.store import Graph
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client is imported after this, when a checkpoint is looked for
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 torch.set_num_threads(1)  # tensors are tiny here: threads would only wait for one another
+# To wait for the disk would take most of the time; the tests of durability follow the calls themselves.
+os.fsync = lambda descriptor: None
 # A shared machine is slow at times, and a failure must be found again by the next run.
 hypothesis.settings.register_profile(
     "repeatable",
@@ -107,11 +109,15 @@ def write_checkpoint(directory: Path, seed: int = 0, hidden_size: int = 32) -> P
 @pytest.fixture(scope="session")
 def tiny_cross_encoder(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of a cross-encoder: the tiny BERT with a random head of one label."""
+    bert = tiny_checkpoint.with_name("tiny-bert-bert")
+    return write_cross_encoder(tmp_path_factory.mktemp("cross-encoder") / "tiny-cross-encoder", bert)
+
+
+def write_cross_encoder(directory: Path, bert: Path) -> Path:
+    """Write such a cross-encoder over a BERT."""
     from transformers import AutoTokenizer, BertForSequenceClassification
 
-    directory = tmp_path_factory.mktemp("cross-encoder") / "tiny-cross-encoder"
     torch.manual_seed(1)
-    bert = tiny_checkpoint.with_name("tiny-bert-bert")
     BertForSequenceClassification.from_pretrained(bert, num_labels=1).save_pretrained(directory)
     AutoTokenizer.from_pretrained(bert).save_pretrained(directory)
     return directory
@@ -120,7 +126,11 @@ def tiny_cross_encoder(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset directory (BEIR layout): 40 passages and 60 train, 10 dev and 10 test questions on half of them."""
-    directory = tmp_path_factory.mktemp("dataset") / "tiny"
+    return write_dataset(tmp_path_factory.mktemp("dataset") / "tiny")
+
+
+def write_dataset(directory: Path) -> Path:
+    """Write that dataset."""
     directory.mkdir()
     random = Random(1)
     own = [[TOPICAL[(7 * row + offset) % len(TOPICAL)] for offset in range(8)] for row in range(PASSAGES)]

@@ -7,9 +7,11 @@ import pytest
 
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.storage.arrays import load_array, save_array
-from gnnretrieval.storage.artifacts import beside, open_artifact, partial_path
-from gnnretrieval.storage.making import locked, make_artifact, scratch
-from gnnretrieval.storage.updating import changed_since, own_copy, record_changes, recover, rewrite, update_artifact
+from gnnretrieval.storage.artifacts import open_artifact
+from gnnretrieval.storage.locks import beside, locked
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.places import partial_path, recover, scratch
+from gnnretrieval.storage.updating import changed_since, own_copy, record_changes, rewrite, update_artifact
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from gnnretrieval.cli.run import quickstart, run
 from gnnretrieval.cli.search import search
 from gnnretrieval.cli.serve import serve
 from gnnretrieval.cli.train import embed, train
+from gnnretrieval.cli.verify import verify
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import show_progress
@@ -52,6 +53,7 @@ for command in (
     evaluate,
     compare,
     fuse,
+    verify,
 ):
     cli.add_command(command)
 

@@ -97,9 +97,9 @@ def add(
     from gnnretrieval.graph.growth.add import add_to_graph
     from gnnretrieval.graph.growth.additions import read_additions
     from gnnretrieval.graph.store import open_graph
-    from gnnretrieval.storage.updating import recover
+    from gnnretrieval.storage.places import settle
 
-    recover(store)
+    settle(store, "graph")
     additions = read_additions(
         open_graph(store),
         queries=queries,

@@ -44,6 +44,7 @@ def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: b
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.faiss_index import build_index
     from gnnretrieval.index.updating import update_index
+    from gnnretrieval.storage.artifacts import kind_of
     from gnnretrieval.training.gnn.embeddings import open_embeddings
 
     given = settings_from(IndexSettings, settings)
@@ -55,7 +56,7 @@ def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: b
     if changed:
         made = update_index(open_embeddings(vectors), out)
     else:
-        source = open_features(vectors) if _kind(vectors) == FEATURES else open_embeddings(vectors)
+        source = open_features(vectors) if kind_of(vectors) == FEATURES else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
         made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
     echo("\n".join(_lines(made, out)))
@@ -102,9 +103,9 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None, purge: bool
     from gnnretrieval.data.lines import read_lines
     from gnnretrieval.index.purging import purge_passages
     from gnnretrieval.index.updating import remove_passages
-    from gnnretrieval.storage.updating import recover
+    from gnnretrieval.storage.places import settle
 
-    recover(place)
+    settle(place, "index")
     more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]
     made = (purge_passages if purge else remove_passages)(place, [*ids, *more])
     echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
@@ -176,13 +177,3 @@ def _figures(made: Index) -> dict[str, Any]:
         "shards": meta.get("shards", 1),
         "measured": meta.get("measured", {}),
     }
-
-
-def _kind(path: Path) -> str:
-    import json
-
-    try:
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-        return str(meta["kind"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""  # opening it says what is wrong

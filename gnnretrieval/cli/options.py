@@ -19,6 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 out_option = click.option("--out", type=PATH, required=True, help="Directory to make.")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an artifact made from other inputs.")
+verify_option = click.option("--verify", is_flag=True, help="Check the sha256 of every file that is read first.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, device_option, endpoint_option, ranking_options, ranking_settings
+from gnnretrieval.cli.options import (
+    PATH,
+    device_option,
+    endpoint_option,
+    ranking_options,
+    ranking_settings,
+    verify_option,
+)
 from gnnretrieval.errors import GnnRetrievalError
 
 DEFAULT_RUN = Path("graphs/docstrings")
@@ -35,6 +42,7 @@ DEFAULT_RUN = Path("graphs/docstrings")
 )
 @endpoint_option
 @ranking_options
+@verify_option
 @device_option
 def serve(
     path: Path,
@@ -46,6 +54,7 @@ def serve(
     rate: float | None,
     watch: float | None,
     endpoint: str | None,
+    verify: bool,
     device: str,
     **joining: Any,
 ) -> None:
@@ -57,11 +66,14 @@ def serve(
     Example: gnnretrieval serve work/index --host 0.0.0.0 --token-file token --watch 10
     """
     from gnnretrieval.serve import serve as run
+    from gnnretrieval.storage.verifying import require_as_made
 
     if path == DEFAULT_RUN and not path.exists():
         raise GnnRetrievalError(
             f"{path}: there is nothing to serve yet. Run gnnretrieval quickstart, or give an index."
         )
+    if verify:
+        require_as_made(path)
     ranking = ranking_settings(joining)
     run(
         path,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option, verify_option
 from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.training.gnn.settings import TrainSettings
@@ -101,6 +101,7 @@ def train(
 @click.option("--features", type=PATH, help="Features by the dual-encoder trained with MODEL (--mode joint).")
 @click.option("--changed", is_flag=True, help="Update the embeddings at --out after additions to the graph.")
 @click.option("--memory", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Working memory in GiB.")
+@verify_option
 @device_option
 @overwrite_option
 def embed(
@@ -110,6 +111,7 @@ def embed(
     features: Path | None,
     changed: bool,
     memory: float,
+    verify: bool,
     device: str,
     overwrite: bool,
 ) -> None:
@@ -121,11 +123,15 @@ def embed(
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.storage.verifying import require_as_made
     from gnnretrieval.training.gnn.embeddings import embed_passages, update_embeddings
     from gnnretrieval.training.gnn.model import open_model
 
     opened = open_model(model)
-    store = open_graph(graph or opened.made_from("graph"))
+    place = graph or opened.made_from("graph")
+    if verify:
+        require_as_made(*(path for path in (model, place, features) if path is not None))
+    store = open_graph(place)
     budget = int(memory * 2**30)
     if changed:
         made = update_embeddings(opened, store, out, device=device, memory=budget)

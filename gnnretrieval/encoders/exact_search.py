@@ -22,6 +22,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.storage.arrays import blocks, release, save_array
 from gnnretrieval.storage.artifacts import whole_file
+from gnnretrieval.storage.durable import sync_tree
 
 _PASSAGES = 65536  # passages a block
 _QUERIES = 512  # queries a block: 128 MiB of scores in float32
@@ -160,6 +161,7 @@ def _save_state(resume: Path, best: NDArray[np.float32], found: NDArray[np.int64
     turn = done // _PASSAGES % 2
     save_array(resume / f"best-{turn}.npy", best)
     save_array(resume / f"found-{turn}.npy", found)
+    sync_tree(resume)
     with whole_file(resume / "search.json") as partial:
         partial.write_text(json.dumps({"turn": turn, "passages": done, "longest": longest}))
 

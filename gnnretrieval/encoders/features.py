@@ -27,8 +27,8 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
-from gnnretrieval.storage.making import make_artifact, scratch
-from gnnretrieval.storage.provenance import write_json
+from gnnretrieval.storage.making import make_artifact, record_progress
+from gnnretrieval.storage.places import scratch
 
 KIND = "features"
 TEXTS = "texts.sqlite"
@@ -320,7 +320,7 @@ def _encode_side(
             array.write(vectors)
             array.flush()
             done += len(vectors)
-            write_json(manifest_path, {**manifest, **reading.state, name: done})
+            record_progress(directory, manifest_path, {**manifest, **reading.state, name: done})
             meter.advance(len(vectors))
     if words := reading.in_words():
         say(words)

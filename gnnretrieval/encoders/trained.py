@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.storage.artifacts import open_artifact
+from gnnretrieval.storage.artifacts import kind_of, open_artifact
 
 ENCODER, CROSS_ENCODER = "encoder", "cross-encoder"
 GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and what it says of a dual-encoder trained with it
@@ -27,7 +26,7 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
         ArtifactError: the directory is another kind of artifact.
     """
     place = Path(settings.checkpoint)
-    kind = _kind(place)
+    kind = kind_of(place)
     if kind is None:
         return settings
     _require_encoder(place, kind, (ENCODER, GNN_ENCODER))
@@ -47,7 +46,7 @@ def weights_directory(place: Path) -> Path:
     Raises:
         ArtifactError: the directory is another kind of artifact, or a half-made one.
     """
-    kind = _kind(place)
+    kind = kind_of(place)
     if kind is None:
         return place
     _require_encoder(place, kind, (ENCODER, CROSS_ENCODER, GNN_ENCODER))
@@ -65,12 +64,3 @@ def _require_encoder(place: Path, kind: str, kinds: tuple[str, ...]) -> None:
             f"{place}: this GNN-encoder has no dual-encoder of its own: {why} the one of its graph's features. "
             "Give that encoder; the GNN-encoder is embedded over the graph as it is, without --features."
         )
-
-
-def _kind(place: Path) -> str | None:
-    """What artifact lies at ``place``; None where none does."""
-    try:
-        meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return str(meta["kind"]) if isinstance(meta, dict) and {"kind", "format_version"} <= meta.keys() else None

@@ -20,7 +20,8 @@ from gnnretrieval.progress import progress, say
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import ArrayWriter, blocks
 from gnnretrieval.storage.artifacts import relative_to
-from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.provenance import sha256_of_json
 
 

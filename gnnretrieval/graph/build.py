@@ -27,7 +27,8 @@ from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_sid
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import load_array, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
-from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.making import make_artifact, record_progress
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.provenance import sha256_of_file
 from gnnretrieval.storage.purged import require_unpurged
 
@@ -176,7 +177,7 @@ def _write_store(
         done = scratch(directory) / f"{name}.done"
         if not done.is_file():
             make()
-            done.touch()
+            record_progress(directory, done, True)
 
     def write_neighbors() -> None:
         rows, scores, filled = _neighbors(directory, sources, settings, query_ids, device)

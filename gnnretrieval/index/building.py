@@ -17,7 +17,7 @@ from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 from gnnretrieval.storage.artifacts import whole_file
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 
 FILE = "index.faiss"
 _BLOCK = 65536  # vectors added at a time

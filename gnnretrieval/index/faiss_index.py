@@ -196,6 +196,7 @@ def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = 
     """
     artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "system", "made_from"))
     index = Index(artifact.path, artifact.meta)
+    index.require_recorded(*index.files)
     index.engine_name, index.device = engine, device
     return index
 

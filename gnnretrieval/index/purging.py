@@ -31,9 +31,10 @@ from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, share_file
+from gnnretrieval.storage.places import settle
 from gnnretrieval.storage.provenance import sha256_of_json
 from gnnretrieval.storage.purged import PURGED
-from gnnretrieval.storage.updating import own_copy, record_changes, recover, update_artifact
+from gnnretrieval.storage.updating import own_copy, record_changes, update_artifact
 from gnnretrieval.training.gnn.embeddings import ARRAY, open_embeddings
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 
@@ -74,7 +75,7 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
     renamed, shared = dict[str, str](), dict[tuple[int, int], Path]()
     behind, datasets = _behind(index)
     for place in behind:
-        recover(place)
+        settle(place, INDEX)
     _say_other_names([*behind])
     for place, kind in behind.items():
         if kind == INDEX and (present := _present(place, ids)):
@@ -102,7 +103,7 @@ def _behind(index: Index) -> tuple[dict[Path, str], list[Path]]:
                 datasets[place] = None
             if name not in _BY_PASSAGE or place in found:
                 continue
-            recover(place)
+            settle(place, name)
             if (place / "meta.json").is_file():
                 visit(_OPEN[name](place))
                 found[place] = name

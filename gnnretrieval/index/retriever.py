@@ -16,7 +16,7 @@ from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.index.comparison import EncoderComparison, compared
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explanation, ranks_of
-from gnnretrieval.index.faiss_index import open_index
+from gnnretrieval.index.faiss_index import KIND, open_index
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.opened import OpenedIndex
@@ -24,6 +24,7 @@ from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_r
 from gnnretrieval.index.stored_questions import StoredQuestions
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.places import find
 
 System = Literal["gnn-encoder", "dual-encoder"]
 INDEX = "index"  # what a recipe calls it
@@ -279,7 +280,7 @@ class Retriever(OpenedIndex):
 def index_in(path: str | Path) -> Path:
     """``path``, or the index in the directory of a run at ``path``."""
     path = Path(path)
-    return path / INDEX if not (path / "meta.json").exists() and (path / INDEX).is_dir() else path
+    return path / INDEX if not (path / "meta.json").exists() and find(path / INDEX, KIND).is_dir() else path
 
 
 def _require(questions: Sequence[str], k: int) -> None:

@@ -18,6 +18,7 @@ from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, Index, op
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import blocks, save_array
 from gnnretrieval.storage.artifacts import share_file
+from gnnretrieval.storage.places import settle
 from gnnretrieval.storage.provenance import sha256_of_json
 from gnnretrieval.storage.updating import changed_since, rewrite, update_artifact
 from gnnretrieval.training.gnn.embeddings import Embeddings
@@ -48,6 +49,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     Raises:
         ArtifactError: the index was made from no earlier state of these embeddings.
     """
+    settle(Path(out), KIND)
     current = open_index(out)
     before = current.meta["inputs"].get(source.meta["kind"], "")
     if before == source.hash:
@@ -86,6 +88,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
     Raises:
         InputError: no ids are given, or the index has no passage of one.
     """
+    settle(Path(out), KIND)
     current = open_index(out)
     if not ids:
         raise InputError("there is nothing to remove: give ids of passages.")

@@ -15,7 +15,7 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.artifacts import whole_file
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features

@@ -14,8 +14,8 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array
-from gnnretrieval.storage.making import scratch
-from gnnretrieval.storage.provenance import write_json
+from gnnretrieval.storage.making import record_progress
+from gnnretrieval.storage.places import scratch
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.settings import CrossEncoderSettings
@@ -102,7 +102,7 @@ def probabilities_of(
             )
             writer.write(encoded.probabilities)
             writer.flush()
-            write_json(manifest, {"done": done + part.stop})
+            record_progress(directory, manifest, {"done": done + part.stop})
             meter.advance(len(some))
     probabilities = np.empty(len(pairs), dtype=np.float32)
     probabilities[order] = load_array(path, (len(pairs),), np.float32)

@@ -38,7 +38,7 @@ from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_r
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
 from gnnretrieval.recipes.stages import timed_stage
-from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.artifacts import Artifact, whole_file
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training.gnn.embeddings import embed_passages
@@ -211,7 +211,8 @@ def run_recipe(
 
 def _write_comparison(comparison: Comparison, path: Path) -> None:
     write_json(path.with_suffix(".json"), comparison.as_json())
-    path.with_suffix(".md").write_text(markdown_comparison(comparison), encoding="utf-8")
+    with whole_file(path.with_suffix(".md")) as partial:
+        partial.write_text(markdown_comparison(comparison), encoding="utf-8")
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:

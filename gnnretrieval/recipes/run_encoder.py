@@ -37,7 +37,7 @@ from gnnretrieval.recipes.encoder_recipe import (
 from gnnretrieval.recipes.encoder_requirements import DEV, require_runnable
 from gnnretrieval.recipes.run import dataset_of
 from gnnretrieval.recipes.stages import timed_stage
-from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.artifacts import Artifact, whole_file
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training.encoder.train_cross_encoder import train_cross_encoder
@@ -243,5 +243,6 @@ class _Run:
         }
         comparison = compare(judged, runs, START, measures, split, provenance, answers=answers)
         write_json(self.out / "comparison.json", comparison.as_json())
-        (self.out / "comparison.md").write_text(markdown_comparison(comparison), encoding="utf-8")
+        with whole_file(self.out / "comparison.md") as partial:
+            partial.write_text(markdown_comparison(comparison), encoding="utf-8")
         return EncoderRun(self.out, self.made, comparison, self.dataset, runs, answers)

@@ -2,8 +2,8 @@
 
 An artifact is a directory with a ``meta.json`` (kind and format version, what it was made from with content hashes,
 configuration, library versions, seed, git revision, sha256 of its files) beside arrays in ``.npy``, ids and text in
-SQLite and weights in safetensors. It is written as ``.<name>.partial`` beside its place and renamed when whole, so a
-half-made one can never be opened; running the same command again resumes it.
+SQLite and weights in safetensors. It is written as ``.<name>.partial`` beside its place, and takes that place when all
+of it is on the disk, so a half-made one can never be opened; running the same command again resumes it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.storage.durable import make_directory, sync_directory, sync_file
+from gnnretrieval.storage.places import META, find, partial_path
 
 _FORMAT_VERSIONS = {"graph": 2}  # of the kinds whose files have changed since version 1
 
@@ -50,6 +52,19 @@ class Artifact:
         value: dict[str, Any] = self.meta["config"]
         return value
 
+    def require_recorded(self, *names: str) -> None:
+        """Refuse files that its ``meta.json`` does not list: their bytes could be anyone's.
+
+        Raises:
+            ArtifactError: one is not listed.
+        """
+        for name in names:
+            if name not in self.meta["files"]:
+                raise ArtifactError(
+                    f"{self.path / META}: it does not list {name}, which belongs to {with_article(self.meta['kind'])}. "
+                    "Delete the directory and make it again."
+                )
+
     def made_from(self, name: str) -> Path:
         """Where the input called ``name`` lay when this was made.
 
@@ -70,17 +85,6 @@ def with_article(kind: str) -> str:
 def relative_to(artifact: str | Path, other: str | Path) -> str:
     """``other`` as seen from the directory ``artifact``, so that both can be moved together."""
     return os.path.relpath(Path(other).resolve(), Path(artifact).resolve())
-
-
-def partial_path(path: Path) -> Path:
-    """Where the artifact for ``path`` is written until it is whole."""
-    return beside(path, "partial")
-
-
-def beside(path: Path, what: str) -> Path:
-    """The hidden place next to ``path`` for its ``partial``, ``lock`` or ``old``."""
-    place = Path(os.path.normpath(path.absolute()))  # "." has no name of its own
-    return place.with_name(f".{place.name}.{what}")
 
 
 def share_file(source: Path, target: Path) -> None:
@@ -107,8 +111,8 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     Raises:
         ArtifactError: there is none, it is half made, it is of another kind, damaged, or of another format version.
     """
-    path = Path(path)
-    meta_path = path / "meta.json"
+    path = find(Path(path), kind)
+    meta_path = path / META
     if not meta_path.is_file():
         if partial_path(path).exists():
             raise ArtifactError(
@@ -123,6 +127,7 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
         meta = json.loads(meta_path.read_text(encoding="utf-8"))
         found, version = meta["kind"], meta["format_version"] + 0
         meta["hash"], meta["config"].items(), meta["inputs"].items(), meta["files"].items()
+        sizes = {name: size + 0 for name, size in meta.get("sizes", {}).items()}  # not there before version 0.2
         if found == kind and not any_version:
             for name in records:
                 meta[name]
@@ -141,19 +146,35 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     missing = [name for name in meta["files"] if not (path / name).is_file()]
     if missing:
         raise ArtifactError(f"{path}: the {kind} lacks its file {missing[0]}. {remedy}")
+    for name, size in sizes.items():
+        if name in meta["files"] and (found_size := (path / name).stat().st_size) != size:
+            raise ArtifactError(
+                f"{path / name}: {found_size:,} bytes long, and {size:,} were written: it was cut or changed. {remedy}"
+            )
     return Artifact(path, meta)
+
+
+def kind_of(path: str | Path) -> str | None:
+    """What the artifact at ``path`` says it is; None where there is none."""
+    try:
+        meta = json.loads((find(Path(path), "artifact") / META).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(meta["kind"]) if isinstance(meta, dict) and {"kind", "format_version"} <= meta.keys() else None
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` when that is done, and is gone otherwise."""
+    """A name to write to, which becomes ``path`` when that is done and on the disk, and is gone otherwise."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
     except (FileExistsError, NotADirectoryError):
         raise InputError("a part of this path is a file. Name another place.", path) from None
     partial = path.with_name(f".{path.name}.partial")
     try:
         yield partial
+        sync_file(partial)
         partial.replace(path)
+        sync_directory(path.parent)
     finally:
         partial.unlink(missing_ok=True)

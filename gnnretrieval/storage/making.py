@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.progress import say
-from gnnretrieval.storage.artifacts import Artifact, beside, open_artifact, partial_path, version_of, with_article
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, version_of, with_article
+from gnnretrieval.storage.durable import make_directory, sync_directory, sync_tree
+from gnnretrieval.storage.locks import locked
+from gnnretrieval.storage.places import (
+    CLAIM,
+    META,
+    discard,
+    is_whole,
+    partial_path,
+    put_in_place,
+    recover,
+    scratch,
+    settle,
+)
 from gnnretrieval.storage.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
 
-_CLAIM, _REFUSED = "claim.json", "refused"  # of a half-made artifact: what it is made from; whether an error ended it
+_REFUSED = "refused"  # in a half-made artifact's scratch: an error ended it
 
 
 def is_made(path: Path, kind: str, fingerprint: str) -> bool:
     """Whether ``path`` holds a finished artifact of this kind made from these very inputs and settings."""
-    if not (path / "meta.json").is_file():
+    if not is_whole(path):
         return False
-    return bool(open_artifact(path, kind, any_version=True).meta.get("fingerprint") == fingerprint)
+    try:
+        return bool(open_artifact(path, kind, any_version=True).meta.get("fingerprint") == fingerprint)
+    except ArtifactError:
+        return False
 
 
 def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Say in words how the artifact at ``path`` differs from what these inputs and settings would make."""
-    return _difference(json.loads((path / "meta.json").read_text(encoding="utf-8")), inputs, config)
+    return _difference(json.loads((path / META).read_text(encoding="utf-8")), inputs, config)
 
 
 def _difference(meta: Mapping[str, Any], inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -51,46 +65,10 @@ def fingerprint(kind: str, inputs: Mapping[str, Any], config: Mapping[str, Any])
     return sha256_of_json({"kind": kind, "version": version_of(kind), "inputs": dict(inputs), "config": dict(config)})
 
 
-@contextmanager
-def locked(path: Path, kind: str) -> Iterator[None]:
-    """Hold the lock of ``path`` so that two processes do not write one artifact.
-
-    Raises:
-        ArtifactError: another process holds it.
-    """
-    lock = beside(path, "lock")
-    while True:
-        with lock.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ArtifactError(
-                    f"{path}: another process is making this {kind}. Wait for it, or stop it."
-                ) from None
-            if not _is_at(file.fileno(), lock):
-                continue  # whoever held it took the file away in between
-            try:
-                yield
-                return
-            finally:
-                lock.unlink(missing_ok=True)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return path.stat().st_ino == os.fstat(descriptor).st_ino
-    except FileNotFoundError:
-        return False
-
-
-def put_in_place(partial: Path, path: Path) -> None:
-    """Put a whole ``partial`` in place of ``path``. Killed in between, the next run finds the whole partial."""
-    old = beside(path, "old")
-    if path.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        path.rename(old)
-    partial.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+def record_progress(directory: Path, manifest: Path, value: Any) -> None:
+    """Note how far a half-made artifact is, to go on from; what was written to it is on the disk before the note."""
+    sync_tree(directory)
+    write_json(manifest, value)
 
 
 def make_artifact(
@@ -127,55 +105,51 @@ def make_artifact(
     if not path.absolute().name:
         raise ArtifactError(f"{path}: this is no place for {with_article(kind)}. Name a new directory.")
     print_of_inputs = fingerprint(kind, inputs, config)
+    settle(path, kind)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite)
         if made is not None:
-            shutil.rmtree(beside(path, "old"), ignore_errors=True)
             return made
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
     except (FileExistsError, NotADirectoryError):
         raise ArtifactError(f"{path}: a part of this path is a file. Name another place.") from None
-    with locked(path, kind):
+    with locked(path, kind) as require_lock:
+        recover(path)
         partial = partial_path(path)
-        claim, written = scratch(partial) / "fingerprint", scratch(partial) / "figures"
+        claim, written = scratch(partial) / CLAIM, scratch(partial) / "figures"
         refused = scratch(partial) / _REFUSED
         begun, goes_on = time.monotonic(), False
         if partial.exists():
-            if claim.is_file() and claim.read_text() == print_of_inputs:
+            if _claimed(partial).get("fingerprint") == print_of_inputs:
                 say(f"{path}: half made before, going on")
                 goes_on = True
-            elif not (partial / "meta.json").is_file() or not is_made(partial, kind, print_of_inputs):
+            elif not is_made(partial, kind, print_of_inputs):
                 _give_up(path, partial, kind, inputs, config, overwrite)
-        if not (partial / "meta.json").is_file():
-            scratch(partial).mkdir(parents=True, exist_ok=True)
-            claim.write_text(print_of_inputs)
-            write_json(scratch(partial) / _CLAIM, {"inputs": dict(inputs), "config": dict(config)})
+        if not is_whole(partial):
+            if not goes_on:
+                scratch(partial).mkdir(parents=True, exist_ok=True)
+                begun_with = {"fingerprint": print_of_inputs, "inputs": dict(inputs), "config": dict(config)}
+                claim.write_text(json.dumps(begun_with))  # lost or cut by a power loss: it begins again
             refused.unlink(missing_ok=True)
             if not written.is_file():  # else killed while its files were hashed
                 try:
                     figures = dict(write(partial) or {})
                 except GnnRetrievalError:
-                    if {file for file in partial.rglob("*") if file.is_file()} == {claim, scratch(partial) / _CLAIM}:
-                        shutil.rmtree(partial)  # refused before anything was written
+                    if {file for file in partial.rglob("*") if file.is_file()} == {claim}:
+                        discard(partial)  # refused before anything was written
                     elif refused.parent.is_dir():
                         refused.touch()
                     raise
                 # What an interrupted run took before is not known.
                 seconds = None if goes_on else round(time.monotonic() - begun, 1)
-                write_json(written, {**figures, "seconds": seconds})
+                record_progress(partial, written, {**figures, "seconds": seconds})
             figures = json.loads(written.read_text("utf-8"))
             finish(partial, kind, inputs, config, print_of_inputs, seed, figures)
-        _tidy(partial)
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
+        tidy(partial)
+        require_lock()
         put_in_place(partial, path)
     return open_artifact(path, kind)
-
-
-def scratch(directory: Path) -> Path:
-    """Where a half-made artifact keeps what it needs only to go on; gone when the artifact is whole."""
-    return directory / "scratch"
 
 
 def _give_up(
@@ -187,16 +161,24 @@ def _give_up(
     overwrite: bool,
 ) -> None:
     """Take away what is half made from other inputs: what was interrupted only where that is wanted."""
-    change = "it was another one"
-    with suppress(OSError, ValueError, KeyError):
-        change = _difference(json.loads((scratch(partial) / _CLAIM).read_text(encoding="utf-8")), inputs, config)
-    if not overwrite and (scratch(partial) / "fingerprint").is_file() and not (scratch(partial) / _REFUSED).is_file():
+    claim = _claimed(partial)
+    change = _difference(claim, inputs, config) if claim else "it was another one"
+    if not overwrite and claim and not (scratch(partial) / _REFUSED).is_file():
         raise ArtifactError(
             f"{path}: an interrupted run left {with_article(kind)} half made, and {change}. "
-            "Run the command that began it to go on, or pass --overwrite to begin anew."
+            "Run the command that began it to go on, or pass --overwrite to begin again."
         )
-    say(f"{path}: begun anew, since it was half made and {change}")
-    shutil.rmtree(partial)
+    say(f"{path}: begun again, since it was half made and {change}")
+    discard(partial)
+
+
+def _claimed(partial: Path) -> dict[str, Any]:
+    """What a half-made artifact is made from; empty where that is not known."""
+    with suppress(OSError, ValueError):
+        claim = json.loads((scratch(partial) / CLAIM).read_text(encoding="utf-8"))
+        if isinstance(claim, dict) and {"inputs", "config"} <= claim.keys():
+            return claim
+    return {}
 
 
 def _already_there(
@@ -211,7 +193,7 @@ def _already_there(
     wanted = with_article(kind)
     if not path.is_dir():
         raise ArtifactError(f"{path}: this is a file, and {wanted} would be made here. Name a new directory.")
-    if not (path / "meta.json").is_file():
+    if not is_whole(path):
         raise ArtifactError(f"{path}: it holds other files and is left as it is. Name a new directory.")
     found = open_artifact(path, kind, any_version=True)  # refuses to touch another kind
     if found.meta.get("fingerprint") == print_of_inputs:
@@ -220,7 +202,7 @@ def _already_there(
     change = what_changed(path, inputs, config)
     if not overwrite:
         raise ArtifactError(f"{path}: {wanted} is there already, and {change}. Pass --overwrite or another path.")
-    ours = {"meta.json", *found.meta["files"]}
+    ours = {META, *found.meta["files"]}
     others = [
         file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).as_posix() not in ours
     ]
@@ -242,7 +224,7 @@ def finish(
     figures: Mapping[str, Any],
     known: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the ``meta.json`` that makes ``directory`` a whole artifact, and take away what was only needed to go on.
+    """Write the ``meta.json`` that makes ``directory``, which is on the disk by now, a whole artifact.
 
     Args:
         directory: Its files.
@@ -258,13 +240,13 @@ def finish(
         file.relative_to(directory).as_posix()
         for file in directory.rglob("*")
         if file.is_file()
-        and file != directory / "meta.json"
+        and file != directory / META
         and not file.is_relative_to(scratch(directory))
         and not file.name.startswith(".")
     )
     files = {name: (known or {}).get(name) or sha256_of_file(directory / name) for name in names}
     write_json(
-        directory / "meta.json",
+        directory / META,
         {
             **figures,
             "kind": kind,
@@ -278,12 +260,15 @@ def finish(
             "versions": library_versions(),
             "git_revision": git_revision(),
             "files": files,
+            "sizes": {name: (directory / name).stat().st_size for name in files},
         },
     )
-    _tidy(directory)
 
 
-def _tidy(directory: Path) -> None:
+def tidy(directory: Path) -> None:
+    """Take away what a whole artifact needs no more: how to go on, and unfinished files of runs that were killed."""
     shutil.rmtree(scratch(directory), ignore_errors=True)
-    for left in directory.glob(".*"):  # a library's unfinished file from a run that was killed
+    for left in directory.rglob(".*"):
         left.unlink()
+        sync_directory(left.parent)
+    sync_directory(directory)

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from gnnretrieval.storage.durable import sync_directory
+
 RECORDED_PACKAGES = (
     "gnnretrieval",
     "torch",
@@ -47,6 +49,7 @@ def write_json(path: Path, value: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+    sync_directory(path.parent)
 
 
 def library_versions() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Updating an artifact in one step: a new version beside it that shares every file it does not change.
 
-The new version starts as hard links to the old one's files. What changes is written anew (:func:`rewrite`), never
+The new version starts as hard links to the old one's files. What changes is written again (:func:`rewrite`), never
 through a link, so the old version stays whole until the new one takes its place; killed at any moment, one of them is
 there.
 """
@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import load_array, save_array
-from gnnretrieval.storage.artifacts import Artifact, beside, open_artifact, partial_path, share_file
-from gnnretrieval.storage.making import fingerprint, finish, locked, put_in_place, scratch
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, share_file
+from gnnretrieval.storage.durable import sync_tree
+from gnnretrieval.storage.locks import locked
+from gnnretrieval.storage.making import fingerprint, finish, tidy
+from gnnretrieval.storage.places import CLAIM, discard, partial_path, put_in_place, recover, scratch
 
 
 def update_artifact(
@@ -38,7 +41,7 @@ def update_artifact(
         change: What identifies the change (content hashes, settings; JSON values).
         write: Called with a directory that holds the artifact's files as links; replaces those that change (by
             :func:`rewrite`), and returns entries that change in ``meta.json``. What it keeps to go on from, should it
-            be interrupted, belongs into :func:`gnnretrieval.storage.making.scratch`.
+            be interrupted, belongs into :func:`gnnretrieval.storage.places.scratch`.
         inputs: Entries of ``inputs`` that change; not given: they stay, and the artifact is from then on not what is
             made from its inputs.
 
@@ -48,7 +51,7 @@ def update_artifact(
     path = Path(path).resolve()
     if not path.parent.is_dir():
         open_artifact(path, kind)  # says that there is none
-    with locked(path, kind):
+    with locked(path, kind) as require_lock:
         recover(path)
         artifact = open_artifact(path, kind)
         updates: list[dict[str, Any]] = artifact.meta.get("updates", [])
@@ -59,15 +62,18 @@ def update_artifact(
         try:
             entries = dict(write(partial))
         except GnnRetrievalError:
-            shutil.rmtree(partial)  # refused
+            discard(partial)  # refused
             raise
         updates = [*updates, {"before": artifact.hash, "change": dict(change)}]
         new_inputs = {**artifact.meta["inputs"], **(inputs or {})}
         as_made = artifact.meta["fingerprint"] == fingerprint(kind, artifact.meta["inputs"], artifact.config)
         identity = fingerprint(kind, new_inputs, artifact.config if inputs and as_made else {"updates": updates})
         figures = {**artifact.meta, **entries, "updates": updates}
+        sync_tree(partial, skip=scratch(partial))
         known = _shared(artifact, partial)
         finish(partial, kind, new_inputs, artifact.config, identity, artifact.meta["seed"], figures, known)
+        tidy(partial)
+        require_lock()
         put_in_place(partial, path)
     return open_artifact(path, kind)
 
@@ -75,22 +81,22 @@ def update_artifact(
 def _linked_beside(artifact: Artifact, identity: str) -> Path:
     """The directory of the new version, with links to the old one's files and what an interrupted update left."""
     partial = partial_path(artifact.path)
-    claim = scratch(partial) / "update"
+    claim = scratch(partial) / CLAIM
     if claim.is_file() and claim.read_text() == identity:
         say(f"{artifact.path}: this update was interrupted, going on")
     else:
-        shutil.rmtree(partial, ignore_errors=True)
-    scratch(partial).mkdir(parents=True, exist_ok=True)
-    claim.write_text(identity)
+        discard(partial)
+        scratch(partial).mkdir(parents=True, exist_ok=True)
+        claim.write_text(identity)  # lost or cut by a power loss: it begins again
     for name in artifact.meta["files"]:
         (partial / name).parent.mkdir(parents=True, exist_ok=True)
-        if not (partial / name).exists():  # else written anew before the interruption
+        if not (partial / name).exists():  # else written before the interruption
             share_file(artifact.path / name, partial / name)
     return partial
 
 
 def rewrite(directory: Path, name: str) -> Path:
-    """A place in ``directory`` to write ``name`` anew: the link to the old version's file is taken away."""
+    """A place in ``directory`` to write ``name`` again: the link to the old version's file is taken away."""
     (directory / name).unlink(missing_ok=True)
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     return directory / name
@@ -120,15 +126,6 @@ def changed_since(artifact: Artifact, hash_then: str) -> NDArray[np.int64] | Non
         return None
     changes = [load_array(artifact.path / _changes(number)) for number in range(befores.index(hash_then), len(befores))]
     return np.unique(np.concatenate(changes)).astype(np.int64)
-
-
-def recover(path: Path) -> None:
-    """Finish or undo a replacement that was cut off between its two renames."""
-    old, partial = beside(path, "old"), partial_path(path)
-    if not path.exists() and old.is_dir():
-        (partial if (partial / "meta.json").is_file() else old).rename(path)
-    if path.exists():
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _changes(number: int) -> str:

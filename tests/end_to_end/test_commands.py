@@ -74,6 +74,7 @@ def test_every_command_of_the_tree_is_known_here():
         "evaluate",
         "compare",
         "fuse",
+        "verify",
     }
 
 

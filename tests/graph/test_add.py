@@ -16,7 +16,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.graph.growth.add import add_to_graph
 from gnnretrieval.graph.growth.additions import read_additions
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.updating import changed_since
 
 NEW_QUERIES, NEW_PASSAGES = 7, 6

@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,8 +155,16 @@ def test_arrays_that_do_not_fit_are_refused_when_it_is_opened(tiny_graph, tmp_pa
     shutil.copytree(tiny_graph.path, tmp_path / "graph")
     path = tmp_path / "graph" / f"{name}.npy"
     np.save(path, change(np.load(path)))
+    forget_sizes(tmp_path / "graph")
     with pytest.raises(ArtifactError, match=message):
         open_graph(tmp_path / "graph")
+
+
+def forget_sizes(directory: Path) -> None:
+    """Make it a graph of an earlier version, which did not record the sizes of its files."""
+    meta = json.loads((directory / "meta.json").read_text())
+    del meta["sizes"]
+    (directory / "meta.json").write_text(json.dumps(meta))
 
 
 @pytest.mark.parametrize("version", [1, 3])

@@ -16,7 +16,7 @@ from gnnretrieval.index import build_index, open_index, purging
 from gnnretrieval.index.purging import purge_passages
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.index.updating import remove_passages
-from gnnretrieval.storage.artifacts import beside
+from gnnretrieval.storage.locks import beside
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 GONE = ["p01", "p07"]

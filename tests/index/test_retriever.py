@@ -176,9 +176,8 @@ def test_a_question_of_a_hundred_thousand_words_is_answered_by_what_the_encoder_
 
 def test_an_empty_index_finds_nothing(tiny_run, tmp_path, questions):
     run = shutil.copytree(tiny_run, tmp_path / "run")
-    index = import_faiss().IndexFlatIP(32)
-    import_faiss().write_index(index, str(run / "index" / "index.faiss"))
-    write_json(run / "index" / "meta.json", open_index(run / "index").meta | {"num_passages": 0})
+    write_json(run / "index" / "meta.json", open_index(run / "index").meta | {"num_passages": 0, "sizes": {}})
+    import_faiss().write_index(import_faiss().IndexFlatIP(32), str(run / "index" / "index.faiss"))
     empty = Retriever.open(run)
     assert empty.search(questions[0]) == []
     assert empty.compare(questions[0]) == ([], [], 0)

@@ -4,7 +4,7 @@ from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.mining import candidates
 from gnnretrieval.mining.candidates import open_texts, search
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 
 
 def test_bm25_finds_at_most_k_and_only_what_shares_a_word(dataset, tmp_path):

@@ -7,7 +7,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.mining import judge
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 
 PAIRS = np.array([[0, 3], [1, 0], [0, 0], [2, 5], [3, 3]])
 

@@ -4,7 +4,7 @@ from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.mining.judge import JudgeSettings
 from gnnretrieval.mining.report import Tally, report_text
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 
 A = Candidate("a", "label")
 

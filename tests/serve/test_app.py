@@ -126,6 +126,8 @@ def test_a_neighbour_s_long_text_is_cut_and_the_passage_s_own_is_not(tiny_run, t
     (run / "own").replace(texts)
     with sqlite3.connect(texts) as db:
         db.execute("UPDATE passages SET text = ?", ("word " * 1000,))
+    meta = json.loads((run / "graph" / "meta.json").read_text())
+    (run / "graph" / "meta.json").write_text(json.dumps({**meta, "sizes": {}}))
     with TestClient(create_app(Retriever.open(run))) as client:
         answer = client.get("/graph/neighbors", params={"id": "train-03", "kind": "query"}).json()
         assert {len(edge["text"]) for edge in answer["neighbors"]} == {400}

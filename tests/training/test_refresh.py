@@ -6,7 +6,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import read_examples
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.encoder import loop as encoder_loop
 from gnnretrieval.training.encoder.refresh import SOURCE, Refresher
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings

@@ -21,8 +21,8 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, release, save_array
-from gnnretrieval.storage.making import scratch
-from gnnretrieval.storage.provenance import write_json
+from gnnretrieval.storage.making import record_progress
+from gnnretrieval.storage.places import scratch
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.cross_encoder import CrossEncoder
@@ -121,14 +121,14 @@ def encode_pairs(
             files.fit_projection(encoder.encode_pairs(*pairs.of(edges[sample])).vectors)
         files.flush()
         done = 0
-        write_json(manifest, {"done": done})
+        record_progress(directory, manifest, {"done": done})
     with progress("cross-encoder", len(edges), "pairs", done) as meter:
         for part in blocks(len(edges) - done, _PAIRS):
             some = edges[done + part.start : done + part.stop]
             encoded = encoder.encode_pairs(*pairs.of(some))
             files.put(some, encoded.vectors, encoded.probabilities)
             files.flush()
-            write_json(manifest, {"done": done + part.stop})
+            record_progress(directory, manifest, {"done": done + part.stop})
             meter.advance(len(some))
     if settings.self_loops == "cross-encoder":
         n, m = shape[0], pairs.texts.counts()[0]
@@ -149,7 +149,7 @@ def begin_loops(directory: Path, node: str, known: NDArray[np.float16], count: i
         writer.write(known[part])
         release(known)
     writer.close()
-    write_json(scratch(directory) / f"{node}_loops.json", {"done": len(known)})
+    record_progress(directory, scratch(directory) / f"{node}_loops.json", {"done": len(known)})
 
 
 def _write_loops(
@@ -176,7 +176,7 @@ def _write_loops(
                 vectors = vectors @ files.projection[:-1] + files.projection[-1]
             writer.write(vectors)
             writer.flush()
-            write_json(manifest, {"done": rows.stop})
+            record_progress(directory, manifest, {"done": rows.stop})
             meter.advance(len(texts))
 
 

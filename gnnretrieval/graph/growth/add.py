@@ -36,6 +36,7 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release, save_array
 from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.places import settle
 from gnnretrieval.storage.updating import own_copy, record_changes, rewrite, update_artifact
 
 _ROWS = 65536  # rows copied at a time
@@ -81,6 +82,7 @@ def add_to_graph(
             cross-encoder has changed.
         GnnRetrievalError: Passages are added to a graph whose edges come from BM25.
     """
+    settle(Path(path), KIND)
     store = open_graph(path)
     settings = GraphSettings.parse({"label_edges": False, **store.config}, store.path / "meta.json")
     _require_can_grow(store, settings, additions)

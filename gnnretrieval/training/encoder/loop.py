@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.artifacts import whole_file
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.durable import sync_tree
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.encoder.settings import LoopSettings
@@ -107,6 +108,7 @@ class EncoderLoop:
                         self._measure(epoch)
                 if (step + 1) % per_epoch == 0 or (step + 1) % _CHECKPOINT_EVERY == 0:
                     if self.ranks.first:
+                        sync_tree(self.directory, skip=checkpoint.parent)  # the log, which is not written again
                         save_checkpoint(checkpoint, modules, self.optimizer, self.best, self.progress)
                     self.ranks.agree(None)  # all processes wait for the checkpoint
         self.weights.restore(self.best)

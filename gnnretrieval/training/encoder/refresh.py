@@ -16,7 +16,7 @@ from gnnretrieval.mining.examples import Candidate, Example, as_written, read_ex
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import whole_file
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.encoder.dev import encoded
 from gnnretrieval.training.encoder.pair_data import Relevance
 from gnnretrieval.training.encoder.towers import Item, TextTower

@@ -19,7 +19,8 @@ from gnnretrieval.nn.label_messages import message_vectors
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
-from gnnretrieval.storage.making import make_artifact, scratch
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.places import scratch, settle
 from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.storage.updating import changed_since, record_changes, rewrite, update_artifact
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
@@ -151,6 +152,7 @@ def update_embeddings(
             f"{model.path}: its dual-encoder was trained with it, so new texts need new features. Encode the dataset "
             "with it again, and embed again without --changed."
         )
+    settle(Path(out), KIND)
     current = open_embeddings(out)
     if current.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{out}: made with another model than {model.path}. Embed again, without --changed.")

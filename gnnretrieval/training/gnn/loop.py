@@ -19,7 +19,7 @@ from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss
 from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
 from gnnretrieval.progress import progress
-from gnnretrieval.storage.making import scratch
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.gnn.candidates import Step, step_of
 from gnnretrieval.training.gnn.dev import DevSet, DevWindow, choose_scale

@@ -176,4 +176,5 @@ def open_model(path: str | Path) -> GNNEncoderModel:
     artifact = open_artifact(
         path, KIND, ("dimension", "edge_dim", "edge_features", "similarity", "checkpoint_hash", "made_from")
     )
+    artifact.require_recorded(WEIGHTS)
     return GNNEncoderModel(artifact.path, artifact.meta)

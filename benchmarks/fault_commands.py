@@ -1,0 +1,114 @@
+"""Every command that writes, over tiny inputs: what the trials of kills and of power losses run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the inputs are the tests'
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import torch
+from fault_process import command_line, copy, delete, import_what
+
+from tests.conftest import write_checkpoint, write_cross_encoder, write_dataset
+from tests.few_steps import shorten
+
+OUT = "OUT"  # in a command's words: the place of what it makes
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        name: What it is called here.
+        words: Its words.
+        base: What lies at its place before; None: nothing.
+    """
+
+    name: str
+    words: tuple[object, ...]
+    base: Path | None = None
+
+    def run(self, place: Path) -> None:
+        """Run it in this process."""
+        command_line(*(place if word == OUT else word for word in self.words))
+
+
+def commands(work: Path) -> list[Command]:
+    """Make the inputs in ``work``, and what each command makes of them, once; import all that they import."""
+    delete(work)
+    work.mkdir(parents=True)
+    os.environ["TMPDIR"] = str(work)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    torch.set_num_threads(1)  # a fork has the thread that it was made in, and no other
+    shorten()
+    _require(import_what(lambda: _write_inputs(work), work / "inputs.log"), work / "inputs.log")
+    made: list[Command] = []
+
+    def add(name: str, *words: object, base: str | None = None) -> Path:
+        """A command; what it makes lies at the path returned, for those that come after."""
+        place = work / name.replace(" ", "-")
+        command = Command(name, words, None if base is None else work / base)
+        made.append(command)
+        if command.base is not None:
+            copy(command.base, place)
+        log = place.with_suffix(".log")
+        _require(import_what(lambda: command.run(place), log), log)
+        return place
+
+    data, vectors = work / "dataset", ("--checkpoint", work / "bert", "--precision", "float32", "--window", 16)
+    new = ("--queries", work / "queries.jsonl", "--passages", work / "corpus.jsonl", "--qrels", work / "qrels.tsv")
+    pairs = ("--edge-vectors", "cross-encoder", "--cross-encoder", work / "cross-encoder", "--pair-tokens", 32)
+    sources = (data / "corpus.jsonl", data / "queries.jsonl", f"qrels@train={data}/qrels/train.tsv")
+    add("data import", "data", "import", *sources, "--out", OUT)
+    features = add("encoder encode", "encoder", "encode", data, *vectors, "--out", OUT)
+    graph = add("graph build", "graph", "build", data, features, "--k", 5, "--out", OUT)
+    add("graph build with edge vectors", "graph", "build", data, features, "--k", 3, *pairs, "--out", OUT)
+    other = (data, features, "--k", 4, "--overwrite")
+    add("graph build over another", "graph", "build", *other, "--out", OUT, base=graph.name)
+    grown = add("graph add", "graph", "add", OUT, *new, base=graph.name)
+    add("graph add with edge vectors", "graph", "add", OUT, *new, base="graph-build-with-edge-vectors")
+    model = add("train", "train", graph, "--out", OUT)
+    add("train a GAT", "train", graph, "--layer", "gat", "--epochs", 3, "--batch-size", 16, "--out", OUT)
+    embeddings = add("embed", "embed", model, "--out", OUT)
+    changed = add("embed --changed", "embed", model, "--graph", grown, "--changed", "--out", OUT, base=embeddings.name)
+    index = add("index build", "index", "build", embeddings, "--out", OUT)
+    add("index build of lists", "index", "build", embeddings, "--factory", "IVF4,SQ8", "--out", OUT)
+    add("index build --changed", "index", "build", changed, "--changed", "--out", OUT, base=index.name)
+    add("index remove", "index", "remove", OUT, "p03", "p17", base=index.name)
+    add("baselines", "baselines", graph, "--out", OUT)
+    add("mine negatives", "mine", "negatives", data, "--features", features, "--out", OUT)
+    run = add("search to a run", "search", "--index", index, "--data", data, "--run", OUT)
+    add("search to a run, again", "search", "--index", index, "--data", data, "--depth", 5, "--run", OUT, base=run.name)
+    add("evaluate to a file", "evaluate", run, "--data", data, "--out", OUT)
+    add("fuse", "fuse", run, run, "--out", OUT)
+    add("run a recipe", "run", work / "recipe.toml", "--out", OUT)
+    return made
+
+
+def _require(code: int, log: Path) -> None:
+    if code:
+        raise RuntimeError(log.read_text(encoding="utf-8"))
+
+
+def _write_inputs(work: Path) -> None:
+    bert = write_checkpoint(work / "bert")
+    write_cross_encoder(work / "cross-encoder", bert.with_name("bert-bert"))
+    data = write_dataset(work / "dataset")
+    rows: dict[str, list[dict[str, Any]]] = {
+        "corpus.jsonl": [
+            {"_id": f"new-{n}", "title": "", "text": text} for n, text in enumerate(("zu ba do", "ba bu"))
+        ],
+        "queries.jsonl": [{"_id": f"click-{n}", "text": text} for n, text in enumerate(("zu", "zu zu", "ba"))],
+    }
+    for name, records in rows.items():
+        (work / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+    (work / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nclick-0\tnew-0\t1\nclick-1\tp00\t1\n")
+    (work / "recipe.toml").write_text(
+        f'name = "tiny"\n[data]\nsource = "{data}"\n[encoder]\ncheckpoint = "{bert}"\nprecision = "float32"\n'
+        "[graph]\nk = 5\n[train]\nepochs = 3\nbatch_size = 16\n"
+    )

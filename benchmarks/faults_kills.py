@@ -1,0 +1,145 @@
+"""Killed before every call that changes the disk, a reader sees a whole version, and the same command finishes."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fault_calls import Kill, watch
+from fault_process import Run, content, copy, delete, difference, in_fork
+
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.progress import progress, say
+from gnnretrieval.storage.artifacts import kind_of, open_artifact
+from gnnretrieval.storage.verifying import verify
+
+if TYPE_CHECKING:
+    from fault_commands import Command
+
+_RENAMES = ("rename", "replace", "exchange")  # where few moments are drawn, these come first
+_SHOWN = 3  # failures of a command that are told at length
+
+
+class Killed(NamedTuple):
+    """What came of the kills of one command.
+
+    Attributes:
+        calls: Calls of an unbroken run, each of which was killed before.
+        killed: Runs that were killed.
+        failures: What went wrong, a line each.
+    """
+
+    calls: Counter[str]
+    killed: int
+    failures: list[str]
+
+
+def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int | None = None) -> Killed:
+    """Kill ``run`` before each of its calls, read what is there, run it again, and compare.
+
+    Args:
+        run: Makes something at a place.
+        base: What lies there before; None: nothing.
+        folder: Where to work.
+        moments: Kills, drawn from a seed, renames first; None: one for each call.
+    """
+    delete(folder)
+    folder.mkdir(parents=True)
+    log, place, names = folder.with_suffix(".log"), folder / "place", folder.with_suffix(".calls")
+
+    def lay() -> None:
+        for left in folder.iterdir():
+            delete(left)
+        if base is not None:
+            copy(base, place)
+
+    def counted() -> None:
+        watch(calls := Kill())
+        run(place)
+        names.write_text("\n".join(calls.names), encoding="utf-8")
+
+    lay()
+    old = content(place) if base is not None else None
+    if in_fork(counted, log):
+        raise RuntimeError(log.read_text(encoding="utf-8"))
+    new, calls = content(place), names.read_text(encoding="utf-8").splitlines()
+    at = sorted(range(len(calls)), key=lambda number: (calls[number] not in _RENAMES, random.Random(number).random()))
+    at = sorted(at[:moments])
+    killed, failures = 0, []
+    for number in at:
+        lay()
+
+        def dying(number: int = number) -> None:
+            watch(Kill(number))
+            run(place)
+
+        killed += in_fork(dying, log) == -signal.SIGKILL
+        faults = [_misread(place, old, new)]
+        code = in_fork(lambda: run(place), log)
+        faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
+        faults.append("" if code or (found := content(place)) == new else f"differs in {difference(found, new)}")
+        left = [path.name for path in folder.iterdir() if path != place]
+        faults.append(f"left over: {', '.join(left)}" if left else "")
+        if any(faults):
+            failures.append(f"before call {number}, {calls[number]}: {'; '.join(filter(None, faults))}")
+    delete(folder)
+    return Killed(Counter(calls[number] for number in at), killed, failures)
+
+
+def _misread(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
+    """What is wrong with what a reader finds: it must be the old version or the new one, whole; "" where it is."""
+    if "meta.json" not in new:
+        if not place.is_dir():
+            found = content(place) if place.exists() else None
+            return "" if found in (old, new) else "a reader finds half a file"
+        whole = [path for path in place.iterdir() if kind_of(path) is not None and not path.name.startswith(".")]
+        damaged = verify(whole).damaged if whole else []
+        return f"a reader finds damage: {damaged[0]}" if damaged else ""
+    try:
+        opened = open_artifact(place, new["meta.json"]["kind"])
+    except ArtifactError as error:
+        return "" if old is None and not place.exists() else f"a reader is refused: {error}"
+    found = content(opened.path)
+    return "" if found in (old, new) else f"a reader finds another in {difference(found, new)}"
+
+
+def run(work: Path, trials: int | None) -> dict[str, Any]:
+    """Kill every command at every call, or at so many calls each."""
+    from fault_commands import commands  # torch loads for seconds
+
+    rows = [_row(command, work, trials) for command in commands(work / "inputs")]
+    return {
+        "title": "Killed at every call",
+        "done": (
+            "Each command was killed (SIGKILL) before each rename, exchange, link, unlink, mkdir, rmdir, fsync and "
+            "open for writing of an unbroken run. After each kill a reader opened what was there: the old version or "
+            "the new one, whole. Then the same command ran again: it must succeed, leave nothing beside its result, "
+            "and every file must have the bytes of the unbroken run (of `meta.json`, all but dates, versions and "
+            "measured times). Anything else is a failure."
+        ),
+        "rows": rows,
+        "tried": sum(row["kills"] for row in rows),
+        "failures": sum(row["failures"] for row in rows),
+    }
+
+
+def _row(command: Command, work: Path, trials: int | None) -> dict[str, Any]:
+    with progress(command.name, 1, "commands") as meter:
+        folder = work / "kills" / command.name.replace(" ", "-").replace(",", "")
+        made = kill_at_every_call(command.run, command.base, folder, trials)
+        meter.advance()
+    for line in made.failures[:_SHOWN]:
+        say(f"{command.name}: {line}")
+    calls = made.calls
+    return {
+        "command": command.name,
+        "renames and exchanges": sum(calls[name] for name in _RENAMES),
+        "fsyncs": calls["fsync"],
+        "other calls": sum(calls.values()) - sum(calls[name] for name in (*_RENAMES, "fsync")),
+        "kills": sum(calls.values()),
+        "killed while running": made.killed,
+        "failures": len(made.failures),
+    }

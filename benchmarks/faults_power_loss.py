@@ -1,0 +1,167 @@
+"""The power fails at any moment: a reader finds a whole version or a clear error, and the same command finishes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fault_disk import Disk
+from fault_process import Run, content, copy, delete, difference, in_fork
+
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.progress import progress, say
+from gnnretrieval.storage.artifacts import kind_of, open_artifact
+from gnnretrieval.storage.verifying import verify
+
+if TYPE_CHECKING:
+    from fault_commands import Command
+
+TRIALS = 60  # of each command
+_SHOWN = 3  # failures of a command that are told at length
+
+
+class Lost(NamedTuple):
+    """What came of the power losses of one command.
+
+    Attributes:
+        old: Crashes after which a reader found what was there before, or nothing where nothing was.
+        new: Those after which it found the new one.
+        refused: Those after which it was refused with an error in words.
+        failures: What went wrong, a line each.
+    """
+
+    old: int
+    new: int
+    refused: int
+    failures: list[str]
+
+
+def lose_power(
+    run: Run, base: Path | None, folder: Path, trials: int, seed: object, durable: tuple[Path, ...] = ()
+) -> Lost:
+    """Let the power fail at moments drawn from a seed, read what the disk then has, run again, and compare.
+
+    Args:
+        run: Makes something at a place.
+        base: What lies there before; None: nothing.
+        folder: Where to work.
+        trials: Crashes.
+        seed: What moments and disks are drawn from.
+        durable: Where inputs lie, which are on the disk.
+    """
+    delete(folder)
+    (followed := folder / "followed").mkdir(parents=True)
+    log, count, place = folder / "log", folder / "count", followed / "place"
+    if base is not None:
+        copy(base, place)
+    old = content(place) if base is not None else None
+
+    def following(crashes: dict[int, list[int]]) -> None:
+        disk, calls = Disk(followed, durable), 0
+
+        def at(number: int, name: str) -> None:
+            nonlocal calls
+            calls = number + 1
+            for trial in crashes.get(number, ()):
+                disk.crash(folder / f"disk-{trial}", random.Random(f"{seed} {trial}"))
+
+        disk.follow(at)
+        run(place)
+        count.write_text(json.dumps(calls))
+
+    def followed_by(crashes: dict[int, list[int]]) -> None:
+        if in_fork(lambda: following(crashes), log):
+            raise RuntimeError(log.read_text(encoding="utf-8"))
+
+    followed_by({})
+    calls, new = json.loads(count.read_text()), content(place)
+    delete(followed)
+    followed.mkdir()
+    if base is not None:
+        copy(base, place)
+    crashes: dict[int, list[int]] = {}
+    draw = random.Random(str(seed))
+    for trial in range(trials):
+        crashes.setdefault(draw.randrange(calls), []).append(trial)
+    followed_by(crashes)
+    seen, failures = {"old": 0, "new": 0, "refused": 0}, []
+    for trial in range(trials):
+        disk = folder / f"disk-{trial}"
+        if not disk.is_dir():
+            failures.append(f"trial {trial}: a reader has no disk: the command made fewer calls than before")
+            continue
+        found = _read(disk / "place", old, new)
+        if found in seen:
+            seen[found] += 1
+        code = in_fork(lambda disk=disk: run(disk / "place"), log)
+        faults = ["" if found in seen else found]
+        faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
+        faults.append("" if code or (now := content(disk / "place")) == new else f"differs in {difference(now, new)}")
+        left = [path.name for path in disk.iterdir() if path.name != "place"]
+        faults.append(f"left over: {', '.join(left)}" if left else "")
+        if any(faults):
+            failures.append(f"{'; '.join(filter(None, faults))} (trial {trial})")
+        delete(disk)
+    delete(folder)
+    return Lost(seen["old"], seen["new"], seen["refused"], failures)
+
+
+def _read(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
+    """``old``, ``new`` or ``refused``, by what a reader finds; else what is wrong with it."""
+    if "meta.json" not in new:
+        if place.is_dir():
+            whole = [path for path in place.iterdir() if kind_of(path) is not None and not path.name.startswith(".")]
+            damaged = verify(whole).damaged if whole else []
+            return f"a reader finds damage: {damaged[0]}" if damaged else "old"
+        found = content(place) if place.exists() else None
+    else:
+        try:
+            found = content(open_artifact(place, new["meta.json"]["kind"]).path)
+        except GnnRetrievalError as error:
+            if old is not None:
+                return f"a reader is refused what was there before: {error}"
+            return "refused"
+    if found in (old, new):
+        return "old" if found == old else "new"
+    return f"a reader finds another in {difference(found or {}, new)}"
+
+
+def run(work: Path, trials: int | None) -> dict[str, Any]:
+    """Let the power fail in every command, so many times each."""
+    from fault_commands import commands  # torch loads for seconds
+
+    rows = [_row(command, work, trials) for command in commands(work / "inputs")]
+    return {
+        "title": "Power lost at any moment",
+        "done": (
+            "Every rename, exchange, fsync and the like of each command was followed, and the disk was built as a "
+            "power loss may leave it at moments drawn from a seed: each directory with the names of any moment since "
+            "its last fsync, each file with the bytes of its last fsync and any part of what came after (cut, empty, "
+            "zero, or some pages). A reader must then find the old version whole, the new one whole, or an error in "
+            "words where there was no old one; and the same command must get to the unbroken result, byte for byte, "
+            "with nothing left over. Anything else is a failure."
+        ),
+        "rows": rows,
+        "tried": sum(row["trials"] for row in rows),
+        "failures": sum(row["failures"] for row in rows),
+    }
+
+
+def _row(command: Command, work: Path, trials: int | None) -> dict[str, Any]:
+    trials = trials or TRIALS
+    folder = work / "losses" / command.name.replace(" ", "-").replace(",", "")
+    with progress(command.name, 1, "commands") as meter:
+        lost = lose_power(command.run, command.base, folder, trials, command.name, (work / "inputs",))
+        meter.advance()
+    for line in lost.failures[:_SHOWN]:
+        say(f"{command.name}: {line}")
+    return {
+        "command": command.name,
+        "trials": trials,
+        "reader found the old": lost.old,
+        "the new": lost.new,
+        "a clear error": lost.refused,
+        "failures": len(lost.failures),
+    }
