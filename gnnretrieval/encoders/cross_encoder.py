@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.loading import check_max_tokens, load_classifier, load_tokenizer, weights_dtype
 from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, Tokens, can_pack
@@ -46,21 +46,12 @@ class CrossEncoder:
     """
 
     def __init__(self, settings: CrossEncoderSettings, device: str | torch.device = "cpu") -> None:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
         self.settings = settings
         self.device = torch.device(device)
         self.checkpoint = find_checkpoint(settings.checkpoint)
         directory = self.checkpoint.directory
-        with loading(self.checkpoint):
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                directory,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-            tokenizer: Any = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        model, report = load_classifier(self.checkpoint)
+        tokenizer = load_tokenizer(self.checkpoint)
         if report["missing_keys"]:
             missing = ", ".join(sorted(report["missing_keys"])[:2])
             raise InputError(f"this is no cross-encoder's checkpoint: it has no weights for {missing}.", directory)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.loading import check_max_tokens, load_sentence_transformer
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.similarity import Similarity
@@ -90,17 +90,9 @@ class TextTower:
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
-        with loading(checkpoint):
-            from sentence_transformers import SentenceTransformer
-
-            # Explicit attention: on a CPU the fused kernel's backward pass is the slower one.
-            attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
-            self.module: Any = SentenceTransformer(
-                str(checkpoint.directory),
-                device=str(device),
-                local_files_only=True,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True, **attention},
-            )
+        # Explicit attention: on a CPU the fused kernel's backward pass is the slower one.
+        attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
+        self.module: Any = load_sentence_transformer(checkpoint, device, **attention)
         self.similarity, self.sentences = similarity, sentences
         self._own_prompts: dict[Side, str] = {
             name: own_prompt(self.module.prompts, name) for name in ("query", "passage")
