@@ -36,7 +36,9 @@ class Embeddings(Artifact):
     @property
     def passages(self) -> NDArray[np.float16]:
         """``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
-        array: NDArray[np.float16] = load_array(self.path / "passages.npy")
+        array: NDArray[np.float16] = load_array(
+            self.path / ARRAY, (self.meta["num_passages"], self.meta["dimension"]), np.float16
+        )
         return array
 
     @property
@@ -47,7 +49,9 @@ class Embeddings(Artifact):
 
 def open_embeddings(path: str | Path) -> Embeddings:
     """Open the embeddings at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
+    artifact = open_artifact(
+        path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from", "num_passages", "dimension")
+    )
     return Embeddings(artifact.path, artifact.meta)
 
 
