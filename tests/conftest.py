@@ -97,7 +97,11 @@ def tiny_cross_encoder(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset directory (BEIR layout): 40 passages and 60 train, 10 dev and 10 test questions on half of them."""
-    directory = tmp_path_factory.mktemp("dataset") / "tiny"
+    return write_dataset(tmp_path_factory.mktemp("dataset") / "tiny")
+
+
+def write_dataset(directory: Path) -> Path:
+    """Write such a dataset directory."""
     directory.mkdir()
     random = Random(1)
     own = [[TOPICAL[(7 * row + offset) % len(TOPICAL)] for offset in range(8)] for row in range(PASSAGES)]
