@@ -25,7 +25,7 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress
-from gnnretrieval.storage.array_checks import require_finite, require_offsets
+from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact, scratch
@@ -324,7 +324,11 @@ def _encode_side(
     ):
         for window in windows(reading, done, reading.window):
             vectors = reading.vectors(window, done)
-            require_finite(vectors, array_path, done)
+            if not np.isfinite(vectors).all():
+                raise ArtifactError(
+                    f"{encoder.settings.checkpoint}: it makes vectors that are not finite: its weights are damaged. "
+                    "Give another checkpoint."
+                )
             array.write(vectors)
             array.flush()
             done += len(vectors)

@@ -15,7 +15,7 @@ from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import InputError
 from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
-from gnnretrieval.storage.arrays import blocks, release
+from gnnretrieval.storage.arrays import blocks, map_npy, release
 from gnnretrieval.storage.provenance import sha256_of_json
 
 BLOCK = 2048  # vectors read at a time
@@ -106,8 +106,8 @@ class ArrayVectors(VectorFile):
 class _Npy(VectorFile):
     def __init__(self, path: Path, ids: Sequence[str] | None) -> None:
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
+            array = map_npy(path)
+        except (ValueError, OSError) as error:
             raise InputError(f"this is no .npy file of numbers, or a damaged one ({error}).", path) from None
         if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
             raise InputError(f"an array {array.shape} of {array.dtype}; wanted floats (vectors, dimensions).", path)

@@ -16,6 +16,7 @@ from gnnretrieval.index.faiss_files import read_faiss
 from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.making import scratch
@@ -112,6 +113,7 @@ def write_shards(
             index = learned()
             for part in blocks(stop - start, _BLOCK):
                 rows = slice(start + part.start, start + part.stop)
+                require_finite(vectors[rows], Path(getattr(vectors, "filename", directory)), rows.start)
                 add_vectors(index, similarity.prepare_array(vectors[rows]), np.arange(rows.start, rows.stop))
                 release(vectors)
                 meter.advance(rows.stop - rows.start)

@@ -91,8 +91,8 @@ def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: D
         ArtifactError: it is damaged, or of another shape or type.
     """
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        array = map_npy(path)
+    except (ValueError, OSError) as error:
         raise damaged(path, str(error)) from None
     _keep_file(array, path)
     if shape is not None and (
@@ -102,6 +102,25 @@ def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: D
         raise damaged(path, f"its shape is {array.shape}, and ({wanted}) is wanted")
     if dtype is not None and array.dtype != np.dtype(dtype):
         raise damaged(path, f"its type is {array.dtype}, and {np.dtype(dtype)} is wanted")
+    return array
+
+
+def map_npy(path: Path) -> NDArray[Any]:
+    """The array in an ``.npy``, memory-mapped and without pickle.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no ``.npy``, or a damaged one.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # whatever numpy's parser of a header raises
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError("several arrays in one file")
     return array
 
 

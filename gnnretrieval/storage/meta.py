@@ -41,6 +41,7 @@ class _Meta(BaseModel):
     dimension: Annotated[int, Field(ge=1, lt=2**31)] = 1
     edge_dim: Annotated[int, Field(ge=0, lt=2**31)] = 0
     edge_vectors: _Count | None = None
+    edge_features: list[str] = []
     shards: Annotated[int, Field(ge=1, lt=10_000)] = 1
     system: str = ""
     search: str = ""
