@@ -240,6 +240,7 @@ def _child(words: str, files: list[Path], limited: bool) -> None:
         for number, file in enumerate(files, start=1):
             os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if limited:
             mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
