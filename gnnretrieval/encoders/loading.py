@@ -68,12 +68,19 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
     with loading(checkpoint):
         from sentence_transformers import SentenceTransformer
 
-        return SentenceTransformer(
+        model: Any = SentenceTransformer(
             str(checkpoint.directory),
             device=str(device),
             **_UNTRUSTED,
             model_kwargs={"dtype": torch.float32, "use_safetensors": True, **options},
         )
+        # Some settings of its modules are looked at only by the first text.
+        width = model.encode(["a"], show_progress_bar=False).shape[1]
+        newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
+        declared = getattr(model, newer if hasattr(model, newer) else older)()
+        if declared not in (None, width):
+            raise ValueError(f"it says that its vectors have {declared} dimensions, and they have {width}")
+        return model
 
 
 def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:
