@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, load_classifier, load_tokenizer, weights_dtype
+from gnnretrieval.encoders.loading import (
+    check_max_tokens,
+    check_vocabulary,
+    load_classifier,
+    load_tokenizer,
+    weights_dtype,
+)
 from gnnretrieval.encoders.one_core_each import one_core_each
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, Tokens, can_pack
@@ -59,6 +65,7 @@ class CrossEncoder:
             raise InputError(
                 f"a cross-encoder has one label or two, and this checkpoint has {model.config.num_labels}.", directory
             )
+        check_vocabulary(len(tokenizer), model.get_input_embeddings().num_embeddings, self.checkpoint)
         positions = getattr(model.config, "max_position_embeddings", None)
         check_max_tokens(settings.max_tokens, positions, self.checkpoint, "a pair's max_tokens (pair_tokens)")
         self._model: Any = model.eval().to(self.device)

@@ -119,6 +119,20 @@ def load_tokenizer(checkpoint: Checkpoint, folder: Path | None = None) -> Any:
         return AutoTokenizer.from_pretrained(str(folder or checkpoint.directory), **_UNTRUSTED)
 
 
+def check_vocabulary(known: int, rows: int, checkpoint: Checkpoint) -> None:
+    """Refuse a tokenizer that knows more tokens than the weights have rows.
+
+    Raises:
+        InputError: it does.
+    """
+    if known > rows:
+        raise InputError(
+            f"its tokenizer knows {known:,} tokens, and its weights have {rows:,}: another vocabulary. "
+            "Give the tokenizer that belongs to these weights.",
+            checkpoint.directory,
+        )
+
+
 def check_max_tokens(
     max_tokens: int | None, positions: int | None, checkpoint: Checkpoint, name: str = "max_tokens"
 ) -> None:

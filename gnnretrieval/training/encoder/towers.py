@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, load_sentence_transformer
+from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.similarity import Similarity
@@ -104,13 +104,7 @@ class TextTower:
         check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
         if max_tokens is not None:
             self.module.max_seq_length = max_tokens
-        rows, known = transformer.get_input_embeddings().num_embeddings, len(self.tokenizer)
-        if known > rows:
-            raise InputError(
-                f"its tokenizer knows {known:,} tokens, and its weights have {rows:,}: another vocabulary. "
-                "Give the tokenizer that belongs to these weights.",
-                checkpoint.directory,
-            )
+        check_vocabulary(len(self.tokenizer), transformer.get_input_embeddings().num_embeddings, checkpoint)
         if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
             _add_sentence_token(transformer, self.tokenizer)
         self._pooling(pooling, checkpoint)
