@@ -87,3 +87,27 @@ def test_rows_are_gathered_across_blocks(tmp_path, monkeypatch):
 def test_blocks_cover_everything_once():
     assert [(part.start, part.stop) for part in blocks(7, 3)] == [(0, 3), (3, 6), (6, 7)]
     assert list(blocks(0, 3)) == []
+
+
+def with_header(header: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x05\x06" + bytes(18),
+        with_header(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, \n"),
+        with_header(b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}\n"),
+        with_header(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, -16)}\n"),
+        with_header(b"{'descr': '|O', 'fortran_order': False, 'shape': (4,)}\n"),
+        with_header(b"[" * 9000),
+        with_header(b"{'descr': 7, 'fortran_order': 8, 'shape': 9}\n"),
+    ],
+)
+def test_whatever_numpy_says_of_a_damaged_array_is_a_sentence(content, tmp_path):
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(ArtifactError, match="this array is damaged") as refused:
+        load_array(tmp_path / "a.npy", (None,), np.float32)
+    assert "\n" not in str(refused.value)

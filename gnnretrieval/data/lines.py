@@ -6,8 +6,10 @@ import gzip
 import json
 import reprlib
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -15,6 +17,10 @@ from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.progress import progress
 
 LARGE_FILE = 64 * 2**20  # bytes; reading one takes seconds, so it shows its progress (law 9)
+
+LONGEST_LINE = 64 * 2**20  # bytes; a gzip of megabytes may hold a line of gigabytes
+LONGEST_TEXT = 2**30  # bytes of a file that is read whole
+_PIECE = 2**20  # bytes of a line that is read in pieces
 
 MARK = b"\xef\xbb\xbf"  # byte order mark of UTF-8
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how a file in it begins
@@ -33,7 +39,8 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
         keep_all: Blank lines too, and every line with its ending.
 
     Raises:
-        InputError: no such file, it cannot be read, it is not UTF-8, or its gzip data is broken.
+        InputError: no such file, it cannot be read, it is not UTF-8, its gzip data is broken, or a line is longer than
+            :data:`LONGEST_LINE`.
     """
     for number, raw in raw_lines(path, wanted):
         line = decoded(path, number, raw)
@@ -43,8 +50,32 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
             yield number, line
 
 
-def raw_lines(path: Path, wanted: str, keep_mark: bool = False) -> Iterator[tuple[int, bytes]]:
+def text_pieces(path: Path, wanted: str) -> Iterator[tuple[int, str]]:
+    """Number of the line (from 1) and text of each piece of a file: a line with its ending, or some of a long one.
+
+    Raises:
+        InputError: as :func:`read_lines`, however long a line is.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    number, begun = 1, b""  # of a character
+    for number, raw in raw_lines(path, wanted, in_pieces=True):
+        try:
+            text = decoder.decode(raw)
+        except UnicodeDecodeError:
+            text = decoded(path, number, begun + raw)  # says what is wrong
+        begun = decoder.getstate()[0]
+        yield number, text
+    decoded(path, number, begun)
+
+
+def raw_lines(path: Path, wanted: str, keep_mark: bool = False, in_pieces: bool = False) -> Iterator[tuple[int, bytes]]:
     """Number (from 1) and bytes of each line, with its ending and without byte order mark, unless ``keep_mark``.
+
+    Args:
+        path: The file.
+        wanted: What should be in it, for errors.
+        keep_mark: Leave the byte order mark.
+        in_pieces: A long line comes in pieces under the same number, instead of being refused.
 
     Raises:
         InputError: as :func:`read_lines`, but for what is not UTF-8.
@@ -56,8 +87,14 @@ def raw_lines(path: Path, wanted: str, keep_mark: bool = False) -> Iterator[tupl
             path.open("rb") as file,
             progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else (nullcontext()) as meter,
         ):
-            for number, raw in enumerate(unzipped(file), start=1):
-                yield number, raw.removeprefix(MARK) if number == 1 and not keep_mark else raw
+            most, whole, first = _PIECE if in_pieces else LONGEST_LINE, True, not keep_mark
+            for raw in iter(partial(unzipped(file).readline, most + 1), b""):
+                number += whole
+                whole = raw.endswith(b"\n")
+                if not in_pieces:
+                    require_short(path, number, len(raw))
+                yield number, raw.removeprefix(MARK) if first else raw
+                first = False
                 if meter and number % 100_000 == 0:
                     meter.advance(file.tell() - meter.done)
             if meter:
@@ -74,8 +111,24 @@ def raw_lines(path: Path, wanted: str, keep_mark: bool = False) -> Iterator[tupl
 
 
 def read_text(path: Path, wanted: str) -> str:
-    """The whole of a file; errors as :func:`read_lines`."""
-    return "".join(line for _, line in read_lines(path, wanted, keep_all=True))
+    """The whole of a file of at most :data:`LONGEST_TEXT`; errors as :func:`text_pieces`."""
+    pieces, length = [], 0
+    for _, piece in text_pieces(path, wanted):
+        pieces.append(piece)
+        length += len(piece)
+        if length > LONGEST_TEXT:
+            raise InputError(f"longer than {LONGEST_TEXT:,} characters; wanted {wanted}. Split the file.", path)
+    return "".join(pieces)
+
+
+def require_short(path: Path, number: int, length: int) -> None:
+    """Refuse a line, or what is read as one record, of more than :data:`LONGEST_LINE`.
+
+    Raises:
+        InputError: it is longer.
+    """
+    if length > LONGEST_LINE:
+        raise InputError(f"longer than {LONGEST_LINE:,} bytes, which is too long for one record.", path, number)
 
 
 def unzipped(file: IO[bytes]) -> IO[bytes]:

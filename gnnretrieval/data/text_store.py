@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from gnnretrieval.data.records import Passage
-from gnnretrieval.errors import InputError
+from gnnretrieval.data.sqlite_files import GuardedFile, damaged
+from gnnretrieval.errors import ArtifactError, InputError
 
 _T = TypeVar("_T")
 _SCHEMA = """
@@ -21,6 +21,7 @@ CREATE TABLE queries (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEX
 CREATE TABLE qrels (query INTEGER NOT NULL, passage INTEGER NOT NULL, relevance INTEGER NOT NULL,
                     PRIMARY KEY (query, passage)) WITHOUT ROWID;
 """
+_PASSAGE, _QUERY = (int, str, str, str), (int, str, str, str)
 
 
 class PassageRow(NamedTuple):
@@ -66,6 +67,7 @@ class TextStore:
         self, path: str | Path, create: bool = False, extend: bool = False, *, hidden: Collection[int] = ()
     ) -> None:
         self.path, self._hidden = Path(path), frozenset(hidden)
+        self._guard: GuardedFile | None = None  # of a file that this process does not make
         if create:
             self.path.unlink(missing_ok=True)
             self._db = sqlite3.connect(self.path)
@@ -74,15 +76,8 @@ class TextStore:
             return
         if not self.path.is_file():
             raise InputError("no such file of ids and texts.", self.path)
-        _require_whole(self.path)
-        try:
-            mode = "rw" if extend else "ro"
-            self._db = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False
-            )
-            self._db.execute("SELECT row FROM passages LIMIT 1")
-        except sqlite3.Error as error:
-            raise InputError(f"not a file of ids and texts ({error}).", self.path) from None
+        self._guard = GuardedFile(self.path, _SCHEMA, writable=extend)
+        self._db = self._guard.connection
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +122,8 @@ class TextStore:
     def purge_passages(self, rows: Sequence[int]) -> None:
         """Take titles, texts and judgements of passages out of the file, free pages included; rows and ids stay."""
         with self._writing():
+            if self._guard is not None:
+                self._guard.allow(whole=True)
             self._db.execute("PRAGMA journal_mode = MEMORY")
             self._db.execute("PRAGMA secure_delete = ON")
             self._db.executemany("UPDATE passages SET title = '', text = '' WHERE row = ?", ((row,) for row in rows))
@@ -134,33 +131,53 @@ class TextStore:
             self._db.commit()
             self._db.execute("VACUUM")
 
-    def _rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+    def _rows(
+        self, statement: str, values: Sequence[Any] = (), *, types: tuple[type, ...], whole: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of these ``types``; ``whole``: the statement reads a whole table."""
+        if self._guard is not None:
+            self._guard.allow(whole)
         try:
-            yield from self._db.execute(statement, values)
-        except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"this file of ids and texts is damaged ({error}). Delete the directory it is in and make it again.",
-                self.path,
-            ) from None
+            for row in self._db.execute(statement, values):
+                if tuple(map(type, row)) != types:
+                    raise self._damaged(f"a value of another type than {' and '.join(one.__name__ for one in types)}")
+                yield row
+        except (sqlite3.DatabaseError, MemoryError) as error:
+            raise self._damaged(error) from None
+
+    def _in_order(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Rows of a whole table, which are numbered without a gap."""
+        for number, row in enumerate(rows):
+            if row[0] != number:
+                raise self._damaged(f"row {row[0]} comes where row {number} should")
+            yield row
+
+    def _damaged(self, why: object) -> ArtifactError:
+        return damaged(self.path, why)
 
     def counts(self) -> tuple[int, int]:
         """Number of passages and of queries, from the last rows alone."""
         passages, queries = (
-            next(self._rows(f"SELECT coalesce(max(row), -1) + 1 FROM {table}"))[0] for table in ("passages", "queries")
+            next(self._rows(f"SELECT coalesce(max(row), -1) + 1 FROM {table}", types=(int,)))[0]
+            for table in ("passages", "queries")
         )
         return passages, queries
 
     def query_rows_of_split(self, split: str) -> list[int]:
         """Rows of the queries of a split, ascending."""
-        return [row for (row,) in self._rows("SELECT row FROM queries WHERE split = ? ORDER BY row", (split,))]
+        statement = "SELECT row FROM queries WHERE split = ? ORDER BY row"
+        return [row for (row,) in self._rows(statement, (split,), types=(int,), whole=True)]
 
     def passage_ids(self) -> list[str]:
         """Ids of all passages, by row."""
-        return [id_ for (id_,) in self._rows("SELECT id FROM passages ORDER BY row")]
+        return [id_ for _, id_ in self._all("SELECT row, id FROM passages ORDER BY row", (int, str))]
 
     def query_ids(self) -> list[str]:
         """Ids of all queries, by row."""
-        return [id_ for (id_,) in self._rows("SELECT id FROM queries ORDER BY row")]
+        return [id_ for _, id_ in self._all("SELECT row, id FROM queries ORDER BY row", (int, str))]
+
+    def _all(self, statement: str, types: tuple[type, ...]) -> Iterator[tuple[Any, ...]]:
+        return self._in_order(self._rows(statement, types=types, whole=True))
 
     def passage(self, row: int) -> PassageRow:
         """The passage at ``row``."""
@@ -173,25 +190,31 @@ class TextStore:
             self.passage(next(row for row in rows if row in self._hidden))  # says that there is none
         for part in _parts(rows):
             statement = f"SELECT row, id, title, text FROM passages WHERE row IN ({','.join('?' * len(part))})"
-            found.update(
-                (passage.row, passage.full_text) for passage in map(PassageRow._make, self._rows(statement, part))
-            )
-        return [found[row] for row in rows]
+            passages = map(PassageRow._make, self._rows(statement, part, types=_PASSAGE))
+            found.update((passage.row, passage.full_text) for passage in passages)
+        return self._each(found, rows)
 
     def texts_of_queries(self, rows: Sequence[int]) -> list[str]:
         """Texts of some queries."""
         found: dict[int, str] = {}
         for part in _parts(rows):
             statement = f"SELECT row, text FROM queries WHERE row IN ({','.join('?' * len(part))})"
-            found.update(dict(self._rows(statement, part)))
-        return [found[row] for row in rows]
+            found.update(dict(self._rows(statement, part, types=(int, str))))
+        return self._each(found, rows)
+
+    def _each(self, found: dict[int, str], rows: Sequence[int]) -> list[str]:
+        try:
+            return [found[row] for row in rows]
+        except KeyError as error:
+            raise self._damaged(f"it has no row {error}") from None
 
     def passage_by_id(self, id_: str) -> PassageRow:
         """The passage called ``id_``."""
         return self._passage("id", id_)
 
     def _passage(self, column: str, value: int | str) -> PassageRow:
-        found = next(self._rows(f"SELECT row, id, title, text FROM passages WHERE {column} = ?", (value,)), None)
+        statement = f"SELECT row, id, title, text FROM passages WHERE {column} = ?"
+        found = next(self._rows(statement, (value,), types=_PASSAGE), None)
         if found is None or found[0] in self._hidden:
             raise InputError(f"there is no passage with {column} {value!r}.", self.path.parent)
         return PassageRow(*found)
@@ -205,23 +228,30 @@ class TextStore:
         return self._query("id", id_)
 
     def _query(self, column: str, value: int | str) -> QueryRow:
-        found = next(self._rows(f"SELECT row, id, text, split FROM queries WHERE {column} = ?", (value,)), None)
+        statement = f"SELECT row, id, text, split FROM queries WHERE {column} = ?"
+        found = next(self._rows(statement, (value,), types=_QUERY), None)
         if found is None:
             raise InputError(f"there is no query with {column} {value!r}.", self.path.parent)
         return QueryRow(*found)
 
     def passages(self) -> Iterator[PassageRow]:
         """All passages, by row."""
-        rows = self._rows("SELECT row, id, title, text FROM passages ORDER BY row")
-        return (PassageRow(*row) for row in rows if row[0] not in self._hidden)
+        rows = self._all("SELECT row, id, title, text FROM passages ORDER BY row", _PASSAGE)
+        return (PassageRow._make(row) for row in rows if row[0] not in self._hidden)
 
     def queries(self) -> Iterator[QueryRow]:
         """All queries, by row."""
-        return (QueryRow(*row) for row in self._rows("SELECT row, id, text, split FROM queries ORDER BY row"))
+        return map(QueryRow._make, self._all("SELECT row, id, text, split FROM queries ORDER BY row", _QUERY))
 
     def qrels(self) -> list[tuple[int, int, int]]:
         """Judgements ``(query row, passage row, relevance)``, sorted."""
-        return list(self._rows("SELECT query, passage, relevance FROM qrels ORDER BY query, passage"))
+        statement = "SELECT query, passage, relevance FROM qrels ORDER BY query, passage"
+        found: list[Any] = list(self._rows(statement, types=(int, int, int), whole=True))
+        passages, queries = self.counts()
+        for query, passage, _ in found:
+            if not (0 <= query < queries and 0 <= passage < passages):
+                raise self._damaged(f"a judgement of query row {query} and passage row {passage}")
+        return found
 
     def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
@@ -236,19 +266,23 @@ class TextStore:
         found = {}
         for part in _parts(ids):
             marks = ",".join("?" * len(part))
-            found.update(dict(self._rows(f"SELECT id, row FROM {table} WHERE id IN ({marks})", part)))
+            statement = f"SELECT id, row FROM {table} WHERE id IN ({marks})"
+            found.update(dict(self._rows(statement, part, types=(str, int))))
         return found
 
     def relevance(self, query: int, passage: int) -> int | None:
         """The judgement of one pair of rows; None where it is not judged."""
         statement = "SELECT relevance FROM qrels WHERE query = ? AND passage = ?"
-        found = next(self._rows(statement, (query, passage)), None)
+        found = next(self._rows(statement, (query, passage), types=(int,)), None)
         return None if found is None else int(found[0])
 
     def ids_beside(self, table: Literal["passages", "queries"], id_: str, most: int = 1000) -> list[str]:
         """Up to ``most`` ids of a table on either side of ``id_`` in alphabetical order, read through its index."""
-        before = self._rows(f"SELECT id, row FROM {table} WHERE id < ? ORDER BY id DESC LIMIT ?", (id_, most))
-        after = self._rows(f"SELECT id, row FROM {table} WHERE id >= ? ORDER BY id LIMIT ?", (id_, most))
+        types = (str, int)
+        before = self._rows(
+            f"SELECT id, row FROM {table} WHERE id < ? ORDER BY id DESC LIMIT ?", (id_, most), types=types
+        )
+        after = self._rows(f"SELECT id, row FROM {table} WHERE id >= ? ORDER BY id LIMIT ?", (id_, most), types=types)
         hidden = self._hidden if table == "passages" else ()
         return [id_ for id_, row in (*before, *after) if row not in hidden]
 
@@ -260,17 +294,6 @@ class KeptTextStore(TextStore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pass
-
-
-def _require_whole(path: Path) -> None:
-    """Refuse a SQLite file that is shorter than its header says: SQLite would find that out when it reads there."""
-    with path.open("rb") as file:
-        header = file.read(100)
-        size = os.fstat(file.fileno()).st_size
-    page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
-    is_known = header[24:28] == header[92:96]  # else the number of pages is of an earlier change
-    if is_known and size < pages * (65536 if page == 1 else page):
-        raise InputError("this file of ids and texts is cut. Delete the directory it is in and make it again.", path)
 
 
 def _parts(values: Sequence[_T]) -> Iterator[list[_T]]:

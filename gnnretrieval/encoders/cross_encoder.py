@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.loading import (
+    check_max_tokens,
+    check_vocabulary,
+    load_classifier,
+    load_tokenizer,
+    weights_dtype,
+)
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, Tokens, can_pack
 from gnnretrieval.encoders.pair_tokens import PairTokenizer
@@ -46,21 +52,12 @@ class CrossEncoder:
     """
 
     def __init__(self, settings: CrossEncoderSettings, device: str | torch.device = "cpu") -> None:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
         self.settings = settings
         self.device = torch.device(device)
         self.checkpoint = find_checkpoint(settings.checkpoint)
         directory = self.checkpoint.directory
-        with loading(self.checkpoint):
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                directory,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-            tokenizer: Any = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        model, report = load_classifier(self.checkpoint)
+        tokenizer = load_tokenizer(self.checkpoint)
         if report["missing_keys"]:
             missing = ", ".join(sorted(report["missing_keys"])[:2])
             raise InputError(f"this is no cross-encoder's checkpoint: it has no weights for {missing}.", directory)
@@ -68,6 +65,7 @@ class CrossEncoder:
             raise InputError(
                 f"a cross-encoder has one label or two, and this checkpoint has {model.config.num_labels}.", directory
             )
+        check_vocabulary(len(tokenizer), model.get_input_embeddings().num_embeddings, self.checkpoint)
         positions = getattr(model.config, "max_position_embeddings", None)
         check_max_tokens(settings.max_tokens, positions, self.checkpoint, "a pair's max_tokens (pair_tokens)")
         self._model: Any = model.eval().to(self.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading, weights_dtype
+from gnnretrieval.encoders.loading import check_max_tokens, load_sentence_transformer, weights_dtype
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.parallel_batches import map_batches
@@ -65,15 +65,7 @@ class DualEncoder:
             )
 
     def _load(self, checkpoint: Checkpoint) -> Any:
-        with loading(checkpoint):
-            from sentence_transformers import SentenceTransformer
-
-            model: Any = SentenceTransformer(
-                str(checkpoint.directory),
-                device=str(self.device),
-                local_files_only=True,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-            )
+        model = load_sentence_transformer(checkpoint, self.device)
         positions = getattr(getattr(model[0], "auto_model", None), "config", None)
         most = getattr(positions, "max_position_embeddings", None)
         check_max_tokens(self.settings.max_tokens, most, checkpoint)

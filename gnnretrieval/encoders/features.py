@@ -25,6 +25,7 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress, say
+from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact, record_progress
@@ -114,12 +115,12 @@ class Features(Artifact):
     @property
     def passages(self) -> NDArray[np.float16]:
         """Passage features ``h_p`` ``(m, d)``, memory-mapped."""
-        return _opened(self.path / "passages.npy")
+        return self._vectors("passages.npy", "num_passages")
 
     @property
     def queries(self) -> NDArray[np.float16]:
         """Query features ``h_q`` ``(n, d)`` of every split, memory-mapped."""
-        return _opened(self.path / "queries.npy")
+        return self._vectors("queries.npy", "num_queries")
 
     @property
     def sentences(self) -> NDArray[np.float16]:
@@ -129,7 +130,7 @@ class Features(Artifact):
             ArtifactError: passages were read whole.
         """
         self._require_sentences()
-        return _opened(self.path / SENTENCES)
+        return self._vectors(SENTENCES, "num_sentences")
 
     @property
     def sentence_starts(self) -> NDArray[np.int64]:
@@ -140,7 +141,13 @@ class Features(Artifact):
         """
         self._require_sentences()
         starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, (self.meta["num_passages"] + 1,), np.int64)
+        require_offsets(starts, self.meta["num_sentences"], self.path / SENTENCE_STARTS)
         return starts
+
+    def _vectors(self, name: str, count: str) -> NDArray[np.float16]:
+        shape = (self.meta[count], self.meta["dimension"])
+        array: NDArray[np.float16] = load_array(self.path / name, shape, np.float16)
+        return array
 
     @property
     def has_sentences(self) -> bool:
@@ -181,14 +188,10 @@ class Features(Artifact):
             raise ArtifactError(f"{self.path}: no features of query {error}. Encode this dataset again.") from None
 
 
-def _opened(path: Path) -> NDArray[np.float16]:
-    array: NDArray[np.float16] = load_array(path)
-    return array
-
-
 def open_features(path: str | Path) -> Features:
     """Open the features at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
+    counts = ("num_passages", "num_queries", "dimension")
+    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from", *counts))
     return Features(artifact.path, artifact.meta)
 
 
@@ -317,6 +320,11 @@ def _encode_side(
     ):
         for window in windows(reading, done, reading.window):
             vectors = reading.vectors(window, done)
+            if not np.isfinite(vectors).all():
+                raise ArtifactError(
+                    f"{encoder.settings.checkpoint}: it makes vectors that are not finite: its weights are damaged. "
+                    "Give another checkpoint."
+                )
             array.write(vectors)
             array.flush()
             done += len(vectors)

@@ -1,10 +1,15 @@
-"""Loading a checkpoint's model: in which precision, without the libraries' chatter, and damage said in a sentence."""
+"""The one place where a checkpoint is loaded: from its directory alone, safetensors only, never code of its own.
+
+Damage is said in a sentence, and the libraries' chatter is left out.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -43,6 +48,89 @@ def loading(checkpoint: Checkpoint) -> Iterator[None]:
         raise InputError(
             f"this checkpoint cannot be loaded: {reason}. Save or download it again.", checkpoint.directory
         ) from error
+
+
+# transformers asks at the terminal whether to run a checkpoint's code unless it is told not to.
+_UNTRUSTED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+
+
+def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device, **options: Any) -> Any:
+    """The ``SentenceTransformer`` of a checkpoint, in float32.
+
+    Args:
+        checkpoint: Any Hugging Face or sentence-transformers checkpoint.
+        device: Where its weights go.
+        options: For its transformer, such as ``attn_implementation``.
+
+    Raises:
+        InputError: as :func:`loading`.
+    """
+    with loading(checkpoint):
+        from sentence_transformers import SentenceTransformer
+
+        model: Any = SentenceTransformer(
+            str(checkpoint.directory),
+            device=str(device),
+            **_UNTRUSTED,
+            model_kwargs={"dtype": torch.float32, "use_safetensors": True, **options},
+        )
+        # Some settings of its modules are looked at only by the first text.
+        width = model.encode(["a"], show_progress_bar=False).shape[1]
+        newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
+        declared = getattr(model, newer if hasattr(model, newer) else older)()
+        if declared not in (None, width):
+            raise ValueError(f"it says that its vectors have {declared} dimensions, and they have {width}")
+        return model
+
+
+def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """A checkpoint as a sequence classifier in float32, and which of its weights were missing or left over.
+
+    Args:
+        checkpoint: Any Hugging Face checkpoint.
+        options: For transformers, such as ``num_labels``.
+
+    Raises:
+        InputError: as :func:`loading`.
+    """
+    with loading(checkpoint):
+        from transformers import AutoModelForSequenceClassification
+
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            checkpoint.directory,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **_UNTRUSTED,
+            **options,
+        )
+        return model, report
+
+
+def load_tokenizer(checkpoint: Checkpoint, folder: Path | None = None) -> Any:
+    """The tokenizer of a checkpoint, or of one of its folders.
+
+    Raises:
+        InputError: as :func:`loading`.
+    """
+    with loading(checkpoint):
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(str(folder or checkpoint.directory), **_UNTRUSTED)
+
+
+def check_vocabulary(known: int, rows: int, checkpoint: Checkpoint) -> None:
+    """Refuse a tokenizer that knows more tokens than the weights have rows.
+
+    Raises:
+        InputError: it does.
+    """
+    if known > rows:
+        raise InputError(
+            f"its tokenizer knows {known:,} tokens, and its weights have {rows:,}: another vocabulary. "
+            "Give the tokenizer that belongs to these weights.",
+            checkpoint.directory,
+        )
 
 
 def check_max_tokens(

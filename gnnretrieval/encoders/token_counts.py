@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.loading import check_max_tokens, load_tokenizer
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import InputError
+from gnnretrieval.storage.json_files import read_json
 
 _NO_LIMIT = 10**9  # transformers says "none" by 10^30
 
@@ -66,10 +66,7 @@ def _tokenizer(checkpoint: Checkpoint) -> Any:
     """The tokenizer, with the limit that sentence-transformers gives it."""
     folder = _first_module(checkpoint)
     said = _json(folder / "sentence_bert_config.json")
-    with loading(checkpoint):
-        from transformers import AutoTokenizer
-
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    tokenizer = load_tokenizer(checkpoint, folder)
     positions = _positions(checkpoint)
     if (own := said.get("max_seq_length")) is not None:
         tokenizer.model_max_length = own
@@ -104,7 +101,4 @@ def _json(path: Path) -> Any:
     """A configuration's JSON; an empty one where there is none."""
     if not path.is_file():
         return {}
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"this is no checkpoint's configuration: {error}.", path) from None
+    return read_json(path, "checkpoint's configuration")

@@ -15,10 +15,11 @@ from gnnretrieval.data.lines import read_lines
 from gnnretrieval.errors import InputError
 from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
-from gnnretrieval.storage.arrays import blocks, release
+from gnnretrieval.storage.arrays import blocks, map_npy, release
 from gnnretrieval.storage.provenance import sha256_of_json
 
 BLOCK = 2048  # vectors read at a time
+_BLOCK_NUMBERS = 2**23  # numbers read at a time, where vectors are wide
 _HASHED = 64 * 2**20  # bytes hashed at a time
 _ID_COLUMNS = ("id", "_id")
 _VECTOR_COLUMNS = ("vector", "embedding", "vectors", "embeddings")
@@ -99,14 +100,14 @@ class ArrayVectors(VectorFile):
         return digest.hexdigest()
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        return ((part, _native(self._array[part])) for part in blocks(self.count, BLOCK))
+        return ((part, _native(self._array[part])) for part in blocks(self.count, _rows_at_once(self.dimension)))
 
 
 class _Npy(VectorFile):
     def __init__(self, path: Path, ids: Sequence[str] | None) -> None:
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
+            array = map_npy(path)
+        except (ValueError, OSError) as error:
             raise InputError(f"this is no .npy file of numbers, or a damaged one ({error}).", path) from None
         if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
             raise InputError(f"an array {array.shape} of {array.dtype}; wanted floats (vectors, dimensions).", path)
@@ -114,7 +115,7 @@ class _Npy(VectorFile):
         self.count, self.dimension = array.shape
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        for part in blocks(self.count, BLOCK):
+        for part in blocks(self.count, _rows_at_once(self.dimension)):
             yield part, _native(self._array[part])
             release(self._array)
 
@@ -225,6 +226,10 @@ def _require_ids(opened: VectorFile, source: Path) -> None:
 
 def _ids_in(path: Path) -> list[str]:
     return [line.strip() for _, line in read_lines(path, "ids, one a line")]
+
+
+def _rows_at_once(dimension: int) -> int:
+    return max(1, min(BLOCK, _BLOCK_NUMBERS // dimension))
 
 
 def _native(block: NDArray[Any]) -> NDArray[np.floating]:

@@ -24,6 +24,8 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.provenance import sha256_of_json
 
+_LOST = 0.01  # share of a vector's length that float16 may take away; rounding takes 0.0005
+
 
 class VectorSettings(Settings):
     """What made the vectors, and how they are compared.
@@ -189,7 +191,7 @@ def as_kept(
     """Vectors ``(b, d)`` at ``rows`` of a file as features keep them: float16, of length 1 under cosine.
 
     Raises:
-        InputError: one is zero under cosine, or beyond float16; it is named by its id.
+        InputError: one is zero under cosine, or float16 has no such numbers; it is named by its id.
     """
     exact, largest = vectors.astype(np.float64), float(np.finfo(np.float16).max)
     if similarity.normalize:
@@ -199,4 +201,12 @@ def as_kept(
         exact /= lengths
     elif (large := (np.abs(exact) > largest).any(axis=1)).any():
         file.refuse(int(rows[large.argmax()]), f"holds a number beyond float16's {largest:g}")
-    return exact.astype(np.float16)
+    kept: NDArray[np.float16] = exact.astype(np.float16)
+    lost = np.linalg.norm(exact - kept, axis=1) > _LOST * np.linalg.norm(exact, axis=1)
+    if lost.any():
+        file.refuse(
+            int(rows[lost.argmax()]),
+            f"has numbers too small for float16 (below {float(np.finfo(np.float16).tiny):.0e}): "
+            "multiply all vectors, passages' and queries', by one number",
+        )
+    return kept

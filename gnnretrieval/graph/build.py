@@ -25,7 +25,7 @@ from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.progress import progress, say
-from gnnretrieval.storage.arrays import load_array, save_array
+from gnnretrieval.storage.arrays import load_array, map_npy, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
 from gnnretrieval.storage.making import make_artifact, record_progress
 from gnnretrieval.storage.places import scratch
@@ -144,15 +144,16 @@ def _require_files(settings: GraphSettings, run: str | Path | None, edge_file: s
 def _edge_vectors(path: Path, shape: tuple[int, int]) -> NDArray[np.floating]:
     """The edge vectors of a file ``(n, k, d_e)``, memory-mapped."""
     try:
-        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = map_npy(path)
     except FileNotFoundError:
         raise InputError("no such file; expected a .npy file of edge vectors.", path) from None
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise InputError(f"this is not a .npy file of numbers ({error}).", path) from None
     n, k = shape
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or array.ndim not in (2, 3):
-        kind = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
-        raise InputError(f"found {kind}, wanted floats ({n:,}, {k}, width) or ({n * k:,}, width).", path)
+    if array.dtype.kind != "f" or array.ndim not in (2, 3):
+        raise InputError(
+            f"found {array.dtype} {array.shape}, wanted floats ({n:,}, {k}, width) or ({n * k:,}, width).", path
+        )
     if array.shape[:-1] not in ((n, k), (n * k,)):
         raise InputError(
             f"found {array.shape}, wanted ({n:,}, {k}, width) or ({n * k:,}, width): a vector for each of the "

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
+from gnnretrieval.index.faiss_files import read_faiss
 from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import progress, say
+from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.places import scratch
@@ -110,6 +112,7 @@ def write_shards(
             index = learned()
             for part in blocks(stop - start, _BLOCK):
                 rows = slice(start + part.start, start + part.stop)
+                require_finite(vectors[rows], Path(getattr(vectors, "filename", directory)), rows.start)
                 add_vectors(index, similarity.prepare_array(vectors[rows]), np.arange(rows.start, rows.stop))
                 release(vectors)
                 meter.advance(rows.stop - rows.start)
@@ -138,7 +141,7 @@ def _learned(
             ) from None
         with whole_file(place) as partial:
             faiss.write_index(index, str(partial))
-    return lambda: faiss.read_index(str(place))
+    return lambda: read_faiss(place, in_memory=True)
 
 
 def add_vectors(index: Any, vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
@@ -165,15 +168,9 @@ def open_shards(paths: Sequence[Path], *, in_memory: bool = False) -> list[Any]:
     """The FAISS indexes in files: memory-mapped, so that opening reads next to nothing, or whole to be changed.
 
     Raises:
-        InputError: one is no FAISS index.
+        ArtifactError: as :func:`gnnretrieval.index.faiss_files.read_faiss`.
     """
-    faiss, opened = import_faiss(), []
-    for path in paths:
-        try:
-            opened.append(faiss.read_index(str(path), 0 if in_memory else faiss.IO_FLAG_MMAP_IFC))
-        except RuntimeError as error:
-            raise InputError("this is no FAISS index, or a damaged one. Build the index again.", path) from error
-    return opened
+    return [read_faiss(path, in_memory=in_memory) for path in paths]
 
 
 def joined(shards: Sequence[Any]) -> Any:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.index.kinds import inverted_lists, set_search, vectors_of_graph
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.index.kinds import inverted_lists, reason_of, set_search, vectors_of_graph
 
 EngineName = Literal["faiss", "torch"]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -53,7 +54,7 @@ class FaissEngine:
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
         """As :meth:`Engine.search`; where lists or links lead to too few, every vector is looked at."""
         if self._rows is None and 0 < k <= self._live and len(queries):
-            scores, rows = self.index.search(queries, k)
+            scores, rows = self._found_by(self.index, queries, k)
             if (rows[0, -1] if len(rows) == 1 else rows[:, -1].min()) >= 0:
                 return rows, scores
         return self._search_all(queries, k)
@@ -83,7 +84,7 @@ class FaissEngine:
     def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
         """The best vectors that are not replaced or removed: more are fetched until there are ``k``."""
         if not self._dead:
-            scores, numbers = index.search(queries, k)
+            scores, numbers = self._found_by(index, queries, k)
             return numbers if self._rows is None else self._rows_of(numbers), scores
         width = k + min(self._dead, k)
         rows, scores = self._first_live(index, queries, width, k)
@@ -93,14 +94,25 @@ class FaissEngine:
         return rows, scores
 
     def _first_live(self, index: Any, queries: NDArray[np.float32], width: int, k: int) -> Found:
-        scores, numbers = index.search(queries, width)
+        scores, numbers = self._found_by(index, queries, width)
         rows = self._rows_of(numbers)
         scores = np.where(rows < 0, _NOTHING, scores)
         order = np.argsort(rows < 0, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
 
+    def _found_by(self, index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Scores and numbers by FAISS, which reads what it has mapped only here."""
+        try:
+            scores, numbers = index.search(queries, k)
+        except (RuntimeError, MemoryError) as error:
+            reason = reason_of(error) if isinstance(error, RuntimeError) else "it wants more memory than there is"
+            raise ArtifactError(f"FAISS cannot search this index ({reason}). Build it again.") from None
+        return scores, numbers
+
     def _rows_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         assert self._rows is not None
+        if int(numbers.max(initial=-1)) >= len(self._rows):
+            raise ArtifactError("this index finds a vector that it has no row of: it is damaged. Build it again.")
         rows: NDArray[np.int64] = np.where(numbers < 0, -1, self._rows[np.maximum(numbers, 0)])
         return rows
 

@@ -20,9 +20,11 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index.building import IndexPlan, joined, open_shards, plan_of, shard_files, write_shards
 from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
+from gnnretrieval.index.faiss_files import require_fits
 from gnnretrieval.index.kinds import EXACT
 from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
 from gnnretrieval.index.settings import TARGET, IndexSettings
+from gnnretrieval.storage.array_checks import require_offsets, require_rows
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact
@@ -65,7 +67,14 @@ class Index(Artifact):
     @cached_property
     def faiss(self) -> Any:
         """The FAISS index, memory-mapped, shards in one; its numbers are rows, or mean :attr:`rows_by_number`."""
-        return joined(open_shards([self.path / name for name in self.files], in_memory=self.in_memory))
+        whole = joined(open_shards([self.path / name for name in self.files], in_memory=self.in_memory))
+        rows = self.rows_by_number
+        if rows is None:
+            most = self.meta.get("num_sentences", self.meta["num_passages"] + len(self.removed))
+        else:
+            most = len(rows)
+        require_fits(whole, self.meta["dimension"], most, self.path)
+        return whole
 
     @property
     def files(self) -> list[str]:
@@ -122,6 +131,7 @@ class Index(Artifact):
         if REMOVED not in self.meta["files"]:
             return np.empty(0, dtype=np.int64)
         rows: NDArray[np.int64] = np.array(load_array(self.path / REMOVED, (None,), np.int64))
+        require_rows(rows, self.meta["num_passages"] + len(rows), self.path / REMOVED)
         return rows
 
     @cached_property
@@ -135,6 +145,7 @@ class Index(Artifact):
             raise ArtifactError(f"{self.path}: an index of whole passages. Build one with --sentences.")
         shape = (self.meta["num_passages"] + len(self.removed) + 1,)
         starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, shape, np.int64)
+        require_offsets(starts, self.meta["num_sentences"], self.path / SENTENCE_STARTS)
         return starts
 
     @cached_property
@@ -194,7 +205,11 @@ def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = 
         engine: ``faiss``: as it was built; ``torch``: an exact pass over the vectors that it was made of.
         device: Where is searched.
     """
-    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "system", "made_from"))
+    artifact = open_artifact(
+        path,
+        KIND,
+        ("encoder", "similarity", "checkpoint_hash", "system", "made_from", "num_passages", "dimension", "bytes"),
+    )
     index = Index(artifact.path, artifact.meta)
     index.require_recorded(*index.files)
     index.engine_name, index.device = engine, device

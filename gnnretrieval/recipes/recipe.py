@@ -251,6 +251,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         values: dict[str, Any] = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8 ({error.reason} at byte {error.start}).", path) from None
+    except RecursionError:
+        raise InputError("this TOML is nested too deeply for a recipe.", path) from None
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise InputError(f"not TOML: {error}.", path, int(line[1]) if line else None) from None

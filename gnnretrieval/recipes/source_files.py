@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -26,8 +28,17 @@ def is_dataset(place: Path) -> bool:
 
 
 def folder_of(settings: DataSettings, path: Path, data: str | Path | None) -> Path:
-    """The folder of the files of the recipe at ``path``: given, or named by it, or its own."""
-    return Path(data) if data is not None else path.parent / (settings.source or ".")
+    """The folder of the files of the recipe at ``path``: given, or its own, or one in it that it names.
+
+    Raises:
+        InputError: the recipe names files in a folder elsewhere, which only the user may do.
+    """
+    if data is not None:
+        return Path(data)
+    folder = path.parent / (settings.source or ".")
+    if settings.files and not folder.resolve().is_relative_to(path.parent.resolve()):
+        raise InputError(f"its files are in {settings.source!r}, outside of its folder. Name that by --data.", path)
+    return folder
 
 
 def dataset_of_files(settings: DataSettings, folder: Path, directory: Path) -> Path:
@@ -65,8 +76,10 @@ def require_files(settings: DataSettings, folder: Path) -> None:
     """Refuse a folder that lacks a file.
 
     Raises:
-        InputError: with what is missing, and where it is to be had.
+        InputError: with what is missing, and where it is to be had; or a name leaves the folder.
     """
+    for name in {*_names(settings), *(name for one in settings.download for name in (one.name, *one.holds))}:
+        _require_inside(name, folder)
     missing = [name for name in _names(settings) if not is_there(name, settings, folder)]
     if not missing:
         return
@@ -77,6 +90,16 @@ def require_files(settings: DataSettings, folder: Path) -> None:
         + (f" To get what is missing, in this folder: {get}" if get else ""),
         folder,
     )
+
+
+def _require_inside(name: str, folder: Path) -> None:
+    """Refuse a name that leads out of the folder: a recipe is somebody else's, and errors show what is read."""
+    inside = folder.resolve()
+    other = f"{name}.gz"  # which is read in its place
+    if not all((folder / one).resolve().is_relative_to(inside) for one in (name, other, name.removesuffix(".gz"))):
+        raise InputError(
+            f"the recipe's file {name!r} lies outside of this folder. Put the file itself into it.", folder
+        )
 
 
 def is_there(name: str, settings: DataSettings, folder: Path) -> bool:
@@ -136,13 +159,15 @@ def _unpack(download: Download, archive: Path, into: Path) -> None:
         with tarfile.open(archive) as opened:
             for member in opened:
                 name = Path(member.name).name
+                if name in left and not member.isreg():
+                    raise InputError(f"{name} is a link in this archive: download it again.", archive)
                 if name in left and (source := opened.extractfile(member)) is not None:
                     say(f"{archive.name}: unpacking {name}")
                     _write(source, into / name, member.size)
                     left.discard(name)
                 if not left:
                     return
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"this archive cannot be read ({error}): download it again.", archive) from None
     raise InputError(f"{', '.join(sorted(left))} is not in this archive: is it the right one?", archive)
 

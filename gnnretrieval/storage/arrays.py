@@ -91,17 +91,36 @@ def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: D
         ArtifactError: it is damaged, or of another shape or type.
     """
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise _damaged(path, str(error)) from None
+        array = map_npy(path)
+    except (ValueError, OSError) as error:
+        raise damaged(path, str(error)) from None
     _keep_file(array, path)
     if shape is not None and (
         len(shape) != array.ndim or any(w not in (None, h) for w, h in zip(shape, array.shape, strict=True))
     ):
         wanted = ", ".join("any" if length is None else f"{length:,}" for length in shape)
-        raise _damaged(path, f"its shape is {array.shape}, and ({wanted}) is wanted")
+        raise damaged(path, f"its shape is {array.shape}, and ({wanted}) is wanted")
     if dtype is not None and array.dtype != np.dtype(dtype):
-        raise _damaged(path, f"its type is {array.dtype}, and {np.dtype(dtype)} is wanted")
+        raise damaged(path, f"its type is {array.dtype}, and {np.dtype(dtype)} is wanted")
+    return array
+
+
+def map_npy(path: Path) -> NDArray[Any]:
+    """The array in an ``.npy``, memory-mapped and without pickle.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no ``.npy``, or a damaged one.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # whatever numpy's parser of a header raises
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError("several arrays in one file")
     return array
 
 
@@ -118,7 +137,8 @@ def _keep_file(array: NDArray[Any], path: Path) -> None:
     weakref.finalize(mapping, os.close, file)
 
 
-def _damaged(path: Path, why: str) -> ArtifactError:
+def damaged(path: Path, why: str) -> ArtifactError:
+    """The error to raise over an array that is not what it should be."""
     return ArtifactError(f"{path}: this array is damaged ({why}). Delete the directory it is in and make it again.")
 
 

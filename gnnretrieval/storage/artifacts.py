@@ -18,6 +18,7 @@ from typing import Any
 
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.storage.durable import make_directory, sync_directory, sync_file
+from gnnretrieval.storage.meta import read_meta
 from gnnretrieval.storage.places import META, find, partial_path
 
 _FORMAT_VERSIONS = {"graph": 2}  # of the kinds whose files have changed since version 1
@@ -124,14 +125,13 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
         raise ArtifactError(f"{path}: {with_article(kind)} is wanted here, and it has no meta.json: it is no artifact.")
     remedy = f"Delete the directory and make the {kind} again."
     try:
-        meta = json.loads(meta_path.read_text(encoding="utf-8"))
-        found, version = meta["kind"], meta["format_version"] + 0
-        meta["hash"], meta["config"].items(), meta["inputs"].items(), meta["files"].items()
+        meta = read_meta(meta_path)
+        found, version = meta["kind"], meta["format_version"]
         sizes = {name: size + 0 for name, size in meta.get("sizes", {}).items()}  # not there before version 0.2
         if found == kind and not any_version:
             for name in records:
                 meta[name]
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(f"{meta_path}: not the meta.json of an artifact: {lacks}. {remedy}") from error
     if found != kind:

@@ -1,10 +1,13 @@
 import errno
+import sqlite3
+from contextlib import closing
 
 import pytest
 
+from gnnretrieval.data import sqlite_files
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import ArtifactError
 
 
 @pytest.fixture
@@ -54,5 +57,67 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
 
 def test_a_damaged_file_is_a_sentence(path):
     path.write_bytes(b"no database, and longer than a header of one is, so that it is read at all" * 20)
-    with pytest.raises(InputError, match="not a file of ids and texts"):
+    with pytest.raises(ArtifactError, match="file of ids and texts is damaged"):
         TextStore(path)
+
+
+FOREIGN = {
+    "a view in a table's place": "ALTER TABLE passages RENAME TO other; CREATE VIEW passages AS WITH RECURSIVE c(x) AS "
+    "(SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS row, 'a' AS id, '' AS title, '' AS text FROM c;",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON qrels BEGIN DELETE FROM passages; END;",
+    "an index on an expression": "CREATE INDEX i ON passages (lower(title));",
+    "another table": "CREATE TABLE other (x);",
+    "no table": "DROP TABLE qrels;",
+    "a default": "DROP TABLE qrels; CREATE TABLE qrels (query, passage, relevance DEFAULT (randomblob(9)));",
+}
+
+
+@pytest.mark.parametrize("statements", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("extend", [False, True])
+def test_a_file_with_other_than_our_tables_is_not_opened(path, statements, extend):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    with pytest.raises(ArtifactError, match="its tables are not those of gnnretrieval"):
+        TextStore(path, extend=extend)
+
+
+READS = {
+    "UPDATE passages SET text = x'ff00'": lambda store: list(store.passages()),
+    "UPDATE passages SET title = x'ff'": lambda store: store.texts_of_passages([0]),
+    "UPDATE passages SET id = x'61' WHERE row = 0": lambda store: store.passage_ids(),
+    "UPDATE queries SET text = x'61'": lambda store: store.texts_of_queries([0]),
+    "UPDATE queries SET split = x'61'": lambda store: store.query(0),
+    "UPDATE passages SET text = CAST(x'ff' AS TEXT)": lambda store: store.passage_by_id("a"),
+    "DELETE FROM passages WHERE row = 0": lambda store: store.passage_ids(),
+    "UPDATE passages SET row = -1 WHERE row = 0": lambda store: list(store.passages()),
+    "DELETE FROM queries": lambda store: store.texts_of_queries([0]),
+    "UPDATE passages SET row = 9223372036854775807 WHERE row = 1": lambda store: store.counts(),
+    "UPDATE qrels SET passage = -1": lambda store: store.qrels(),
+    "UPDATE qrels SET query = 1": lambda store: store.qrels(),
+    "UPDATE qrels SET relevance = 'much'": lambda store: store.relevance(0, 1),
+}
+
+
+@pytest.mark.parametrize(("statement", "read"), READS.items(), ids=READS)
+def test_wrong_values_are_a_sentence(path, statement, read):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    with TextStore(path) as store, pytest.raises(ArtifactError, match="file of ids and texts is damaged") as refused:
+        read(store)
+    assert "\n" not in str(refused.value)
+
+
+def test_work_is_limited_by_what_was_asked(path, monkeypatch):
+    monkeypatch.setattr(sqlite_files, "_TICK", 1)
+    monkeypatch.setattr(sqlite_files, "_LOOKUP", 300)
+    with TextStore(path) as store:
+        assert store.passage(0).id == "a"
+        with pytest.raises(ArtifactError, match="interrupted"):
+            list(store._rows(f"SELECT {' + '.join(['length(hex(id))'] * 500)} FROM passages", types=(int,)))
+
+
+def test_a_file_is_read_without_its_directory_being_written_to(path):
+    before = sorted(path.parent.iterdir())
+    with TextStore(path) as store:
+        assert store.passage(0).id == "a"
+        assert sorted(path.parent.iterdir()) == before

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +188,14 @@ def test_a_classifier_of_three_labels_is_refused(tiny_checkpoint, tmp_path):
 def test_pairs_longer_than_the_checkpoints_positions_are_refused(checkpoint):
     with pytest.raises(InputError, match=r"positions for 80 tokens, and a pair's max_tokens \(pair_tokens\) is 81"):
         cross_encoder_of(checkpoint, max_tokens=81)
+
+
+def test_a_tokenizer_of_more_tokens_than_the_weights_is_refused(tiny_cross_encoder, tmp_path):
+    from transformers import AutoTokenizer
+
+    directory = shutil.copytree(tiny_cross_encoder, tmp_path / "checkpoint")
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer.add_tokens(["another"])
+    tokenizer.save_pretrained(directory)
+    with pytest.raises(InputError, match="another vocabulary"):
+        CrossEncoder(CrossEncoderSettings(checkpoint=str(directory)))

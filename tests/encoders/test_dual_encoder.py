@@ -266,3 +266,19 @@ def test_a_given_prompt_is_put_before_the_text(tiny_settings):
     np.testing.assert_allclose(
         prompted.encode([text], "passage"), plain.encode([f"passage: {text}"], "passage"), atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "entry", "value"),
+    [
+        ("1_Pooling", "embedding_dimension", []),
+        ("1_Pooling", "embedding_dimension", 10**12),
+        ("2_Normalize", "module_output_name", {}),
+    ],
+)
+def test_settings_of_modules_that_cannot_be_are_a_sentence(file, entry, value, tiny_checkpoint, tmp_path):
+    directory = shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint")
+    config = json.loads((directory / file / "config.json").read_text())
+    (directory / file / "config.json").write_text(json.dumps({**config, entry: value}))
+    with pytest.raises(InputError, match="this checkpoint cannot be loaded"):
+        DualEncoder(EncoderSettings(checkpoint=str(directory)))

@@ -186,6 +186,8 @@ def spoiled(array, row, value):
         (lambda v: v[:, :0], r"an array \(40, 0\)"),
         (lambda v: spoiled(v, 12, np.nan), r"the vector of 'p12' holds a number that is NaN or infinite"),
         (lambda v: spoiled(v, 39, -np.inf), r"the vector of 'p39' holds a number that is NaN or infinite"),
+        (lambda v: spoiled(v, 3, 1e6), r"the vector of 'p03' holds a number beyond float16's 65504"),
+        (lambda v: v * np.where(np.arange(len(v)) == 3, 1e-9, 1)[:, None], r"'p03' has numbers too small for float16"),
         (lambda v: spoiled(v, 3, 65505), r"the vector of 'p03' holds a number beyond float16's 65504"),
     ],
 )

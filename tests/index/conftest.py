@@ -33,6 +33,7 @@ def make_features():
                 "similarity": {"normalize": normalize, "scale": 1.0},
                 "checkpoint_hash": {"query": "", "passage": ""},
                 "num_passages": count,
+                "num_queries": QUERIES,
                 "dimension": WIDTH,
                 "made_from": {"dataset": "."},
             }

@@ -9,8 +9,8 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import InputError
-from gnnretrieval.recipes.recipe import DataSettings
-from gnnretrieval.recipes.source_files import dataset_of_files
+from gnnretrieval.recipes.recipe import DataSettings, read_toml
+from gnnretrieval.recipes.source_files import dataset_of_files, folder_of
 
 TEXTS = {
     "collection.tsv": "1\tone\n2\ttwo\n",
@@ -110,3 +110,55 @@ def test_downloads_without_files_are_refused():
         DataSettings.parse({"download": [{"url": "https://x.org/a.tsv"}]})
     with pytest.raises(InputError, match=r"download\.0\.url"):
         DataSettings.parse({"files": ["a"], "download": [{"url": "x.org/"}]})
+
+
+@pytest.mark.parametrize("name", ["../secret.tsv", "link.tsv", "{tmp}/secret.tsv", "inside/../../secret.tsv"])
+def test_a_recipes_file_may_not_leave_its_folder_and_nothing_of_it_is_shown(name, folder, tmp_path):
+    (tmp_path / "secret.tsv").write_text("root:password")
+    (folder / "link.tsv").symlink_to(tmp_path / "secret.tsv")
+    its = DataSettings.parse({"files": [f"msmarco-collection={name.format(tmp=tmp_path)}"]})
+    with pytest.raises(InputError, match="lies outside of this folder") as refused:
+        made(tmp_path, its)
+    assert "password" not in str(refused.value)
+
+
+def test_a_gzipped_link_out_of_the_folder_is_no_file_of_it(folder, tmp_path):
+    (tmp_path / "secret.tsv").write_text("root:password")
+    (folder / "collection.tsv.gz").symlink_to(tmp_path / "secret.tsv")
+    with pytest.raises(InputError, match="lies outside"):
+        made(tmp_path, DataSettings.parse({"files": FILES[:1]}))
+
+
+def test_a_recipe_names_no_folder_of_files_elsewhere(tmp_path):
+    its = DataSettings.parse({"files": FILES, "source": "/etc"})
+    with pytest.raises(InputError, match="Name that by --data"):
+        folder_of(its, tmp_path / "recipe.toml", None)
+    assert folder_of(its, tmp_path / "recipe.toml", "/etc").as_posix() == "/etc"
+    assert folder_of(DataSettings.parse({"files": FILES, "source": "of/it"}), tmp_path / "r.toml", None)
+
+
+@pytest.mark.parametrize("target", ["../../secret.tsv", "/etc/passwd", "nowhere"])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_link_in_an_archive_is_not_followed(target, kind, folder, tmp_path):
+    (tmp_path / "secret.tsv").write_text("root:password")
+    with tarfile.open(folder / "all.tar.gz", "w:gz") as file:
+        member = tarfile.TarInfo("inside/collection.tsv")
+        member.type, member.linkname = kind, target
+        file.addfile(member)
+    its = settings((folder / "all.tar.gz").read_bytes())
+    with pytest.raises(InputError, match="is a link in this archive"):
+        made(tmp_path, its)
+
+
+def test_an_archive_that_is_damaged_within_is_a_sentence(folder, tmp_path):
+    data = bytearray(archive({**TEXTS, "z": "".join(map(str, range(9999)))}))
+    data[40:200] = bytes(160)
+    (folder / "all.tar.gz").write_bytes(data)
+    with pytest.raises(InputError, match="cannot be read"):
+        made(tmp_path, settings(bytes(data)))
+
+
+def test_a_recipe_nested_deeply_is_a_sentence(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 50_000)
+    with pytest.raises(InputError, match="nested too deeply"):
+        read_toml(tmp_path / "deep.toml")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.data.lines import excerpt, read_lines, require_short
 from gnnretrieval.errors import InputError
 
 
@@ -35,16 +35,18 @@ def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, lis
 def quoted_rows(path: Path, wanted: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """First line number and columns of each row of a CSV file; quoted fields may have delimiters and line breaks."""
     csv.field_size_limit(sys.maxsize)
-    at = [0]
+    at, row_length = [0], [0]
 
     def lines() -> Iterator[str]:
         for number, line in read_lines(path, wanted, keep_all=True):
             at[0] = number
+            row_length[0] += len(line)
+            require_short(path, first, row_length[0])
             yield line
 
     rows = csv.reader(lines(), delimiter=delimiter, strict=True)
     while True:
-        first = at[0] + 1
+        first, row_length[0] = at[0] + 1, 0
         try:
             row = next(rows)
         except StopIteration:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.data.lines import excerpt, read_lines, require_characters
+from gnnretrieval.data.lines import excerpt, require_characters, require_short, text_pieces
 from gnnretrieval.errors import InputError
 
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -18,7 +18,7 @@ _LITERAL = 12  # characters that a word, a number's exponent or an escape may be
 def json_array(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
     """Line (from 1) and value of each element of the array in ``path``, plain or gzipped.
 
-    Lines gather until an element is whole; one that never is, is refused at the end of the file.
+    Text gathers until an element is whole; one that never is, is refused at the end of the file, or when too long.
 
     Args:
         path: The file.
@@ -42,16 +42,16 @@ def json_array(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
 
 
 class _Lines:
-    """Text that grows by lines, and the place in it."""
+    """Text that grows by pieces, and the place in it."""
 
     def __init__(self, path: Path, wanted: str) -> None:
         self.path = path
-        self.source = read_lines(path, wanted, keep_all=True)
+        self.source = text_pieces(path, wanted)
         self.text, self.place, self.line, self.last = "", 0, 1, 0  # `line`: of `place`; `last`: read so far
         self.decoder = json.JSONDecoder()
 
     def grow(self) -> bool:
-        """Read a line more, or as many more as there are already; whether there was one."""
+        """Read a piece more, or as much more as there is already; whether there was one."""
         parts: list[str] = []
         wanted = max(1, len(self.text) - self.place)
         while wanted > 0 and (found := next(self.source, None)) is not None:
@@ -97,8 +97,10 @@ class _Lines:
             except RecursionError:
                 raise InputError("this element is nested too deeply to be read.", self.path, self.line) from None
             except json.JSONDecodeError as error:
-                if self._may_go_on(error) and self.grow():
-                    continue
+                if self._may_go_on(error):
+                    require_short(self.path, self.line, len(self.text) - self.place)
+                    if self.grow():
+                        continue
                 number = self.line + self.text.count("\n", self.place, error.pos)
                 cut = " Is the file cut off?" if self._may_go_on(error) else ""
                 raise InputError(f"not JSON: {error.msg}.{cut}", self.path, number) from None

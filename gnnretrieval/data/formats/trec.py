@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnretrieval.data.formats.parsed import Found, id_of, relevance_of
-from gnnretrieval.data.lines import excerpt, read_lines
+from gnnretrieval.data.lines import excerpt, read_lines, require_short
 from gnnretrieval.data.records import Qrel, Query
 from gnnretrieval.errors import InputError
 
@@ -38,7 +38,7 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
     """
     fields: dict[str, list[str]] = {}
     began: int | None = None
-    name = ""
+    name, length = "", 0
     for number, line in read_lines(path, "TREC topics: <top> blocks with <num> and <title>"):
         text = line.strip()
         lowered = text.lower()
@@ -47,13 +47,15 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
                 raise InputError(
                     f"this <top> begins before the one on line {began} has ended: add </top>.", path, number
                 )
-            fields, began, name = {}, number, ""
+            fields, began, name, length = {}, number, "", 0
         elif lowered == "</top>":
             if began is None:
                 raise InputError("this </top> ends no <top>: delete it.", path, number)
             yield _topic(fields, path, began)
             began = None
         elif began is not None:
+            length += len(text)
+            require_short(path, began, length)
             if found := _TAG.match(text):
                 name, text = found[1].lower(), CLOSING.sub("", found[2])
                 if name in fields and name in _READ:

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gnnretrieval.data.lines import unzipped
+from gnnretrieval.data.lines import LONGEST_LINE, require_short, unzipped
 from gnnretrieval.data.runs.ranking import Ranking, Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
@@ -32,13 +32,15 @@ def blocks_of(path: Path) -> Iterator[bytes]:
         path.open("rb") as raw,
         progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else nullcontext() as meter,
     ):
-        file = unzipped(raw)
-        block = (file.read(_BLOCK) + file.readline()).removeprefix(_BOM)
-        while block:
-            yield block
+        file, line, mark = unzipped(raw), 1, _BOM
+        while block := file.read(_BLOCK):
+            rest = file.readline(LONGEST_LINE + 1)
+            line += block.count(b"\n")
+            require_short(path, line, len(rest))
+            yield (block + rest).removeprefix(mark)
+            line, mark = line + rest.count(b"\n"), b""
             if meter:
                 meter.advance(raw.tell() - meter.done)
-            block = file.read(_BLOCK) + file.readline()
 
 
 class _Layout(NamedTuple):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_classifier, load_tokenizer
 from gnnretrieval.encoders.pair_tokens import PairTokenizer
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Example
@@ -44,20 +44,11 @@ class PairTower:
     width = 1
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device, max_tokens: int, dropout: float | None) -> None:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
         attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
-        with loading(checkpoint):
-            self.module: Any = AutoModelForSequenceClassification.from_pretrained(
-                checkpoint.directory,
-                num_labels=1,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                ignore_mismatched_sizes=True,
-                **attention,
-            ).to(device)
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint.directory, local_files_only=True)
+        model, _ = load_classifier(checkpoint, num_labels=1, ignore_mismatched_sizes=True, **attention)
+        self.module: Any = model.to(device)
+        self.tokenizer: Any = load_tokenizer(checkpoint)
+        check_vocabulary(len(self.tokenizer), self.module.get_input_embeddings().num_embeddings, checkpoint)
         check_max_tokens(max_tokens, getattr(self.module.config, "max_position_embeddings", None), checkpoint)
         self.pairs = PairTokenizer(self.tokenizer, max_tokens, checkpoint.directory)
         set_dropout(self.module, dropout)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, loading
+from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.similarity import Similarity
@@ -91,17 +91,9 @@ class TextTower:
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
-        with loading(checkpoint):
-            from sentence_transformers import SentenceTransformer
-
-            # eager attention: the backward pass of the fused kernel is slower on a CPU
-            attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
-            self.module: Any = SentenceTransformer(
-                str(checkpoint.directory),
-                device=str(device),
-                local_files_only=True,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True, **attention},
-            )
+        # eager attention: the backward pass of the fused kernel is slower on a CPU
+        attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
+        self.module: Any = load_sentence_transformer(checkpoint, device, **attention)
         self.similarity, self.sentences = similarity, sentences
         self._own_prompts: dict[Side, str] = {
             name: own_prompt(self.module.prompts, name) for name in ("query", "passage")
@@ -113,13 +105,7 @@ class TextTower:
         check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
         if max_tokens is not None:
             self.module.max_seq_length = max_tokens
-        rows, known = transformer.get_input_embeddings().num_embeddings, len(self.tokenizer)
-        if known > rows:
-            raise InputError(
-                f"the tokenizer has {known:,} tokens, but the weights have only {rows:,}. "
-                "Give the tokenizer of these weights.",
-                checkpoint.directory,
-            )
+        check_vocabulary(len(self.tokenizer), transformer.get_input_embeddings().num_embeddings, checkpoint)
         if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
             _add_sentence_token(transformer, self.tokenizer)
         self._pooling(pooling, checkpoint)

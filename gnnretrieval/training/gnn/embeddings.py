@@ -37,8 +37,10 @@ class Embeddings(Artifact):
 
     @property
     def passages(self) -> NDArray[np.float16]:
-        """``(m, d)`` float16, of length 1 if the similarity is cosine; memory-mapped."""
-        array: NDArray[np.float16] = load_array(self.path / "passages.npy")
+        """``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
+        array: NDArray[np.float16] = load_array(
+            self.path / ARRAY, (self.meta["num_passages"], self.meta["dimension"]), np.float16
+        )
         return array
 
     @property
@@ -49,7 +51,9 @@ class Embeddings(Artifact):
 
 def open_embeddings(path: str | Path) -> Embeddings:
     """Open the embeddings at ``path``; raises as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
-    artifact = open_artifact(path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from"))
+    artifact = open_artifact(
+        path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from", "num_passages", "dimension")
+    )
     return Embeddings(artifact.path, artifact.meta)
 
 
@@ -94,7 +98,7 @@ def embed_passages(
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
             for _, vectors in _vectors(model, view, device, meter.advance, None, budget):
-                writer.write(vectors)
+                writer.write(_finite(vectors, model, store))
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
             "similarity": model.similarity.model_dump(),
@@ -173,7 +177,7 @@ def update_embeddings(
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
             for _, vectors in _vectors(model, view, device, meter.advance, touched, budget):
-                writer.write(vectors)
+                writer.write(_finite(vectors, model, store))
         new = np.load(place, mmap_mode="r")
         shape = (store.num_passages, store.dimension)
         with ArrayWriter(rewrite(directory, ARRAY), shape, np.float16) as writer:
@@ -192,6 +196,16 @@ def update_embeddings(
     graph = {"graph": store.hash}
     artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write)
     return Embeddings(artifact.path, artifact.meta)
+
+
+def _finite(vectors: NDArray[np.float32], model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
+    """The vectors; those of damaged weights or features, which no index can hold, are an error."""
+    if not (np.abs(vectors) <= np.finfo(np.float16).max).all():
+        raise ArtifactError(
+            f"{model.path}: over {store.path} it makes vectors that are not finite in float16. "
+            "Weights or features are damaged: train again, or build the graph again."
+        )
+    return vectors
 
 
 def _vectors(

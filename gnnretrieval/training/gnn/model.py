@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from gnnretrieval.training.gnn.embeddings import Embeddings
 
 KIND = GNN_ENCODER
+_MOST_ROUNDS = 1000  # of rejection; training chooses a few
 _NONE = PassageRow(-1, "", "", "")
 
 
@@ -86,7 +89,14 @@ class GNNEncoderModel(Artifact):
         Raises:
             InputError: The weights are damaged.
         """
-        return TrainedMessages.load(self.path / WEIGHTS, Messages(**self.meta["messages"]))
+        meta = self.path / "meta.json"
+        try:
+            messages = TypeAdapter(Messages).validate_python(self.meta["messages"])
+        except ValidationError as error:
+            raise InputError(f"messages: {error.errors()[0]['msg']}. Train again.", meta) from None
+        if not (0 <= messages.rounds <= _MOST_ROUNDS and all(map(math.isfinite, messages))):
+            raise InputError(f"{messages} is more than any training chooses. Train again.", meta)
+        return TrainedMessages.load(self.path / WEIGHTS, messages)
 
     def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
         """The trained module in evaluation mode, for every layer except linear.
@@ -94,13 +104,17 @@ class GNNEncoderModel(Artifact):
         Raises:
             InputError: The weights are damaged.
         """
-        model = GNNEncoder(
-            self.meta["dimension"], self.meta["edge_dim"], self.settings, self.config.get("layer", "gat")
-        )
+        shape = (self.meta["dimension"], self.meta["edge_dim"], self.settings, self.config.get("layer", "gat"))
         try:
-            model.load_state_dict(load_file(self.path / WEIGHTS))
-        except (SafetensorError, RuntimeError) as error:
-            raise InputError(f"these weights cannot be loaded ({error}). Train again.", self.path / WEIGHTS) from None
+            weights = load_file(self.path / WEIGHTS)
+            widest = max((size for tensor in weights.values() for size in tensor.shape), default=0)
+            if max(shape[:2]) > widest:  # which would take memory before it is found not to fit
+                raise ValueError(f"they are {widest} wide at most, and meta.json says {max(shape[:2])}")
+            model = GNNEncoder(*shape)
+            model.load_state_dict(weights)
+        except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"these weights cannot be loaded ({reason}). Train again.", self.path / WEIGHTS) from None
         return model.to(device).eval()
 
     def view(self, store: Graph, features: Features | None = None) -> Graph:

@@ -1,0 +1,69 @@
+"""What native code indexes with is checked when an artifact is opened: it does not look, and ends the process.
+
+A check reads an array once, in blocks whose pages are given back: 100 MB take some hundredths of a second.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.storage.arrays import blocks, damaged, release
+
+_BLOCK = 2**22  # numbers
+
+
+def require_rows(array: NDArray[np.integer], below: int, path: Path, *, least: int = 0) -> None:
+    """Refuse an array with a row outside of ``least … below - 1``.
+
+    Args:
+        array: Rows, of any shape; may be a memory map.
+        below: One past the largest.
+        path: The array's file, for errors.
+        least: The smallest: -1 where that means no row.
+
+    Raises:
+        ArtifactError: it has one.
+    """
+    flat = array.reshape(-1)
+    for part in blocks(len(flat), _BLOCK):
+        low, high = int(flat[part].min()), int(flat[part].max())
+        if low < least or high >= below:
+            raise damaged(path, f"it has row {low if low < least else high}, and there are {below:,}")
+        release(array)
+
+
+def require_offsets(offsets: NDArray[np.integer], end: int, path: Path) -> None:
+    """Refuse offsets that do not start at 0, end at ``end`` and never fall.
+
+    Raises:
+        ArtifactError: with the first place where they do not.
+    """
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != end:
+        first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
+        raise damaged(path, f"its offsets go from {first} to {last}, and 0 to {end:,} is wanted")
+    for part in blocks(len(offsets) - 1, _BLOCK):
+        after = offsets[part.start + 1 : part.stop + 1]
+        if (falls := after < offsets[part]).any():
+            raise damaged(path, f"its offsets fall after place {part.start + int(falls.argmax())}")
+        release(offsets)
+
+
+def require_finite(vectors: NDArray[Any], path: Path, first: int = 0) -> None:
+    """Refuse vectors with a number that is infinite or none.
+
+    Args:
+        vectors: ``(b, d)``.
+        path: The file they are from, for errors.
+        first: Row of the first of them there.
+
+    Raises:
+        ArtifactError: one is not finite.
+    """
+    finite = np.isfinite(vectors)
+    if not finite.all():
+        row = first + int((~finite).any(axis=1).argmax())
+        raise damaged(path, f"row {row} holds a number that is not finite")

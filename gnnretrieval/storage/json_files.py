@@ -1,0 +1,41 @@
+"""JSON files that somebody else may have written: of bounded size and depth, with what is wrong said in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.errors import InputError
+
+MOST_BYTES = 256 * 2**20  # of a JSON file that is read whole; parsed, it takes several times that
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The value in a JSON file.
+
+    Args:
+        path: The file.
+        what: What it should be, such as ``checkpoint's configuration``, for errors.
+
+    Raises:
+        InputError: it cannot be read, is no JSON, is nested too deeply, or is longer than :data:`MOST_BYTES`.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror}); wanted a {what}.", path) from None
+    if len(raw) > MOST_BYTES:
+        raise InputError(f"longer than {MOST_BYTES >> 20} MiB, which is too long for a {what}.", path)
+    return parse_json(raw, path, what)
+
+
+def parse_json(raw: str | bytes, path: Path, what: str) -> Any:
+    """The value in JSON text that was read from ``path``; errors as :func:`read_json`."""
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        raise InputError(f"this JSON is nested too deeply for a {what}.", path) from None
+    except ValueError as error:  # not JSON, not UTF-8, or a number of too many digits
+        raise InputError(f"this is no {what}: {error}.", path) from None
