@@ -29,8 +29,9 @@ class GuardedFile:
 
     def __init__(self, path: Path, schema: str, writable: bool = False) -> None:
         self.path = path
-        self._left = 0
+        self._left, self._size = 0, 0
         try:
+            self._size = path.stat().st_size
             self.connection = sqlite3.connect(_address(path, writable), uri=True, check_same_thread=False)
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             if sys.version_info >= (3, 12):
@@ -57,8 +58,7 @@ class GuardedFile:
 
     def allow(self, whole: bool = False) -> None:
         """Add to what statements may still do: what a lookup takes, or reading the ``whole`` file."""
-        size = self.path.stat().st_size if whole else 0
-        self._left += (_LOOKUP + _STEPS_A_BYTE * size) // _TICK
+        self._left += (_LOOKUP + _STEPS_A_BYTE * self._size * whole) // _TICK
 
     def _tick(self) -> bool:
         self._left -= 1

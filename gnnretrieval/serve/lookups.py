@@ -64,7 +64,7 @@ class Lookups:
         """Read what is opened by its path: of this version now, and perhaps of another later."""
         _ = self.examples
         if self._retriever.has_graph and self._retriever.num_passages:
-            self._retriever.neighborhood(self._retriever.texts.passage(0).id, most=1)
+            self._retriever.neighborhood(next(self._retriever.texts.passages()).id, most=1)
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:

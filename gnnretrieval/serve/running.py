@@ -130,7 +130,7 @@ def _warm_up(retriever: Retriever) -> None:
     question = retriever.warm_up(1)
     if question and retriever.has_graph and retriever.num_passages:
         retriever.compare(question, 1)
-        retriever.explain(retriever.index.texts.passage(0).id, most=1)
+        retriever.explain(next(retriever.index.texts.passages()).id, most=1)
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
         if found == kind and not any_version:
             for name in records:
                 meta[name]
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(f"{meta_path}: not the meta.json of an artifact: {lacks}. {remedy}") from error
     if found != kind:

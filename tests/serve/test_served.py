@@ -186,14 +186,16 @@ def test_requests_during_reloads_are_each_of_one_version(run, question):
             return found
 
         asking = [pool.submit(ask) for _ in range(3)]
-        for _ in range(4):
-            version = client.get("/health").json()["version"]
-            expected[version] = {
-                row["id"] for row in client.post("/search", json={"question": question, "k": 40}).json()["hits"]
-            }
-            remove_passages(run / "index", [min(expected[version])])
-            assert client.post("/reload").status_code == 200
-        ends.set()
+        try:
+            for _ in range(4):
+                version = client.get("/health").json()["version"]
+                expected[version] = {
+                    row["id"] for row in client.post("/search", json={"question": question, "k": 40}).json()["hits"]
+                }
+                remove_passages(run / "index", [min(expected[version])])
+                assert client.post("/reload").status_code == 200
+        finally:
+            ends.set()
         answers = [one for job in asking for one in job.result()]
     assert {one.status_code for one in answers} == {200}
     seen = set()
