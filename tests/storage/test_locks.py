@@ -55,6 +55,7 @@ def test_a_lease_holds_where_this_machine_has_locks_too(tmp_path):
 @pytest.mark.parametrize(
     ("host", "pid", "age"),
     [(socket.gethostname(), 2**22 + 1, 0.0), ("another", os.getpid(), STALE + 1), (socket.gethostname(), 1, STALE + 1)],
+    ids=["gone", "silent elsewhere", "silent here"],
 )
 def test_a_lease_without_a_sign_of_life_is_taken_over(tmp_path, without_locks, host, pid, age):
     write_lease(tmp_path / "a", host, pid, age)
