@@ -58,7 +58,10 @@ def indented() -> Iterator[None]:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Prints to what ``sys.stderr`` is at that moment."""
+    """Prints to what ``sys.stderr`` is at that moment; warnings only where nobody else does, as a server's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno <= logging.INFO or not logging.getLogger().handlers
 
     @property
     def stream(self) -> TextIO:

@@ -113,7 +113,7 @@ def test_what_an_interrupted_run_left_is_not_begun_anew_unasked(tmp_path, text, 
         Maker(tmp_path / "a", stop_before=2).make()
     maker.make(config=config, overwrite=True)
     assert maker.written == [0, 1, 2]
-    assert f"begun again, since it was half made and {change}" in maker.lines[0]
+    assert f"begun again, since it was half made and {change}" in said[-1]
 
 
 def test_what_an_error_ended_is_begun_anew_with_other_settings(tmp_path):

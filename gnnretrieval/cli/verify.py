@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gnnretrieval.cli.options import PATH
+from gnnretrieval.cli.output import echo
 from gnnretrieval.errors import GnnRetrievalError
 
 
@@ -26,11 +27,11 @@ def verify(paths: tuple[Path, ...]) -> None:
 
     found = verified(paths)
     for line in found.damaged:
-        click.echo(line)
+        echo(line)
     if count := len(found.damaged):
         files, which = ("file is", "its directory") if count == 1 else ("files are", "their directories")
         raise GnnRetrievalError(f"{count:,} {files} damaged. Delete {which}, and run the commands that make them.")
     artifacts = "artifact" if found.artifacts == 1 else "artifacts"
-    click.echo(
+    echo(
         f"{found.artifacts:,} {artifacts}, {found.files:,} files, {found.bytes / 2**20:,.1f} MiB: all as they were made"
     )

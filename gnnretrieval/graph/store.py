@@ -13,13 +13,13 @@ from numpy.typing import DTypeLike, NDArray
 from gnnretrieval.data.text_store import KeptTextStore, TextStore
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.edges.arrays import EdgeArrays
 from gnnretrieval.graph.edges.labels import FOUND
+from gnnretrieval.graph.store_checks import check_arrays
 from gnnretrieval.graph.subgraph import PassageEdges, Rows, Subgraph, edges_into, two_hops
 from gnnretrieval.pages.reports import Report
-from gnnretrieval.storage.array_checks import require_offsets, require_rows
-from gnnretrieval.storage.arrays import blocks, damaged, load_array
+from gnnretrieval.storage.arrays import blocks, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
 
 if TYPE_CHECKING:
@@ -410,38 +410,6 @@ class Graph(Artifact):
 
         return to_hetero_data(self)
 
-    def check(self) -> None:
-        """Refuse arrays that do not fit one another, or name passages, queries or edges that there are not.
-
-        Raises:
-            ArtifactError: one is damaged, of another shape or type, or has a row out of range.
-        """
-        for name in ("scores", "query_features", "indptr", "edges", "edge_arrays"):
-            getattr(self, name)  # opened and checked against the others
-        require_rows(self._neighbors, self.num_passages, self.path / "neighbors.npy")
-        require_offsets(self.indptr, self._neighbors.size, self.path / "passage_indptr.npy")
-        require_rows(self.edges, self._neighbors.size, self.path / "passage_edges.npy")
-        self._check_found()
-        with self.texts() as texts:
-            passages, queries = texts.counts()
-        if (passages, queries) != (self.num_passages, self.num_queries):
-            raise ArtifactError(
-                f"{self.path / TEXTS}: texts of {passages:,} passages and {queries:,} queries, and the arrays are of "
-                f"{self.num_passages:,} and {self.num_queries:,}. Delete the graph and build it again."
-            )
-
-    def _check_found(self) -> None:
-        """The lists before label edges, where there are some."""
-        if not (self.path / f"{FOUND[0]}.npy").is_file():
-            return
-        queries = self.array(FOUND[0], (None,), np.int64)
-        before = self.array(FOUND[1], (len(queries), self.stride), np.uint32)
-        self.array(FOUND[2], before.shape, np.float32)
-        require_rows(queries, self.num_queries, self.path / f"{FOUND[0]}.npy")
-        require_rows(before, self.num_passages, self.path / f"{FOUND[1]}.npy")
-        if (np.diff(queries) <= 0).any():
-            raise damaged(self.path / f"{FOUND[0]}.npy", "its rows are not in order")
-
 
 def open_graph(path: str | Path) -> Graph:
     """Open the graph store at ``path``; what edges name is read through once: a second for 100 million of them.
@@ -452,7 +420,7 @@ def open_graph(path: str | Path) -> Graph:
     records = ("encoder", "similarity", "checkpoint_hash", "dataset", "made_from", "num_passages", "num_queries")
     artifact = open_artifact(path, KIND, records)
     store = Graph(artifact.path, artifact.meta)
-    store.check()
+    check_arrays(store)
     return store
 
 

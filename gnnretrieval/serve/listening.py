@@ -107,6 +107,10 @@ def is_loopback_address(text: str) -> bool:
     return (mapped or address).is_loopback
 
 
+def _open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
 def connections_that_fit(wanted: int) -> int:
     """How many connections may be open, ``wanted`` at most, so that descriptors are left for the index's files.
 
@@ -122,7 +126,7 @@ def connections_that_fit(wanted: int) -> int:
         soft = raised
     if soft == resource.RLIM_INFINITY:
         return wanted
-    fit = min(wanted, soft - 2 * len(list(Path("/dev/fd").iterdir())) - 2 * AT_ONCE - _SPARE)
+    fit = min(wanted, soft - 2 * _open_files() - 2 * AT_ONCE - _SPARE)
     if fit < _FEWEST:
         raise GnnRetrievalError(f"only {soft:,} files may be open (ulimit -n): allow 1,024.")
     return fit

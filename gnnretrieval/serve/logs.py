@@ -45,6 +45,13 @@ LOGGING: dict[str, Any] = {
     "disable_existing_loggers": False,
     "filters": {"seldom": {"()": Seldom}},
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["seldom"]}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "level": "WARNING",  # progress is printed as it is
+            "formatter": "plain",
+            "filters": ["seldom"],
+        }
+    },
     "root": {"level": "WARNING", "handlers": ["stderr"]},
 }

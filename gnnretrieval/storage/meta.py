@@ -28,7 +28,7 @@ class _Meta(BaseModel):
     fingerprint: str = ""
     made_from: dict[str, str] = {}
     updates: list[_Dict] = []
-    encoder: _Dict = {}
+    encoder: _Dict | None = {}  # None: of examples by BM25
     similarity: _Dict = {}
     dataset: _Dict = {}
     checkpoint_hash: dict[str, str] = {}

@@ -92,10 +92,10 @@ def test_they_do_not_depend_on_the_window(nodes, settings, tmp_path):
 
 @pytest.mark.parametrize("fail_at", [0, 1, 2])
 def test_interrupted_they_go_on_to_the_same_bytes(nodes, settings, tmp_path, monkeypatch, fail_at):
-    from gnnretrieval.encoders import reading
+    from gnnretrieval.encoders import feature_rows
 
     whole = encode_dataset(nodes, settings, tmp_path / "whole")
-    encode, asked = reading.encode_sentence_passages, []
+    encode, asked = feature_rows.encode_sentence_passages, []
 
     def failing(encoder, groups):
         if len(asked) == fail_at:
@@ -104,7 +104,7 @@ def test_interrupted_they_go_on_to_the_same_bytes(nodes, settings, tmp_path, mon
         return encode(encoder, groups)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "encode_sentence_passages", failing)
+        patch.setattr(feature_rows, "encode_sentence_passages", failing)
         with pytest.raises(KeyboardInterrupt):
             encode_dataset(nodes, settings, tmp_path / "broken")
     resumed = encode_dataset(nodes, settings, tmp_path / "broken")

@@ -101,7 +101,7 @@ def test_a_static_embedding_checkpoint_encodes(made, tiny_checkpoint, succeeds, 
 
 def test_other_features_than_the_graph_s_are_refused(made, other_features, refuses, tmp_path):
     out = tmp_path / "model"
-    says = (made.graph, "made from other features", other_features)
+    says = (made.graph, "built from other features", other_features)
     refuses("train", made.graph, "--features", other_features, "--out", out, says=says, out=out)
 
 

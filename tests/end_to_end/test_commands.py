@@ -173,7 +173,7 @@ def test_data_inspect_refuses_features_of_other_texts(made, refuses, tmp_path):
     shutil.copytree(made.data, other)
     queries = other / "queries.jsonl"
     queries.write_text(queries.read_text(encoding="utf-8") + '{"_id": "late", "text": "x"}\n', encoding="utf-8")
-    refuses("data", "inspect", other, "--features", made.features, says=(made.features, "of other texts than"))
+    refuses("data", "inspect", other, "--features", made.features, says=(made.features, "made from other texts than"))
 
 
 def test_data_inspect_refuses_what_it_cannot_use_before_any_work(made, tmp_path, refuses):

@@ -120,7 +120,7 @@ def test_two_processes_train_what_one_does(joint, graph, tmp_path):
     started = subprocess.run(
         [*launch, *JOINT, *FAST, "--start-from", str(place / "model")], capture_output=True, text=True
     )
-    assert f"Error: {place / 'model'}: trained jointly with a dual-encoder of its own" in started.stderr
+    assert f"Error: {place / 'model'}: trained jointly with another dual-encoder" in started.stderr
 
 
 def test_several_processes_for_a_frozen_encoder_are_refused(graph, refuses, tmp_path, monkeypatch):

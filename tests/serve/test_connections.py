@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.serve import listening
 from gnnretrieval.serve.connections import Limits, protocol_with
 from gnnretrieval.serve.listening import Listener, bound, connections_that_fit, is_loopback_address
 
@@ -187,6 +188,7 @@ def test_other_errors_of_accept_come_through():
 
 
 def test_descriptors_are_left_for_files(monkeypatch):
+    monkeypatch.setattr(listening, "_open_files", lambda: 20)
     monkeypatch.setattr(resource, "setrlimit", lambda what, limits: None)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (1024, 1024))
     assert 500 < connections_that_fit(1000) < 1000

@@ -28,16 +28,15 @@ def write_lease(path, host: str, pid: int, age: float = 0.0) -> None:
     os.utime(lease, (time.time() - age, time.time() - age))
 
 
-def test_where_the_file_system_has_no_locks_a_lease_keeps_others_away_and_that_is_said(tmp_path, without_locks):
-    lines: list[str] = []
-    with locked(tmp_path / "a", "graph", lines.append):
+def test_where_the_file_system_has_no_locks_a_lease_keeps_others_away_and_that_is_said(tmp_path, without_locks, said):
+    with locked(tmp_path / "a", "graph"):
         assert [file.name for file in tmp_path.iterdir()] == [".a.lease"]
         with (
             pytest.raises(ArtifactError, match=f"process {os.getpid()} on {socket.gethostname()} is making this graph"),
             locked(tmp_path / "a", "graph"),
         ):
             pass
-    assert "this file system has no locks; a lease (.a.lease) keeps other processes away instead" in lines[0]
+    assert "this file system has no locks; a lease (.a.lease) keeps other processes away instead" in said[0]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -107,7 +107,7 @@ def test_only_new_queries_are_trained_on_and_the_others_are_in_the_graph(
     assert trained == set(range(60)) - known
     assert model.meta["queries"] == {"trained_on": 60 - len(known), "labelled": 60}
     card = (model.path / "README.md").read_text()
-    assert f"trained on the {60 - len(known)} questions that the dual-encoder did not learn from" in card
+    assert f"trained on {60 - len(known)} questions that the dual-encoder did not learn from" in card
     assert any(f"the other {len(known)} are only in the graph" in line for line in said)
 
 

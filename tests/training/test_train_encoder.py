@@ -125,7 +125,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(tiny_dataset, tiny_checkpo
     tokenizer = AutoTokenizer.from_pretrained(other)
     tokenizer.add_tokens([f"new{number}" for number in range(10)])
     tokenizer.save_pretrained(other)
-    with pytest.raises(GnnRetrievalError, match="Give the tokenizer of these weights"):
+    with pytest.raises(GnnRetrievalError, match="Give the tokenizer that belongs to these weights"):
         train(tiny_dataset, other, tmp_path / "out")
 
 
