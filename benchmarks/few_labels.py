@@ -59,7 +59,7 @@ def markdown(results: dict[str, Any]) -> str:
         "# Heads over few labels",
         "",
         "RR@10 × 100 of 1,000 training questions by a linear head that was trained for so many steps on the labels of",
-        "some others, over frozen MiniLM; one seed. The best of a row is bold. The last column has what the ladder tries.",
+        "some others, over frozen MiniLM; one seed. The best of a row is bold; the ladder tries the last column.",
         "`python benchmarks/few_labels.py` makes this page.",
     ]
     for name, rows in results["sets"].items():

@@ -15,6 +15,17 @@ _STEPS_A_BYTE = 32  # of a file that is read through; a row of 10 bytes takes le
 _LONGEST_VALUE = 2**28  # bytes of a text: a line of a dataset is shorter
 
 
+class _Budget:
+    """Steps of SQLite's machine that are left. The connection holds this alone, so that it goes with its last user."""
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    def tick(self) -> bool:
+        self.left -= 1
+        return self.left < 0  # SQLite then gives up
+
+
 class GuardedFile:
     """A connection to an SQLite file whose tables are those of ``schema``, and no others.
 
@@ -29,7 +40,7 @@ class GuardedFile:
 
     def __init__(self, path: Path, schema: str, writable: bool = False) -> None:
         self.path = path
-        self._left, self._size = 0, 0
+        self._budget, self._size = _Budget(), 0
         try:
             self._size = path.stat().st_size
             self.connection = sqlite3.connect(_address(path, writable), uri=True, check_same_thread=False)
@@ -43,7 +54,7 @@ class GuardedFile:
             ):
                 self.connection.execute(f"PRAGMA {pragma}")
             if not writable:  # what is added is ours
-                self.connection.set_progress_handler(self._tick, _TICK)
+                self.connection.set_progress_handler(self._budget.tick, _TICK)
             self.allow()
             found = _objects(self.connection)
         except (sqlite3.Error, MemoryError) as error:
@@ -58,11 +69,7 @@ class GuardedFile:
 
     def allow(self, whole: bool = False) -> None:
         """Add to what statements may still do: what a lookup takes, or reading the ``whole`` file."""
-        self._left += (_LOOKUP + _STEPS_A_BYTE * self._size * whole) // _TICK
-
-    def _tick(self) -> bool:
-        self._left -= 1
-        return self._left < 0  # SQLite then gives up
+        self._budget.left += (_LOOKUP + _STEPS_A_BYTE * self._size * whole) // _TICK
 
 
 def damaged(path: Path, why: object) -> ArtifactError:

@@ -66,6 +66,11 @@ class Baseline:
             self._index.keep_open(in_memory)
         _ = self._engine
 
+    def close(self) -> None:
+        """Close what :meth:`keep_open` opened and does not close by itself."""
+        if self._index is not None:
+            self._index.texts.close()
+
     @property
     def is_indexed(self) -> bool:
         """Whether an index answers."""

@@ -199,7 +199,7 @@ class OpenedIndex:
         """Close its files. Arrays close with it."""
         self.texts.close()
         self.index.texts.close()
-        for name in ("graph", "shown_graph"):
+        for name in ("graph", "shown_graph", "_baseline"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
