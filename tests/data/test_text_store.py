@@ -1,5 +1,6 @@
 import errno
 import gc
+import os
 import sqlite3
 from contextlib import closing
 
