@@ -1,6 +1,4 @@
 import errno
-import gc
-import os
 import sqlite3
 from contextlib import closing
 
@@ -123,14 +121,3 @@ def test_a_file_is_read_without_its_directory_being_written_to(path):
     with TextStore(path) as store:
         assert store.passage(0).id == "a"
         assert sorted(path.parent.iterdir()) == before
-
-
-def test_a_store_that_nobody_uses_any_more_is_closed(path):
-    gc.disable()  # by its last user, not by a collection that may come late
-    try:
-        before = len(os.listdir("/dev/fd"))
-        for _ in range(20):
-            TextStore(path).counts()
-        assert len(os.listdir("/dev/fd")) <= before + 1
-    finally:
-        gc.enable()

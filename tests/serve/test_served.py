@@ -1,10 +1,13 @@
 """One version at a time: what is deleted or replaced beside a server changes no answer, and a reload changes all."""
 
+import gc
 import json
 import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -229,6 +232,31 @@ def test_the_encoder_is_kept_and_the_files_of_the_version_before_are_closed(run,
         assert gone() is None
         newest = client.app.state.versions.current.retriever
         assert newest.encoder is encoder
+
+
+def test_closing_closes_every_file_of_texts_at_once(run, question):
+    """Without waiting for Python's collection of cycles, which a connection of SQLite is in."""
+    first = Retriever.open(run).search(question, 1)[0].id
+    remove_passages(run / "index", [first])
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(open_texts())
+        retriever = opened(run)
+        assert len(open_texts()) > before
+        retriever.close()
+        assert len(open_texts()) == before
+    finally:
+        gc.enable()
+
+
+def open_texts() -> list[str]:
+    """Files of texts that this process has open."""
+    targets = []
+    for one in Path("/dev/fd").iterdir():
+        with suppress(OSError):
+            targets.append(str(one.readlink()))
+    return [target for target in targets if target.endswith("texts.sqlite")]
 
 
 def test_without_a_token_nobody_reloads_by_a_request(run):
