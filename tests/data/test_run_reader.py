@@ -191,3 +191,8 @@ def test_a_missing_file_and_a_directory_are_said_to_be_so(tmp_path):
         read_run(tmp_path / "run.trec")
     with pytest.raises(InputError, match="a directory"):
         read_run(tmp_path)
+
+
+def test_a_query_id_may_begin_with_a_brace(tmp_path):
+    (tmp_path / "run").write_text("{q Q0 p1 1 0.5 tag\n", encoding="utf-8")
+    assert read_run(tmp_path / "run") == {"{q": [("p1", 0.5)]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable
 from itertools import chain
@@ -15,6 +16,8 @@ from gnnretrieval.data.runs.lines import RunLines, blocks_of
 from gnnretrieval.data.runs.ranking import Ranking, Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
+
+_JSON = re.compile(rb"\s*\{\s*([\"}]|$)")  # an object; a query id may begin with a brace too
 
 
 def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
@@ -33,7 +36,7 @@ def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
     try:
         blocks = blocks_of(path)
         first = next(blocks, b"")
-        if first.lstrip().startswith(b"{"):
+        if _JSON.match(first):
             return _of_json(path, b"".join([first, *blocks]))
         lines = RunLines(path)
         for block in chain([first], blocks):

@@ -64,7 +64,8 @@ class EdgeVectorFiles:
         """
         mean = sample.mean(0)
         _, _, axes = np.linalg.svd((sample - mean).astype(np.float64), full_matrices=False)
-        axes = axes[: self.width] * np.sign(axes[: self.width][:, :1])  # fix the sign, which SVD leaves open
+        axes = axes[: self.width]
+        axes = np.where(axes[:, :1] < 0, -axes, axes)  # fix the sign, which SVD leaves open
         components = np.zeros((sample.shape[1], self.width))
         components[:, : len(axes)] = axes.T
         self.projection = np.vstack([components, -mean @ components]).astype(np.float32)
