@@ -40,7 +40,12 @@ def markdown(results: dict[str, Any]) -> str:
         lines += ["", f"## {part['title']}", "", part["done"], ""]
         lines += ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
         lines += ["| " + " | ".join(_cell(row[name]) for name in header) + " |" for row in part["rows"]]
-        lines += ["", f"{part['minutes']} minutes, {part['when']}, revision {part['git_revision'] or 'unknown'}."]
+        count = f" --trials {part['asked']}" if part["asked"] else ""
+        revision = part["git_revision"] or "unknown"
+        lines += [
+            "",
+            f"`--only {part['name']}{count}`: {part['minutes']} minutes, {part['when']}, revision {revision}.",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -51,7 +56,9 @@ def _cell(value: Any) -> str:
 @click.command()
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the trials write.")
 @click.option("--only", "names", type=click.Choice(TRIALS), multiple=True, help="Run these; may be given again.")
-@click.option("--trials", type=click.IntRange(1), help="Trials of each kind, instead of as many as the page has.")
+@click.option(
+    "--trials", type=click.IntRange(1), help="Trials of each kind; without it, the full number, which takes hours."
+)
 def main(work: Path, names: tuple[str, ...], trials: int | None) -> None:
     """Run the trials and write the page."""
     file = RESULTS / "faults.json"
@@ -63,6 +70,8 @@ def main(work: Path, names: tuple[str, ...], trials: int | None) -> None:
         failures += part["failures"]
         results["trials"][name] = {
             **part,
+            "name": name,
+            "asked": trials,
             "minutes": round((time.monotonic() - begun) / 60, 1),
             "when": datetime.now(UTC).date().isoformat(),
             "git_revision": git_revision(),

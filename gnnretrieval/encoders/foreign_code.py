@@ -24,15 +24,13 @@ def refuse_foreign_code(directory: Path) -> None:
     for file in sorted(directory.rglob("*config.json")):
         found = read_json(file, "checkpoint's configuration")
         if isinstance(found, dict) and found.get("auto_map"):
-            raise InputError(f"this checkpoint wants code of its own (auto_map), which is not run. {_REMEDY}", file)
+            raise InputError(f"this checkpoint brings code to run (auto_map); none is run. {_REMEDY}", file)
         if file.name == "adapter_config.json":
             raise InputError("this is an adapter of another checkpoint. Merge the two and save the result.", file)
     for file in sorted(directory.rglob("modules.json")):
         for module in _modules(file):
             if not module["type"].startswith(_LIBRARY):
-                raise InputError(
-                    f"this checkpoint wants code of its own ({module['type']}), which is not run. {_REMEDY}", file
-                )
+                raise InputError(f"this checkpoint names other code ({module['type']}); none is run. {_REMEDY}", file)
             if not (file.parent / module["path"]).resolve().is_relative_to(file.parent.resolve()):
                 raise InputError(f"its module {module['path']!r} lies outside of the checkpoint. {_REMEDY}", file)
 

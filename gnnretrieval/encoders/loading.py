@@ -1,4 +1,4 @@
-"""The one place where a checkpoint is loaded: from its directory alone, safetensors only, never code of its own.
+"""The one place where a checkpoint is loaded: from its directory alone, safetensors only, never its code.
 
 Damage is said in a sentence, and the libraries' chatter is left out.
 """

@@ -16,7 +16,7 @@ BLOCK_ROWS = 32
 class PackedLinear:
     r""":math:`y = x W^\top + b` on the CPU, for inference.
 
-    ``F.linear`` lays the weight out anew in every call, and writes the bias before it adds the product; this does
+    ``F.linear`` lays the weight out again in every call, and writes the bias before it adds the product; this does
     neither. It is the operator that ``torch.compile`` freezes linear layers to. A row of ``y`` is the same bytes
     whatever rows are beside it, as long as there are at least ``ROW_MULTIPLE``.
 

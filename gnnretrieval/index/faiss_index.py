@@ -161,7 +161,7 @@ class Index(Artifact):
         if source.hash != self.meta["inputs"][kind]:
             raise ArtifactError(
                 f"{self.path}: {place} has changed since it was indexed. Bring the index up to it "
-                "(index build --changed), or build it anew."
+                "(index build --changed), or build it again."
             )
         return source.sentences if self.is_of_sentences and isinstance(source, Features) else source.passages
 

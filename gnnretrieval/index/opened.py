@@ -29,16 +29,7 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 
 class OpenedIndex:
-    """An index, and the encoder, graph and model behind it.
-
-    Args:
-        index: What is searched.
-        encoder: The encoder of the index, where Python has it (a :class:`FunctionEncoder`); None: it is opened.
-        endpoint: Where questions are encoded, if the index's encoder is an endpoint and its address another than it was
-            then, or not your own word: see :func:`gnnretrieval.encoders.endpoint.allowed`.
-        ranking: What joins the index: BM25, a cross-encoder; None: the index alone.
-        device: Where questions are encoded.
-    """
+    """An index, and the encoder, graph and model behind it; arguments as of the retriever that extends it."""
 
     def __init__(
         self,

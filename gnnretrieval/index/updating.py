@@ -44,7 +44,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced.
 
     Inverted lists and plain codes are changed in place. Of a graph of vectors (HNSW), the new vector is added and the
-    old one is passed over when it is found, until the index is built anew. Removed passages stay removed.
+    old one is passed over when it is found, until the index is built again. Removed passages stay removed.
 
     Raises:
         ArtifactError: the index was made from no earlier state of these embeddings.
@@ -58,7 +58,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     changed = changed_since(source, before)
     if changed is None or current.is_of_sentences:
         raise ArtifactError(
-            f"{out}: made from other vectors than any earlier state of {source.path}. Build it anew, without --changed."
+            f"{out}: made from other vectors than any earlier state of {source.path}. Build it without --changed."
         )
     known = current.meta["num_passages"] + len(current.removed)
     vectors = source.passages
@@ -83,7 +83,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
 def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
     """Take passages out of the index at ``out``, in one step: no search finds them any more.
 
-    Inverted lists lose the vectors; elsewhere they are passed over when they are found, until the index is built anew.
+    Inverted lists lose the vectors; elsewhere they are passed over when they are found, until the index is built again.
 
     Raises:
         InputError: no ids are given, or the index has no passage of one.
@@ -117,7 +117,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
             contents.rows[np.isin(contents.rows, vectors)] = -1
             save_array(rewrite(directory, ROWS), contents.rows)
             if (share := (contents.rows < 0).mean()) > 0.2:
-                say(f"{100 * share:.0f} % of the vectors are passed over in every search: build the index anew soon")
+                say(f"{100 * share:.0f} % of the vectors are passed over in every search: build the index again soon")
         save_array(rewrite(directory, REMOVED), np.union1d(current.removed, rows))
         return {"num_passages": current.meta["num_passages"] - len(rows), **_figures(directory, current)}
 

@@ -134,5 +134,5 @@ def test_a_checkpoint_that_wants_code_of_its_own_is_refused(tiny_checkpoint, tmp
     modules = json.loads((own / "modules.json").read_text())
     modules[0]["type"] = "custom_transformer.Transformer"
     (own / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(InputError, match=r"modules\.json: .*code of its own \(custom_transformer\.Transformer\)"):
+    with pytest.raises(InputError, match=r"modules\.json: .*names other code \(custom_transformer\.Transformer\)"):
         find_checkpoint(str(own))

@@ -104,10 +104,10 @@ def pickled(directory: Path) -> None:
 
 
 CRAFTED = {
-    config_code: "wants code of its own",
-    known_type_code: "wants code of its own",
-    tokenizer_code: "wants code of its own",
-    module_code: "wants code of its own",
+    config_code: "brings code to run",
+    known_type_code: "brings code to run",
+    tokenizer_code: "brings code to run",
+    module_code: "names other code",
     outside_module: "outside of the checkpoint",
     adapter: "adapter",
     pickled: "save_pretrained",

@@ -193,7 +193,7 @@ class RunLines:
                 fields = line.split()
                 if fields and fields[0] == query:
                     if fields[column] in seen:
-                        hint = "keep one line." if what == "passage" else "number them anew. Are these judgements?"
+                        hint = "keep one line." if what == "passage" else "number them again. Are these judgements?"
                         value = fields[column].decode()
                         shown = repr(value) if what == "passage" else value
                         return InputError(
