@@ -16,7 +16,7 @@ from typing import Any
 from gnnretrieval.storage.provenance import git_revision, library_versions
 
 Run = Callable[[Path], object]  # makes something at a place
-DATED = ("made", "seconds", "git_revision", "versions", "measured")  # of a meta.json: other ones in every run
+DATED = ("made", "seconds", "git_revision", "versions", "measured", "checksum")  # of a meta.json: new in every run
 
 
 def in_fork(action: Callable[[], object], log: Path) -> int:

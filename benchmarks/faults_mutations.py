@@ -28,7 +28,7 @@ import numpy as np
 
 from gnnretrieval.cli import main
 from gnnretrieval.progress import progress
-from gnnretrieval.storage.provenance import sha256_of_file
+from gnnretrieval.storage.verifying import verify
 
 FULL = 1000  # mutated artifacts of a kind
 SECONDS = 5  # of processor time that a command may take
@@ -109,8 +109,8 @@ def run(work: Path, trials: int | None) -> dict[str, Any]:
             "integers shuffled or made huge, headers and entries of JSON edited), each read by the command that reads "
             f"it, within {SECONDS} s of processor time and 2 GiB of memory. Failed: ended by a signal, a traceback, "
             "out of memory, out of time, an error of more than a sentence, or another result than the whole artifact's "
-            "without an error, where the recorded sha256 does not notice it. `meta.json` has no such sum: results that "
-            "differ by what it says are counted by themselves."
+            "without an error, where `verify` (and so `--verify` of serve and embed) does not notice it. Checkpoints "
+            "are no artifacts: what is made with one records the sha256 of its files."
         ),
         "rows": rows,
         "tried": count * len(KINDS),
@@ -166,18 +166,18 @@ def measure(name: str, kind: Kind, count: int, work: Path) -> tuple[dict[str, An
             begun = time.monotonic()
             outcome = _run(kind.readers[number], case, work, out)
             longest = max(longest, time.monotonic() - begun)
-            verdict = judge(outcome, whole[number], case, source)
+            verdict = judge(outcome, whole[number], case)
             counts[verdict.partition(":")[0]] += 1
             if verdict.startswith("failed") and len(failures) < _KEPT:
                 failures.append(f"{seed} {what}: {verdict}")
             meter.advance()
     shutil.rmtree(case, ignore_errors=True)
-    row = {key: counts[key] for key in ("same", "refused", "noticed by sha256", "by meta.json", "failed")}
+    row = {key: counts[key] for key in ("same", "refused", "noticed by verify", "failed")}
     return {"trials": count, **row, "longest s": round(longest, 1)}, failures
 
 
-def judge(outcome: Outcome, whole: Outcome, case: Path, source: Path) -> str:
-    """``same``, ``refused``, ``noticed by sha256``, ``by meta.json``, or ``failed: `` and why."""
+def judge(outcome: Outcome, whole: Outcome, case: Path) -> str:
+    """``same``, ``refused``, ``noticed by verify``, or ``failed: `` and why."""
     if outcome.code < 0:
         return f"failed: signal {-outcome.code} ({signal.Signals(-outcome.code).name})"
     lines = outcome.err.strip().splitlines()
@@ -190,23 +190,14 @@ def judge(outcome: Outcome, whole: Outcome, case: Path, source: Path) -> str:
         return "refused" if len(said) == 1 and lines[-1] == said[0] else f"failed: no sentence: {lines[-3:]}"
     if (outcome.out, outcome.made) == (whole.out, whole.made):
         return "same"
-    noticed = noticed_by(case, source)
-    return noticed if noticed != "nothing" else "failed: another result that no sha256 notices"
+    return "noticed by verify" if noticed(case) else "failed: another result that verify does not notice"
 
 
-def noticed_by(case: Path, source: Path) -> str:
-    """What of a mutated artifact tells that it is another one: a recorded sha256, or ``meta.json`` alone."""
-    try:
-        meta = json.loads((case / "meta.json").read_text(encoding="utf-8"))
-        files = dict(meta["files"])
-    except FileNotFoundError:  # a checkpoint: what is made with it records the hash of its files
-        return "noticed by sha256"
-    except (ValueError, KeyError, TypeError):
-        return "by meta.json"
-    if any((case / name).is_file() and sha256_of_file(case / name) != digest for name, digest in files.items()):
-        return "noticed by sha256"
-    changed = (case / "meta.json").read_bytes() != (source / "meta.json").read_bytes()
-    return "by meta.json" if changed else "nothing"
+def noticed(case: Path) -> bool:
+    """Whether ``verify`` tells that an artifact is not as it was made."""
+    if not (case / "meta.json").is_file():
+        return True  # a checkpoint, which is nobody's artifact: what is made with it records the hash of its files
+    return bool(verify([case]).damaged)
 
 
 def _run(words: str, artifact: Path, work: Path, out: Path) -> Outcome:

@@ -8,7 +8,6 @@ of it is on the disk, so a half-made one can never be opened; running the same c
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.storage.durable import make_directory, sync_directory, sync_file
+from gnnretrieval.storage.json_files import read_json
 from gnnretrieval.storage.meta import read_meta
 from gnnretrieval.storage.places import META, find, partial_path
 
@@ -157,8 +157,8 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
 def kind_of(path: str | Path) -> str | None:
     """What the artifact at ``path`` says it is; None where there is none."""
     try:
-        meta = json.loads((find(Path(path), "artifact") / META).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        meta = read_json(find(Path(path), "artifact") / META, "meta.json of an artifact")
+    except InputError:
         return None
     return str(meta["kind"]) if isinstance(meta, dict) and {"kind", "format_version"} <= meta.keys() else None
 

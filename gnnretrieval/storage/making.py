@@ -27,7 +27,15 @@ from gnnretrieval.storage.places import (
     scratch,
     settle,
 )
-from gnnretrieval.storage.provenance import git_revision, library_versions, sha256_of_file, sha256_of_json, write_json
+from gnnretrieval.storage.provenance import (
+    CHECKSUM,
+    checksum_of,
+    git_revision,
+    library_versions,
+    sha256_of_file,
+    sha256_of_json,
+    write_json,
+)
 
 _REFUSED = "refused"  # in a half-made artifact's scratch: an error ended it
 
@@ -245,24 +253,22 @@ def finish(
         and not file.name.startswith(".")
     )
     files = {name: (known or {}).get(name) or sha256_of_file(directory / name) for name in names}
-    write_json(
-        directory / META,
-        {
-            **figures,
-            "kind": kind,
-            "format_version": version_of(kind),
-            "fingerprint": print_of_inputs,
-            "hash": sha256_of_json(files),
-            "inputs": dict(inputs),
-            "config": dict(config),
-            "seed": seed,
-            "made": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": library_versions(),
-            "git_revision": git_revision(),
-            "files": files,
-            "sizes": {name: (directory / name).stat().st_size for name in files},
-        },
-    )
+    meta = {
+        **figures,
+        "kind": kind,
+        "format_version": version_of(kind),
+        "fingerprint": print_of_inputs,
+        "hash": sha256_of_json(files),
+        "inputs": dict(inputs),
+        "config": dict(config),
+        "seed": seed,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+        "files": files,
+        "sizes": {name: (directory / name).stat().st_size for name in files},
+    }
+    write_json(directory / META, {**meta, CHECKSUM: checksum_of(meta)})
 
 
 def tidy(directory: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from gnnretrieval.storage.durable import sync_directory
 
+CHECKSUM = "checksum"  # the entry of a ``meta.json`` that holds the sha256 of the others
 RECORDED_PACKAGES = (
     "gnnretrieval",
     "torch",
@@ -38,6 +40,12 @@ def sha256_of_json(value: Any) -> str:
     """Hexadecimal sha256 of ``value`` written as canonical JSON (sorted keys, no spaces)."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def checksum_of(meta: Mapping[str, Any]) -> str:
+    """Hexadecimal sha256 of all entries of a ``meta.json``, as they are read back, but ``checksum`` itself."""
+    entries = json.loads(json.dumps({name: value for name, value in meta.items() if name != CHECKSUM}))
+    return sha256_of_json(entries)
 
 
 def write_json(path: Path, value: Any) -> None:

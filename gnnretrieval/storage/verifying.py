@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import Meter, progress
 from gnnretrieval.storage.artifacts import kind_of
+from gnnretrieval.storage.json_files import read_json
 from gnnretrieval.storage.places import META, find
-from gnnretrieval.storage.provenance import sha256_of_json
+from gnnretrieval.storage.provenance import CHECKSUM, checksum_of, sha256_of_json
 
 _BLOCK = 1 << 22  # bytes read at a time
 _OF_ARTIFACTS = (".npy", ".faiss", ".safetensors", ".sqlite")  # what commands read; a user's notes may lie beside them
@@ -89,10 +89,10 @@ class _Check:
         self.place, self.files, self.fault = place, dict[str, str](), ""
         self.meta: dict[str, Any] = {}
         try:
-            self.meta = json.loads((place / META).read_text(encoding="utf-8"))
+            self.meta = read_json(place / META, "meta.json of an artifact")
             self.files = {str(name): str(digest) for name, digest in self.meta["files"].items()}
             self.fault = _fault_of(self.meta)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (InputError, ValueError, KeyError, TypeError, AttributeError):
             self.fault = "not the meta.json of an artifact"
         inside = place.resolve()
         self.present = {
@@ -128,6 +128,8 @@ def _fault_of(meta: dict[str, Any]) -> str:
     configs = [meta["config"], {"updates": meta.get("updates", [])}]
     if meta["fingerprint"] not in [sha256_of_json({**identity, "config": config}) for config in configs]:
         return "damaged: its fingerprint is not that of its inputs and settings"
+    if CHECKSUM in meta and meta[CHECKSUM] != checksum_of(meta):  # not there before version 0.2
+        return "damaged: its entries are not the ones that were written"
     return ""
 
 

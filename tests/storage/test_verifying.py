@@ -85,7 +85,22 @@ def test_changed_settings_are_found(tmp_path, entries):
     ]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "graph", "format_version": 1, "files": 3}'])
+@pytest.mark.parametrize("entries", [{"num_passages": 3}, {"seed": 7}, {"sizes": {}}, {"added": 1}])
+def test_any_other_changed_entry_is_found(tmp_path, entries):
+    path = make(tmp_path / "a")
+    change(path / "meta.json", **entries)
+    assert verify([path]).damaged == [f"{path}/meta.json: damaged: its entries are not the ones that were written."]
+
+
+def test_an_artifact_of_before_checksums_is_whole(tmp_path):
+    path = make(tmp_path / "a")
+    meta = json.loads((path / "meta.json").read_text())
+    del meta["checksum"]
+    (path / "meta.json").write_text(json.dumps(meta))
+    assert verify([path]).damaged == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "{}", '{"kind": "graph", "format_version": 1, "files": 3}'])
 def test_a_meta_json_that_is_none_is_a_line(tmp_path, text):
     path = make(tmp_path / "a")
     (path / "meta.json").write_text(text)
