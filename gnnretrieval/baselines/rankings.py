@@ -14,16 +14,17 @@ from gnnretrieval.baselines.lexical import choose_lexical, lexical_index, neighb
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import InputError
 from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.search import bm25_run
+from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.examples import unseen_queries
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.gnn.ladder import message_graph, rows_of
-from gnnretrieval.training.gnn.messages import fits_memory
+from gnnretrieval.training.gnn.messages import memory_of_messages
 
 KIND = "baselines"
 DEV = "dev"  # folder of the rankings for dev questions
@@ -98,8 +99,7 @@ def rank_baselines(
             vectors do not fit into memory.
     """
     require_features_of(dataset, features)
-    if not fits_memory(store):
-        raise GnnRetrievalError(f"{store.path}: its vectors do not fit into this machine's memory.")
+    require_memory(memory_of_messages(store), f"ranking by {store.path}'s labels", "Use narrower vectors.")
     held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     if split == held_out.name:

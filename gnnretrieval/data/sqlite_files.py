@@ -57,7 +57,7 @@ class GuardedFile:
                 self.connection.set_progress_handler(self._budget.tick, _TICK)
             self.allow()
             found = _objects(self.connection)
-        except (sqlite3.Error, MemoryError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
             raise damaged(path, error) from None
         with closing(sqlite3.connect(":memory:")) as ours:
             ours.executescript(schema)

@@ -142,7 +142,7 @@ class TextStore:
                 if tuple(map(type, row)) != types:
                     raise self._damaged(f"a value of another type than {' and '.join(one.__name__ for one in types)}")
                 yield row
-        except (sqlite3.DatabaseError, MemoryError) as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError) as error:
             raise self._damaged(error) from None
 
     def _in_order(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

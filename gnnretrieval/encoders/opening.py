@@ -54,8 +54,9 @@ def encoder_of(
         ArtifactError: it is another encoder, or has other weights now.
         GnnRetrievalError: it is not at hand.
     """
+    settings = EncoderSettings.parse(meta["encoder"], path / "meta.json")
+    was = settings.checkpoint
     if given is None:
-        settings = EncoderSettings.parse(meta["encoder"], path / "meta.json")
         if settings.checkpoint.startswith(ENDPOINT):
             from gnnretrieval.encoders.endpoint import allowed
 
@@ -64,7 +65,7 @@ def encoder_of(
     else:
         encoder = given
     if encoder.fingerprint != meta["checkpoint_hash"]:
-        was, now = meta["encoder"]["checkpoint"], encoder.settings.checkpoint
+        now = encoder.settings.checkpoint
         what = "which has other weights now" if was == now else f"and this is {now}"
         raise ArtifactError(
             f"{path}: encoded by {was}, {what}. Encode and build again, or give back the encoder it had."

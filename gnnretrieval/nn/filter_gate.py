@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +33,7 @@ class FilterGate(nn.Module):
     def reset_parameters(self) -> None:
         """Set every gate to ``start``, for any input."""
         nn.init.zeros_(self.lin.weight)
-        nn.init.constant_(self.lin.bias, float(torch.logit(torch.tensor(self.start))))
+        nn.init.constant_(self.lin.bias, math.log(self.start / (1 - self.start)))
 
     def forward(self, context: Tensor, passages: Tensor) -> Tensor:
         """The gated context :math:`f_p \\odot \\tilde h_p` ``(T, dimension)``."""

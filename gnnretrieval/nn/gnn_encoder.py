@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -107,6 +107,12 @@ class GNNEncoder(nn.Module):
         self.register_buffer("edge_mean", torch.zeros(edge_dim))
         self.register_buffer("edge_deviation", torch.ones(edge_dim))
         self.reset_parameters()
+
+    @classmethod
+    def num_parameters(cls, *shape: Any) -> int:
+        """How many parameters a GNN-encoder of these arguments has, without making them."""
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in cls(*shape).parameters())
 
     def reset_parameters(self) -> None:
         """Start as close to the identity as the gate allows."""

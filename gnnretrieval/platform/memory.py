@@ -1,10 +1,19 @@
-"""Keep freed memory in the process."""
+"""The memory that this process may use, and keeping what it freed."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import resource
+from pathlib import Path
 
+from gnnretrieval.errors import GnnRetrievalError
+
+_LIMITS_OF_GROUPS = (
+    Path("/sys/fs/cgroup/memory.max"),  # version 2, and 1: of a container
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
@@ -25,3 +34,35 @@ def give_back_freed_memory() -> None:
     """Return what is free to the system, after work that needed much more memory than what follows."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def memory_limit() -> int:
+    """Bytes that this process may use: the machine's, less where its container or ``ulimit -v`` allows less."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in _LIMITS_OF_GROUPS:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            limits.append(int(file.read_text(encoding="ascii")))
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return min(limits if soft == resource.RLIM_INFINITY else [*limits, soft])
+
+
+def require_memory(needed: int, what: str, remedy: str) -> None:
+    """Refuse what cannot fit into memory, before it is begun.
+
+    Args:
+        needed: Bytes.
+        what: What needs them, for the error, such as ``layer = linear over work/graph``.
+        remedy: What to do about it, a sentence.
+
+    Raises:
+        GnnRetrievalError: this process may not use so many.
+    """
+    limit = memory_limit()
+    if needed > limit:
+        raise GnnRetrievalError(
+            f"{what} needs about {_gibibytes(needed)} of memory, and there are {_gibibytes(limit)}. {remedy}"
+        )
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / 2**30:,.{0 if count >= 10 * 2**30 else 1}f} GiB"

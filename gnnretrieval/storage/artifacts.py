@@ -160,7 +160,8 @@ def kind_of(path: str | Path) -> str | None:
         meta = read_json(find(Path(path), "artifact") / META, "meta.json of an artifact")
     except InputError:
         return None
-    return str(meta["kind"]) if isinstance(meta, dict) and {"kind", "format_version"} <= meta.keys() else None
+    kind = meta.get("kind") if isinstance(meta, dict) and "format_version" in meta else None
+    return kind if isinstance(kind, str) and kind else None
 
 
 @contextmanager

@@ -19,7 +19,7 @@ class _Meta(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    kind: str
+    kind: Annotated[str, Field(min_length=1)]
     format_version: int
     hash: str
     config: _Dict

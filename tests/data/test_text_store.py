@@ -61,6 +61,14 @@ def test_a_damaged_file_is_a_sentence(path):
         TextStore(path)
 
 
+def test_a_damaged_name_of_a_table_is_a_sentence(path):
+    content = path.read_bytes()
+    at = content.index(b"CREATE TABLE passages")
+    path.write_bytes(content[:at] + b"CREATE TABLE \xff" + content[at + 14 :])
+    with pytest.raises(ArtifactError, match="file of ids and texts is damaged"):
+        TextStore(path)
+
+
 FOREIGN = {
     "a view in a table's place": "ALTER TABLE passages RENAME TO other; CREATE VIEW passages AS WITH RECURSIVE c(x) AS "
     "(SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS row, 'a' AS id, '' AS title, '' AS text FROM c;",

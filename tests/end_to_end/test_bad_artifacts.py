@@ -64,7 +64,10 @@ def test_a_directory_that_is_no_artifact(reader, made, refuses, tmp_path):
     refuses(*_words(reader, tmp_path / "nowhere", out), says=(tmp_path / "nowhere", "no such directory"), out=out)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"kind": "graph"}'])
+EMPTY_KIND = '{"kind": "", "format_version": 1, "hash": "", "config": {}, "inputs": {}, "files": {}}'
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"kind": "graph"}', EMPTY_KIND])
 def test_a_corrupted_meta_json_is_named(content, copy, refuses, tmp_path):
     graph = copy("graph")
     (graph / "meta.json").write_text(content, encoding="utf-8")

@@ -261,11 +261,11 @@ def test_there_must_be_something_to_add(parts, tiny_settings, tmp_path):
         read_additions(graph, queries=parts / "queries.jsonl", qrels=parts / "qrels.tsv")
 
 
-def test_a_checkpoint_that_changed_is_noticed(parts, tiny_settings, tmp_path):
+@pytest.mark.parametrize("entries", [{"checkpoint_hash": {"query": "0", "passage": "0"}}, {"encoder": {}}])
+def test_a_checkpoint_that_changed_is_noticed(parts, tiny_settings, tmp_path, entries):
     graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
     meta = json.loads((graph.path / "meta.json").read_text())
-    meta["checkpoint_hash"] = {"query": "0", "passage": "0"}
-    (graph.path / "meta.json").write_text(json.dumps(meta))
+    (graph.path / "meta.json").write_text(json.dumps({**meta, **entries}))
     with pytest.raises(ArtifactError, match="which has other weights now"):
         read_additions(open_graph(graph.path), queries=parts / "queries.jsonl")
 

@@ -31,7 +31,7 @@ from gnnretrieval.training.gnn.ladder import (
     steps_of_heads,
 )
 from gnnretrieval.training.gnn.loop import GNNTraining
-from gnnretrieval.training.gnn.messages import is_few, memory_of_messages, require_memory
+from gnnretrieval.training.gnn.messages import is_few, memory_of_messages, require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import TrainingPlan
@@ -89,7 +89,7 @@ def rehearse(
 
 def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     store, held_out = plan.store, plan.held_out
-    require_memory(store)
+    require_fit(store)
     graph = message_graph(store, held_out.hidden)
     taught = torch.from_numpy(plan.learned.taught)
     begun = time.perf_counter()

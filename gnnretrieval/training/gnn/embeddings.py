@@ -25,7 +25,7 @@ from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.storage.updating import changed_since, record_changes, rewrite, update_artifact
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import require_memory
+from gnnretrieval.training.gnn.messages import require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 KIND = "embeddings"
@@ -231,7 +231,7 @@ def _vectors(
 @torch.no_grad()
 def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
     """Vectors of all passages by a model with layer = linear ``(m, d)`` float32."""
-    require_memory(store)
+    require_fit(store)
     trained = model.load_messages()
     vectors = message_vectors(message_graph(store), trained.head, trained.messages)
     return vectors.numpy()

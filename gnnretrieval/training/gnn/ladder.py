@@ -28,6 +28,7 @@ _HEADS = len(STEPS) * len(TRAINED_MEANS)
 MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) + _HEADS + 2 * len(REJECTIONS) + len(PRIORS)  # all rungs
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
+MOST_HEADS = _HEADS * (1 + FOLDS) + 3  # (d, d) arrays in memory at the same time: every head, and an optimizer's
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 CUTOFF, _QUERIES = 10, 256
 

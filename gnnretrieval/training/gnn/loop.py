@@ -18,6 +18,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss
 from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
+from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -32,6 +33,7 @@ from gnnretrieval.training.optimizers import linear_schedule
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
+_OF_PARAMETER = 4 * 7  # bytes: itself, its gradient, two of the optimizer's, its start, its average and the best one
 ENCODER = "encoder."  # prefix of the dual-encoder's weights
 
 
@@ -84,7 +86,10 @@ class GNNTraining:
         self.allowed: Rows | None = None  # passages that may be negatives in this epoch; None: all
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
-        self.model = GNNEncoder(store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
+        shape = (store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
+        needed = _OF_PARAMETER * GNNEncoder.num_parameters(*shape)
+        require_memory(needed, f"training of {settings.layer} over {store.path}", "Use narrower vectors.")
+        self.model = GNNEncoder(*shape)
         self.identity = [parameter.detach().clone().to(self.device) for parameter in self.model.parameters()]
         mean, deviation = edge_moments(store, self.shown)
         if start is not None:

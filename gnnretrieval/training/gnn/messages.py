@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,15 +12,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import InputError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import train_head
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.ladder import (
     FEW,
     FOLDS,
+    MOST_HEADS,
     PRIORS,
     Climb,
     Judged,
@@ -176,7 +177,7 @@ def train_messages(
     Raises:
         GnnRetrievalError: The vectors of all nodes do not fit into memory.
     """
-    require_memory(store)
+    require_fit(store)
     whole = message_graph(store)
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = is_few(held_out)
@@ -207,26 +208,19 @@ def is_few(held_out: HeldOut) -> bool:
     return held_out.is_split and len(held_out.relevant) < FEW
 
 
-def require_memory(store: Graph) -> None:
-    """Check that this machine's memory holds the graph's vectors as often as layer = linear needs.
+def require_fit(store: Graph) -> None:
+    """Check that memory holds the graph's vectors and the heads, as often as layer = linear needs.
 
     Raises:
         GnnRetrievalError: It does not.
     """
-    if not fits_memory(store):
-        raise GnnRetrievalError(
-            f"layer = linear holds all vectors in memory: {memory_of_messages(store) / 2**30:.0f} GiB for {store.path},"
-            f" but there are only {_memory() / 2**30:.0f} GiB. Train with --layer gat, which reads them in blocks."
-        )
+    remedy = "Train with --layer gat, which reads vectors in blocks, or on narrower vectors."
+    require_memory(memory_of_messages(store), f"layer = linear over {store.path}", remedy)
 
 
 def fits_memory(store: Graph) -> bool:
-    """Whether this machine's memory holds the graph's vectors as often as layer = linear needs."""
-    return memory_of_messages(store) <= _memory()
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Whether :func:`require_fit` would pass."""
+    return memory_of_messages(store) <= memory_limit()
 
 
 def memory_of_messages(store: Graph) -> int:
@@ -236,7 +230,7 @@ def memory_of_messages(store: Graph) -> int:
 
 def bytes_of_messages(dimension: int, nodes: int) -> int:
     """As :func:`memory_of_messages`, from the width of vectors and the number of nodes."""
-    return _ARRAYS * 4 * dimension * nodes
+    return 4 * dimension * (_ARRAYS * nodes + MOST_HEADS * dimension)
 
 
 def _write_log(path: Path, found: Climb) -> None:
