@@ -36,7 +36,7 @@ _BY_THE_CLOCK = 60  # the machine may be busy
 _MEMORY = 2 * 2**30  # bytes beside what the process has mapped
 _KEPT = 20  # failures of a kind that are told
 _NOT_MUTATED = {"README.md", "modelcard.md"}
-_TIMES = re.compile(r'[\d.,]+ (ms|s|seconds|minutes)\b|"(milli)?seconds": [\d.]+')
+_TIMES = re.compile(r'[\d.,]+ (ms|s|seconds|minutes|questions/s)\b|"(milli)?seconds": [\d.]+')
 _ODD: tuple[Any, ...] = (None, True, -1, 0, 10**12, 2**63, 1e300, "", "x", "../..", [], {}, [[]], {"a": 1}, "\ud800")
 
 

@@ -111,3 +111,9 @@ def test_whatever_numpy_says_of_a_damaged_array_is_a_sentence(content, tmp_path)
     with pytest.raises(ArtifactError, match="this array is damaged") as refused:
         load_array(tmp_path / "a.npy", (None,), np.float32)
     assert "\n" not in str(refused.value)
+
+
+def test_an_array_that_is_stored_by_column_is_damaged(tmp_path):
+    np.save(tmp_path / "a.npy", np.asfortranarray(np.zeros((2, 3))))
+    with pytest.raises(ArtifactError, match="stored by column"):
+        load_array(tmp_path / "a.npy", (2, 3))

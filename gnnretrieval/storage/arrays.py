@@ -95,6 +95,8 @@ def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: D
     except (ValueError, OSError) as error:
         raise damaged(path, str(error)) from None
     _keep_file(array, path)
+    if not array.flags.c_contiguous:
+        raise damaged(path, "its header says that it is stored by column")
     if shape is not None and (
         len(shape) != array.ndim or any(w not in (None, h) for w, h in zip(shape, array.shape, strict=True))
     ):

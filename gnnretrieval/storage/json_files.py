@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from gnnretrieval.errors import InputError
 
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # UTF-16 writes some characters as two halves; one alone is no text
 MOST_BYTES = 256 * 2**20  # of a JSON file that is read whole; parsed, it takes several times that
 
 
@@ -19,7 +21,8 @@ def read_json(path: Path, what: str) -> Any:
         what: What it should be, such as ``checkpoint's configuration``, for errors.
 
     Raises:
-        InputError: it cannot be read, is no JSON, is nested too deeply, or is longer than :data:`MOST_BYTES`.
+        InputError: it cannot be read, is no JSON or no Unicode, is nested too deeply, or is longer than
+            :data:`MOST_BYTES`.
     """
     try:
         with path.open("rb") as file:
@@ -28,13 +31,13 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(f"cannot be read ({error.strerror}); wanted a {what}.", path) from None
     if len(raw) > MOST_BYTES:
         raise InputError(f"longer than {MOST_BYTES >> 20} MiB, which is too long for a {what}.", path)
-    return parse_json(raw, path, what)
-
-
-def parse_json(raw: str | bytes, path: Path, what: str) -> Any:
-    """The value in JSON text that was read from ``path``; errors as :func:`read_json`."""
     try:
-        return json.loads(raw)
+        value = json.loads(raw)
+        if _HALF.search(raw):
+            json.dumps(value, ensure_ascii=False).encode()  # an error where a half stands alone
+        return value
+    except UnicodeEncodeError:
+        raise InputError(f"a text in this {what} has half a character in it.", path) from None
     except RecursionError:
         raise InputError(f"this JSON is nested too deeply for a {what}.", path) from None
     except ValueError as error:  # not JSON, not UTF-8, or a number of too many digits

@@ -64,10 +64,11 @@ def test_a_directory_that_is_no_artifact(reader, made, refuses, tmp_path):
     refuses(*_words(reader, tmp_path / "nowhere", out), says=(tmp_path / "nowhere", "no such directory"), out=out)
 
 
+HALF_A_CHARACTER = '{"kind": "graph", "format_version": 2, "hash": "\\ud800", "config": {}, "inputs": {}, "files": {}}'
 EMPTY_KIND = '{"kind": "", "format_version": 1, "hash": "", "config": {}, "inputs": {}, "files": {}}'
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"kind": "graph"}', EMPTY_KIND])
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"kind": "graph"}', EMPTY_KIND, HALF_A_CHARACTER])
 def test_a_corrupted_meta_json_is_named(content, copy, refuses, tmp_path):
     graph = copy("graph")
     (graph / "meta.json").write_text(content, encoding="utf-8")

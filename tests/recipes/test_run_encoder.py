@@ -17,6 +17,7 @@ ENCODERS = {
     "rocketqa": ["step-1", "step-3", "step-4"],
     "pair": ["dpr", "pre-trained", "pair"],
     "dcsr": ["dcsr", "dcsr-adversarial"],
+    "adore": ["dpr", "adore"],
     "ance": ["warm-up", "ance"],
 }
 

@@ -17,7 +17,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import open_graph
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training import TrainSettings, train_gnn
-from gnnretrieval.training.encoder.dev import encoded
+from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.towers import Item
 from gnnretrieval.training.gnn.candidates import step_of
 from gnnretrieval.training.gnn.dev import DevSet

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.gnn.held_out import HELD_OUT, dev_split
@@ -106,10 +105,14 @@ class RetrievalDev:
         """Items of the passages' texts."""
         return [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(texts)]
 
+    def passage_vectors(self) -> Tensor:
+        """Vectors of the passages ``(rows, d)``."""
+        return encoded(self.towers["passage"], self.passages, self.token_budget)
+
     def measure(self) -> dict[str, float]:
         """RR@10 and success rates, means over queries; a tie with an irrelevant passage counts against a query."""
         queries = encoded(self.towers["query"], self.queries, self.token_budget)
-        passages = encoded(self.towers["passage"], self.passages, self.token_budget)
+        passages = self.passage_vectors()
         ranks = np.concatenate(
             [
                 self.ranks(
@@ -141,16 +144,3 @@ def measures_of(ranks: NDArray[np.int64]) -> dict[str, float]:
     reciprocal = np.where(ranks <= 10, 1 / ranks, 0.0)
     hits = {f"Success@{cutoff}": float((ranks <= cutoff).mean()) for cutoff in (1, 5, 20)}
     return {"RR@10": float(reciprocal.mean()), **hits}
-
-
-def encoded(tower: TextTower, items: Sequence[Item], token_budget: int) -> Tensor:
-    """Rows ``(Σ item.rows, d)`` float32 of many items, in order, without gradient."""
-    counts = np.array([item.rows for item in items], dtype=np.int64)
-    starts = np.cumsum(counts) - counts
-    lengths = np.array([len(item.ids) for item in items], dtype=np.int64)
-    rows = torch.empty(int(counts.sum()), tower.width)
-    with torch.inference_mode():
-        for chosen in batches_by_tokens(lengths, token_budget):
-            places = np.concatenate([np.arange(starts[n], starts[n] + counts[n]) for n in chosen])
-            rows[torch.from_numpy(places)] = tower.rows([items[number] for number in chosen]).cpu()
-    return rows

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Candidate, Example, as_written, read_examples, write_examples
-from gnnretrieval.progress import progress
-from gnnretrieval.storage.arrays import ArrayWriter, load_array
+from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.places import scratch
-from gnnretrieval.training.encoder.dev import encoded
+from gnnretrieval.training.encoder.encoded import encoded, write_passage_vectors
 from gnnretrieval.training.encoder.pair_data import Relevance
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.ranks import Ranks
 
-_WINDOW = 1024  # passages encoded at a time
 SOURCE = "encoder in training"
 
 
@@ -81,19 +76,10 @@ class Refresher:
 
     def _mined(self, examples: Sequence[Example], relevance: Relevance, place: Path) -> list[Example]:
         """The examples with new negatives; ``place`` is a temporary file for the passages' vectors."""
-        for tower in self.towers.values():
-            tower.module.eval()
+        self.towers["query"].module.eval()
         tokens = self.towers["query"].tokens([self.query_texts[example.query] for example in examples])
         queries = encoded(self.towers["query"], [Item("query", tuple(ids)) for ids in tokens], self.token_budget)
-        total, texts = len(self.dataset.passage_ids), (passage.full_text for passage in self.dataset.passages())
-        with (
-            ArrayWriter(place, (total, queries.shape[1]), np.float16) as writer,
-            progress("refreshing negatives", total, "passages") as meter,
-        ):
-            while window := list(itertools.islice(texts, _WINDOW)):
-                items = [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(window)]
-                writer.write(encoded(self.towers["passage"], items, self.token_budget).numpy())
-                meter.advance(len(window))
+        write_passage_vectors(self.dataset, self.towers["passage"], place, self.token_budget, "refreshing negatives")
         rows, scores = exact_top_k(queries.numpy(), load_array(place), self.top, self.similarity)
         place.unlink()
         ids = self.dataset.passage_ids

@@ -65,6 +65,9 @@ class DualEncoderTrainSettings(LoopSettings):
         refresh_every: Mine hard negatives with the encoder in training, before the first step and again after this many
             steps (ANCE); not given: never.
         refresh_top: Number of passages retrieved by that search, from which negatives are sampled.
+        fixed_passages: Train the query encoder alone: passages are encoded once, and a query's negatives are those of
+            the whole corpus that score highest for the queries of its batch (ADORE, Zhan et al. 2021).
+        fixed_top: Number of passages that ``fixed_passages`` retrieves for each query of a batch.
         in_passage: Number of in-passage negatives, for a sentence encoder (DCSR).
         dev_passages: Number of passages that dev queries are ranked among: the relevant ones, and random others.
         without_answer: For a sentence encoder, a positive passage without an answer: ``skip`` it, or take the sentence
@@ -79,6 +82,8 @@ class DualEncoderTrainSettings(LoopSettings):
     hard_negatives: int = Field(1, ge=0)
     refresh_every: int | None = Field(None, ge=1)
     refresh_top: int = Field(50, ge=1)
+    fixed_passages: bool = False
+    fixed_top: int = Field(200, ge=1)
     in_passage: int = Field(1, ge=0)
     dev_passages: int = Field(2000, ge=1)
     without_answer: Literal["skip", "overlap"] = "skip"
@@ -93,6 +98,14 @@ class DualEncoderTrainSettings(LoopSettings):
         is_distilled = losses[self.loss].is_distilled
         if is_distilled and self.hard_negatives == 0:
             raise ValueError(f"loss = {self.loss} compares a query's own passages: give at least 1 in hard_negatives")
+        if self.fixed_passages:
+            for name, is_fit in (
+                ("shared = false", not self.shared),
+                ("loss = contrastive", self.loss == "contrastive"),
+                ("no refresh_every", self.refresh_every is None),
+            ):
+                if not is_fit:
+                    raise ValueError(f"fixed_passages trains the query encoder alone: it needs {name}")
         if self.refresh_every is not None:
             if self.hard_negatives == 0:
                 raise ValueError("refresh_every mines hard negatives: give at least 1 in hard_negatives")

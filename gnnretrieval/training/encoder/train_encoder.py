@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gnnretrieval.data.answers import read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
@@ -17,11 +19,16 @@ from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.progress import say
+from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact, relative_to
+from gnnretrieval.storage.durable import make_directory
 from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.encoder.dev import DevQueries, RetrievalDev, dev_queries
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
+from gnnretrieval.training.encoder.encoded import write_passage_vectors
+from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, FixedRetrievalDev
 from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder.pair_data import Texts, count_cut, in_share, labelled_examples, merged
 from gnnretrieval.training.encoder.refresh import Refresher
@@ -30,7 +37,8 @@ from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import TextTower
 from gnnretrieval.training.ranks import ALONE, Ranks
 
-EVERY_QUERY = ("query_share", 1.0)  # not in the configuration, so that encoders from before this setting stay valid
+# not in the configuration, so that encoders from before these settings stay valid
+_SINCE = {"query_share": 1.0, "fixed_passages": False, "fixed_top": 200}
 
 
 def train_dual_encoder(
@@ -82,7 +90,11 @@ def train_dual_encoder(
         "encoder": start.settings.model_dump(
             mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
         ),
-        "train": {key: value for key, value in with_precision(settings, device).items() if (key, value) != EVERY_QUERY},
+        "train": {
+            name: value
+            for name, value in with_precision(settings, device).items()
+            if name not in _SINCE or value != _SINCE[name]
+        },
         "labels": labels,
         "split": split,
         "ranks": ranks.count,
@@ -125,7 +137,9 @@ def _train(
         )
     common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
     towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
-    whole_corpus = settings.refresh_every is not None
+    if settings.fixed_passages and towers[PASSAGE].sentences != "none":
+        raise GnnRetrievalError("fixed_passages needs one vector per passage: it does not fit an encoder of sentences.")
+    whole_corpus = settings.refresh_every is not None or settings.fixed_passages
     texts = Texts.of(
         dataset,
         (example.query for example in examples),
@@ -140,12 +154,14 @@ def _train(
             say(f"{counts['cut']:,} of {counts['texts']:,} {what} texts are cut to {counts['max_tokens']} tokens")
     if settings.precision == "auto":
         say(f"computing in {str(weights_dtype('auto', device)).removeprefix('torch.')}")
-    task = _task(dataset, dev, examples, texts, towers, start.similarity, settings)
+    vectors = _fixed_vectors(dataset, towers[PASSAGE], settings, directory, ranks) if settings.fixed_passages else None
+    task = _task(dataset, dev, examples, texts, towers, start.similarity, settings, vectors)
     short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
     if short and not whole_corpus:
         say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: they use all they have")
     say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
-    best = EncoderLoop(towers, task, settings, directory, device, ranks).run()
+    trained = towers if vectors is None else {QUERY: towers[QUERY]}
+    best = EncoderLoop(trained, task, settings, directory, device, ranks).run()
     say(f"kept epoch {best['epoch']}: dev RR@10 {100 * best['dev']['RR@10']:.1f}")
     if not ranks.first:
         return {}
@@ -171,6 +187,19 @@ def _train(
     }
 
 
+def _fixed_vectors(
+    dataset: Dataset, tower: TextTower, settings: DualEncoderTrainSettings, directory: Path, ranks: Ranks
+) -> NDArray[np.float16]:
+    """Vectors of all passages ``(m, d)``, encoded by the first process; a resumed run encodes them again."""
+    place = Path(ranks.agree(str(scratch(directory) / "passages.npy")))
+    if ranks.first:
+        make_directory(place.parent)
+        write_passage_vectors(dataset, tower, place, settings.token_budget, "encoding passages")
+    ranks.agree(None)  # all processes wait for the file
+    vectors: NDArray[np.float16] = load_array(place)
+    return vectors
+
+
 def _task(
     dataset: Dataset,
     dev: DevQueries,
@@ -179,9 +208,10 @@ def _task(
     towers: Mapping[str, TextTower],
     similarity: Similarity,
     settings: DualEncoderTrainSettings,
+    fixed: NDArray[np.float16] | None,
 ) -> DualEncoderTask:
     by_sentences = towers[PASSAGE].sentences != "none"
-    measure = (SentenceDev if by_sentences else RetrievalDev)(
+    measure = (SentenceDev if by_sentences else RetrievalDev if fixed is None else FixedRetrievalDev)(
         dataset,
         dev,
         towers,
@@ -195,6 +225,9 @@ def _task(
         return SentenceTask(
             examples, texts, read_answers(dataset.path / QUERIES), towers, similarity, settings, measure
         )
+    if fixed is not None:
+        ids = dataset.passage_ids
+        return FixedPassagesTask(examples, texts, towers, similarity, settings, measure, ids, fixed)
     refresher = None
     if settings.refresh_every is not None:
         refresher = Refresher(

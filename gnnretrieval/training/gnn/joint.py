@@ -19,8 +19,8 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
 from gnnretrieval.training.cached_step import Batch, add_gradient
-from gnnretrieval.training.encoder.dev import encoded
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
+from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.towers import Item
 from gnnretrieval.training.gnn.dev import DevSet
 from gnnretrieval.training.gnn.settings import JointSettings
