@@ -24,7 +24,7 @@ def test_mutated_graphs_and_features_are_read_or_refused(trial, tiny_graph, tiny
         kind = trial.Kind(artifact.meta["kind"], (words,))
         row, failures = trial.measure(kind.name, kind, 6, tmp_path)
         assert failures == []
-        assert sum(row[name] for name in ("same", "refused", "noticed by sha256", "by meta.json")) == 6
+        assert sum(row[name] for name in ("same", "refused", "noticed by verify")) == 6
 
 
 def interrupted():
@@ -69,7 +69,7 @@ def talkative():
         (talkative, "failed: no sentence"),
         (refusing, "refused"),
         (lambda: print("whole"), "same"),
-        (lambda: print("other"), "failed: another result that no sha256 notices"),
+        (lambda: print("other"), "failed: another result that verify does not notice"),
     ],
     ids=["crash", "exception", "hang", "memory", "two lines", "refused", "same", "another result"],
 )
@@ -78,15 +78,17 @@ def test_each_outcome_is_told_from_the_others(command, verdict, trial, tiny_grap
     monkeypatch.setattr(trial, "SECONDS", 1)
     whole = trial.Outcome(0, "whole\n", "", "")
     outcome = trial.forked("command", tmp_path / "out")
-    assert trial.judge(outcome, whole, tiny_graph.path, tiny_graph.path).startswith(verdict)
+    assert trial.judge(outcome, whole, tiny_graph.path).startswith(verdict)
 
 
-def test_a_change_of_a_file_or_of_meta_json_is_told(trial, tiny_graph, tmp_path):
+def test_a_change_of_a_file_or_of_meta_json_is_noticed(trial, tiny_graph, tmp_path):
     case = shutil.copytree(tiny_graph.path, tmp_path / "case")
-    (case / "meta.json").write_text((case / "meta.json").read_text() + "\n")
-    assert trial.noticed_by(case, tiny_graph.path) == "by meta.json"
+    assert not trial.noticed(case)
+    (case / "meta.json").write_text((case / "meta.json").read_text().replace('"num_queries": 60', '"num_queries": 59'))
+    assert trial.noticed(case)
+    shutil.copy(tiny_graph.path / "meta.json", case)
     os.truncate(case / "neighbors.npy", 200)
-    assert trial.noticed_by(case, tiny_graph.path) == "noticed by sha256"
+    assert trial.noticed(case)
 
 
 def test_every_mutation_changes_something_and_follows_from_its_seed(trial, tiny_graph, tmp_path):

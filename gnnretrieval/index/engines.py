@@ -107,6 +107,9 @@ class FaissEngine:
         except (RuntimeError, MemoryError) as error:
             reason = reason_of(error) if isinstance(error, RuntimeError) else "it wants more memory than there is"
             raise ArtifactError(f"FAISS cannot search this index ({reason}). Build it again.") from None
+        in_order = np.sort(numbers, axis=1)
+        if ((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)).any():
+            raise ArtifactError("this index finds a vector twice: it is damaged. Build it again.")
         return scores, numbers
 
     def _rows_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

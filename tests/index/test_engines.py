@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import ArtifactError
 from gnnretrieval.index.engines import FaissEngine, TorchEngine
 
 DOT = Similarity(normalize=False, scale=1.0)
@@ -46,6 +47,14 @@ def test_where_lists_or_links_lead_to_too_few_every_vector_is_looked_at(factory)
     assert (few >= 0).all()
     if "IVF" in factory:
         assert engine.index.nprobe == 1, "the setting is put back"
+
+
+def test_an_index_with_a_number_twice_is_damaged():
+    stored = vectors(30)
+    index = faiss.IndexIDMap(faiss.IndexFlatIP(8))
+    index.add_with_ids(stored, np.zeros(30, dtype=np.int64))
+    with pytest.raises(ArtifactError, match="finds a vector twice"):
+        FaissEngine(index).search(vectors(2, 9), 5)
 
 
 def test_nothing_asked_and_nothing_there():

@@ -51,7 +51,7 @@ class LoopSettings(Settings):
 
 
 class DualEncoderTrainSettings(LoopSettings):
-    """A dual-encoder (DPR, RocketQA, PAIR, ANCE), or a sentence encoder (DCSR).
+    """A dual-encoder (DPR, RocketQA, PAIR, ANCE, ADORE), or a sentence encoder (DCSR).
 
     Attributes:
         shared: Share one set of weights between queries and passages; false: two sets.
