@@ -80,7 +80,7 @@ def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrit
     parsed = DenoiseSettings.parse(settings_from(DenoiseSettings, settings))
     opened = open_examples(examples)
     provenance = opened.meta["dataset"]
-    dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance["where"])
+    dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance.get("where"))
     _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite))
 
 

@@ -104,7 +104,7 @@ class CrossEncoder:
             pairs: ``(pairs, 2)`` rows of ``first`` and of ``second``.
 
         Raises:
-            GnnRetrievalError: a row that is not there.
+            GnnRetrievalError: a row that is not there, or damaged weights.
         """
         pairs = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
         if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(first), len(second))).any()):
@@ -125,6 +125,8 @@ class CrossEncoder:
             vectors[batch] = states.float().cpu().numpy()
             scores = logits.double().cpu().numpy()
             margin = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+            if not np.isfinite(margin).all():
+                raise InputError("its scores are not finite: the weights are damaged.", self.checkpoint.directory)
             probabilities[batch] = 0.5 + 0.5 * np.tanh(margin / 2)  # sigmoid, without overflow
         return PairFeatures(vectors, probabilities)
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
+
+from gnnretrieval.errors import GnnRetrievalError
 
 Side = Literal["query", "passage"]
 
 
-def own_prompt(prompts: Mapping[str, str | None] | None, side: Side) -> str:
-    """What a sentence-transformers checkpoint with these prompts puts before texts of one side by itself."""
+def own_prompt(prompts: Mapping[str, Any] | None, side: Side) -> str:
+    """What a sentence-transformers checkpoint with these prompts puts before texts of one side by itself.
+
+    Raises:
+        GnnRetrievalError: A prompt is no text.
+    """
     names = ("query",) if side == "query" else ("passage", "document", "corpus")
-    return next((prompt for name in names if (prompt := (prompts or {}).get(name))), "")
+    prompt = next((prompt for name in names if (prompt := (prompts or {}).get(name))), "")
+    if not isinstance(prompt, str):
+        raise GnnRetrievalError(f"this checkpoint's prompt for a {side} is {prompt!r}: it must be a text.")
+    return prompt

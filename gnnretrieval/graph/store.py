@@ -117,7 +117,7 @@ class Graph(Artifact):
         from gnnretrieval.data.dataset import Dataset
 
         provenance = self.meta["dataset"]
-        return Dataset.open(path or self.made_from("dataset"), provenance["qrels"], provenance["where"])
+        return Dataset.open(path or self.made_from("dataset"), provenance["qrels"], provenance.get("where"))
 
     def features(self, path: str | Path | None = None) -> Features:
         """The features that it was built from, at ``path`` or where they lay then."""

@@ -14,6 +14,16 @@ _Count = Annotated[int, Field(ge=0, lt=2**48)]
 _Dict = dict[str, Any]
 
 
+class _Dataset(BaseModel):
+    """What an artifact says of its dataset, as far as it is opened again by that."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    name: str
+    qrels: str
+    where: _Dict = {}
+
+
 class _Meta(BaseModel):
     """Entries by name; those with a default are not in every kind of artifact."""
 
@@ -30,7 +40,7 @@ class _Meta(BaseModel):
     updates: list[_Dict] = []
     encoder: _Dict | None = {}  # None: of examples by BM25
     similarity: _Dict = {}
-    dataset: _Dict = {}
+    dataset: _Dataset | None = None
     checkpoint_hash: dict[str, str] = {}
     canary: _Dict = {}
     messages: _Dict = {}

@@ -174,6 +174,18 @@ def test_a_row_that_is_not_there_is_an_error_in_a_sentence(checkpoint, first, se
         cross_encoder_of(checkpoint).encode_pairs(first, second, np.array([pair]))
 
 
+def test_weights_that_give_no_finite_score_are_refused(tiny_checkpoint, first, second, pairs, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    directory = write_classifier(tmp_path / "model", tiny_checkpoint, 1)
+    weights = load_file(directory / "model.safetensors")
+    weights["classifier.bias"][:] = torch.nan
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    damaged = cross_encoder_of(directory)
+    with pytest.raises(InputError, match="its scores are not finite"):
+        damaged.encode_pairs(first, second, pairs)
+
+
 def test_a_checkpoint_without_a_classifier_is_refused(tiny_checkpoint):
     with pytest.raises(InputError, match=r"no cross-encoder's checkpoint: it has no weights for classifier"):
         cross_encoder_of(tiny_checkpoint)

@@ -229,6 +229,14 @@ def test_prompts_of_the_checkpoint_go_before_the_texts(tiny_checkpoint, encoder,
     np.testing.assert_allclose(prompted.encode(["a b"], "passage"), encoder.encode(["a b"], "passage"), atol=1e-6)
 
 
+def test_a_prompt_that_is_no_text_is_refused(tiny_checkpoint, tmp_path):
+    shutil.copytree(tiny_checkpoint, tmp_path / "model")
+    path = tmp_path / "model" / "config_sentence_transformers.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "prompts": {"query": {"a": 1}}}))
+    with pytest.raises(GnnRetrievalError, match="prompt for a query is"):
+        encoder_of(tmp_path / "model").encode(["a"], "query")
+
+
 def test_bfloat16_is_near_float32_and_comes_out_as_float32(tiny_checkpoint, encoder, texts):
     reduced = encoder_of(tiny_checkpoint, precision="bfloat16")
     assert reduced.dtype == torch.bfloat16

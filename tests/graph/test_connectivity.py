@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.inspection import connectivity
 from gnnretrieval.graph.inspection.connectivity import (
     degree_figures,
@@ -37,6 +38,13 @@ def test_the_most_found_passages_are_named_most_first_and_by_row_where_equal(han
     assert [(passage["id"], passage["queries"]) for passage in named] == [("p3", 3), ("p1", 2), ("p2", 2)]
     assert most_found(store, store.degrees(), 0) == []
     assert [passage["id"] for passage in most_found(store, store.degrees(), 50)] == ["p3", "p1", "p2", "p5"]
+
+
+def test_scores_that_are_not_finite_are_damage(hand_made):
+    store = hand_made([[0, 1], [1, 2]])
+    store.scores[1, 0] = np.nan
+    with pytest.raises(ArtifactError, match="not finite"):
+        score_figures(store, seed=0)
 
 
 def test_recall_counts_labelled_queries_alone(hand_made):

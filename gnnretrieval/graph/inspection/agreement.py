@@ -17,6 +17,7 @@ from gnnretrieval.graph.inspection.connectivity import histogram, percentiles
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
 QUESTIONS = 1_000_000  # maximum number of questions read; of more, a seeded sample of passages with all their questions
@@ -62,6 +63,7 @@ def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | No
         several = np.sort(chosen[: max(1, int(np.searchsorted(np.cumsum(counts[chosen]), QUESTIONS, side="right")))])
     agreement = _agreement(store, labels, starts[several], counts[several])
     random = _random_pairs(store, seed)
+    require_finite(np.concatenate([agreement, random])[:, None], store.path / "query_features.npy")
     mean, chance = float(agreement.mean()), float(random.mean())
     low = float(min(agreement.min(), random.min()))
     least = np.lexsort((passages[several], agreement))[:most]

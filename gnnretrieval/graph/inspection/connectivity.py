@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
 PERCENTILES = (1, 25, 50, 75, 99)
@@ -111,6 +112,7 @@ def score_figures(store: Graph, seed: int) -> dict[str, Any]:
     """
     rows = sample_queries(store, SCORED, seed)
     scores = gather_rows(store.scores, rows)
+    require_finite(scores, store.path / "scores.npy")
     ranks = sorted({1, store.k, *(rank for rank in (2, 5, 10, 20, 50, 100) if rank < store.k)})
     low, high = float(scores.min()), float(scores.max())
     by_rank = {str(rank): histogram(scores[:, rank - 1], low, high) for rank in ranks}
