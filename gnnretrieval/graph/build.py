@@ -203,6 +203,7 @@ def _write_store(
 
     def write_features() -> None:
         save_array(directory / "query_features.npy", features.queries[features.rows_of(query_ids)])
+        assert len(features.passages) == len(dataset.passage_ids)  # opened here, so that a damaged one is refused
         share_file(features.path / "passages.npy", directory / "passage_features.npy")
 
     once("texts", lambda: _write_texts(directory / TEXTS, dataset, query_ids, qrels, settings.split))

@@ -17,6 +17,9 @@ Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
 Layer = Annotated[str, OneOf("linear", *GRAPH_LAYERS)]
 OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults of mode = joint, the paper's (§4.3)
+# defaults of layer = linear with mode = joint, whose learning rate is the query encoder's, and what may be set there
+OF_JOINT_LINEAR = {"epochs": 5, "learning_rate": 5e-5, "batch_size": 64}
+OF_QUERY_ENCODER = (*OF_JOINT_LINEAR, "warmup", "gradient_clip", "patience", "dual_encoder")
 OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # not allowed: the others
 
 
@@ -53,7 +56,8 @@ class TrainSettings(Settings):
             place of graph attention. Not given: ``gat`` if mode = joint or any setting is given except mode,
             learn_from, k, evidence, precision and seed; else ``linear``.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
-            features of a step are recomputed (§3.4).
+            features of a step are recomputed (§3.4). With ``layer = linear``, ``joint`` trains the query encoder alone,
+            against the stored passage vectors, and the label mean follows.
         learn_from: Queries of the graph to train on: ``all``; ``unseen``: those that the dual-encoder did not learn
             from (all stay in the graph); ``auto``: ``unseen`` if at least 200 of these have a label, else ``all``.
             Queries held out without a dev split are always chosen by ``auto``.
@@ -135,9 +139,12 @@ class TrainSettings(Settings):
     def _defaults_of_the_mode(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        mode = str(values.get("mode", "frozen"))
-        is_gat = mode == "joint" or not set(values) <= set(OF_EVERY_LAYER)
-        return {"layer": "gat" if is_gat else "linear", **(OF_JOINT if mode == "joint" else {}), **values}
+        is_joint = values.get("mode") == "joint"
+        layer = "gat" if is_joint or not set(values) <= set(OF_EVERY_LAYER) else "linear"
+        defaults: Mapping[str, Any] = {}
+        if is_joint:
+            defaults = OF_JOINT_LINEAR if values.get("layer") == "linear" else OF_JOINT
+        return {"layer": layer, **defaults, **values}
 
     @field_validator("context_scales")
     @classmethod
@@ -149,16 +156,21 @@ class TrainSettings(Settings):
     @model_validator(mode="after")
     def _fit_together(self) -> TrainSettings:
         if self.layer == "linear":
-            if self.mode == "joint":
-                raise ValueError("mode = joint needs layer = gat")
+            allowed = {*OF_EVERY_LAYER, *(OF_QUERY_ENCODER if self.is_joint else ())}
             others = [
                 name
                 for name, field in type(self).model_fields.items()
-                if name not in OF_EVERY_LAYER and getattr(self, name) != field.default
+                if name not in allowed and getattr(self, name) != field.default
+            ]
+            of_steps = {"encoder_dropout", "precision", "token_budget"}
+            others += [
+                name
+                for name, field in JointSettings.model_fields.items()
+                if name not in of_steps and getattr(self.dual_encoder, name) != field.default
             ]
             if others:
                 raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")
-        if self.mode == "joint" and self.candidates == "corpus":
+        if self.is_joint and self.candidates == "corpus":
             raise ValueError("mode = joint with candidates = corpus would encode the whole corpus at every step")
         if self.mode == "frozen" and self.dual_encoder != JointSettings():
             raise ValueError("settings of the dual-encoder need mode = joint: here it is frozen")

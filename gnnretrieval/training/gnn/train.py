@@ -28,8 +28,9 @@ from gnnretrieval.training.gnn.dev import DevSet
 from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column, unseen_queries
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.gnn.joint import JointEncoders, require_encoder
+from gnnretrieval.training.gnn.joint_messages import JointMessages, train_joint_messages
 from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
-from gnnretrieval.training.gnn.messages import WEIGHTS, train_messages
+from gnnretrieval.training.gnn.messages import WEIGHTS, MessagesTraining, TrainedMessages, train_messages
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.selection import Selection
@@ -81,7 +82,7 @@ def train_gnn(
         ranks.begin()
         _say_how_it_chooses(plan.held_out)
         if settings.layer == "linear":
-            return _write_linear(plan, dataset, Path(out), directory)
+            return _write_linear(plan, dataset, Path(out), directory, device, ranks)
         training = plan.training(directory, device, ranks)
         if seen := len(training.labelled) - len(training.learnable):
             say(
@@ -128,23 +129,34 @@ def train_gnn(
     return GNNEncoderModel(artifact.path, artifact.meta)
 
 
-def _write_linear(plan: TrainingPlan, dataset: Dataset, out: Path, directory: Path) -> dict[str, Any]:
+def _write_linear(
+    plan: TrainingPlan, dataset: Dataset, out: Path, directory: Path, device: str, ranks: Ranks
+) -> dict[str, Any]:
     """Train with layer = linear into ``directory``; returns the model's metadata."""
-    store, settings = plan.store, plan.settings
-    training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(plan.learned.taught))
+    store, settings, taught = plan.store, plan.settings, plan.learned.taught
+    training: MessagesTraining | JointMessages
+    if settings.is_joint:
+        training = train_joint_messages(store, plan.held_out, settings, directory, taught, device, ranks)
+        trained, encoder = TrainedMessages(None, training.messages), training.encoder
+    else:
+        training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(taught))
+        trained, encoder = training.trained, None
+    if not ranks.first:
+        return {}
     for line in training.lines():
         say(line)
-    training.trained.save(directory / WEIGHTS)
+    trained.save(directory / WEIGHTS)
     labelled = np.unique(store.labels[:, 0])
     meta = _of_graph(store, dataset) | {
-        "messages": training.trained.messages._asdict(),
+        **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
+        "messages": trained.messages._asdict(),
         "dev": {
             "split": plan.held_out.name,
             "queries": len(plan.held_out.relevant),
             "passages": store.num_passages,
             **training.described(),
         },
-        "queries": {"trained_on": int(plan.learned.taught[labelled].sum()), "labelled": len(labelled)},
+        "queries": {"trained_on": int(taught[labelled].sum()), "labelled": len(labelled)},
         "made_from": _made_from(out, plan, ()),
     }
     (directory / CARD).write_text(model_card(meta, settings, store), encoding="utf-8")

@@ -1,0 +1,124 @@
+"""mode = joint with layer = linear: the query encoder learns, passages stay, the label mean follows."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import InputError
+from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.encoder import loop as encoder_loop
+from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.ladder import MEANS, message_graph, reciprocal_ranks
+
+GIVEN = {
+    "layer": "linear",
+    "mode": "joint",
+    "epochs": 3,
+    "batch_size": 20,
+    "learning_rate": 1e-3,
+    "evidence": 1.0,
+    "dual_encoder": {"precision": "float32"},
+}
+
+
+def train(graph, dataset, features, out, **settings):
+    return train_gnn(graph, Dataset.open(dataset), features, TrainSettings.parse({**GIVEN, **settings}), out)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
+    return train(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory.mktemp("joint") / "model")
+
+
+def log_of(model):
+    return [json.loads(line) for line in (model.path / "log.jsonl").read_text().splitlines()]
+
+
+def test_the_query_encoder_learns_and_passages_stay(model, tiny_checkpoint):
+    assert model.has_encoder
+    assert model.is_linear
+    before = load_file(next(tiny_checkpoint.glob("**/model.safetensors")))
+    passages, queries = (
+        load_file(next((model.path / side).glob("**/model.safetensors"))) for side in ("passage", "query")
+    )
+    assert all(torch.equal(before[name], value) for name, value in passages.items() if name in before)
+    assert any(not torch.equal(before[name], value) for name, value in queries.items() if name in before)
+
+
+def test_the_weight_is_the_best_over_epochs_and_the_epoch_the_best_over_weights(model):
+    measured = [record for record in log_of(model) if "dev" in record]
+    assert [record["epoch"] for record in measured] == [0, 1, 2, 3]
+    of_epoch = {record["epoch"]: record["dev"]["RR@10"] for record in measured}
+    assert model.meta["dev"]["best"]["epoch"] == max(of_epoch, key=of_epoch.__getitem__)
+    for record in measured:
+        by_weight = [record["dev"][f"RR@10, label mean {mean:g}"] for mean in MEANS]
+        assert record["dev"]["RR@10"] == pytest.approx(np.mean(by_weight))
+    of_weight = {
+        mean: np.mean([record["dev"][f"RR@10, label mean {mean:g}"] for record in measured[1:]]) for mean in MEANS
+    }
+    assert model.meta["messages"]["mean"] == max(of_weight, key=of_weight.__getitem__)
+    assert model.meta["dev"]["best"]["tried"] == 4 * len(MEANS)
+
+
+def test_what_is_embedded_is_what_was_measured_on_dev(model, tiny_graph, tiny_dataset, tmp_path):
+    dataset = Dataset.open(tiny_dataset)
+    its = EncoderSettings(checkpoint=str(model.path), precision="float32")
+    features = encode_dataset(dataset, its, tmp_path / "features")
+    np.testing.assert_array_equal(features.passages, tiny_graph.passage_features)
+    embeddings = embed_passages(model, tiny_graph, tmp_path / "embeddings", features=features)
+    judged = dataset.split("dev")
+    row = {id_: number for number, id_ in enumerate(dataset.passage_ids)}
+    relevant = [[row[passage] for passage, grade in passages.items() if grade > 0] for passages in judged.values()]
+    asked = torch.from_numpy(np.asarray(features.queries[features.rows_of(list(judged))], dtype=np.float32))
+    values = reciprocal_ranks(torch.from_numpy(np.asarray(embeddings.passages, dtype=np.float32)), asked, relevant)
+    assert values.mean() == pytest.approx(model.meta["dev"]["chosen"]["RR@10"], abs=0.02)
+    view = message_graph(model.view(tiny_graph, features))
+    expected = message_vectors(view, None, Messages(mean=model.meta["messages"]["mean"]))
+    np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_resumed_run_makes_the_same_model(model, tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
+    def step(self, number, real=encoder_loop.EncoderLoop._step):
+        if number == 4:
+            raise Killed
+        return real(self, number)
+
+    monkeypatch.setattr(encoder_loop.EncoderLoop, "_step", step)
+    with pytest.raises(Killed):
+        train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "resumed")
+    monkeypatch.undo()
+    resumed = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "resumed")
+    assert resumed.meta["files"] == model.meta["files"]
+    assert resumed.meta["dev"] == model.meta["dev"]
+
+
+def test_a_gain_that_may_be_chance_leaves_the_dual_encoder(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    kept = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "kept", evidence=1e-9, epochs=1)
+    assert not kept.has_encoder
+    assert Messages(**kept.meta["messages"]) == Messages()
+    assert not kept.meta["dev"]["believed"]
+    assert not (kept.path / "query").exists()
+    embeddings = embed_passages(kept, tiny_graph, tmp_path / "embeddings")
+    expected = tiny_graph.similarity.prepare_array(np.asarray(tiny_graph.passage_features))
+    np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
+
+
+def test_its_defaults_and_what_it_refuses():
+    settings = TrainSettings.parse({"layer": "linear", "mode": "joint"})
+    assert (settings.epochs, settings.batch_size, settings.learning_rate) == (5, 64, 5e-5)
+    assert TrainSettings.parse({"mode": "joint"}).layer == "gat"
+    slow = {"dual_encoder": {"encoder_learning_rate": 1e-3}}
+    for name, wrong in (("mask_ratio", {"mask_ratio": 0.5}), ("encoder_learning_rate", slow)):
+        with pytest.raises(InputError, match=f"{name}: not for layer = linear"):
+            TrainSettings.parse({"layer": "linear", "mode": "joint", **wrong})
