@@ -48,13 +48,15 @@ def train(
 
     The default layer is linear: a linear head and messages along the graph's edges, in seconds to minutes. --layer gat,
     or any setting of it, is the paper's graph attention with masked graph training. --mode joint also trains the
-    dual-encoder, in one process or several (torchrun --nproc-per-node=4 -m gnnretrieval train …). After an
-    interruption, the same command continues, with the same result.
+    dual-encoder, in one process or several (torchrun --nproc-per-node=4 -m gnnretrieval train …); with --layer linear,
+    only its query encoder, which takes minutes. After an interruption, the same command continues, with the same
+    result.
 
     \b
     Example: gnnretrieval train work/graph --out work/model
     Example: gnnretrieval train work/graph --out work/gat --layer gat
-    Example: gnnretrieval train work/graph --out work/joint --mode joint --start-from work/gat
+    Example: gnnretrieval train work/graph --out work/joint --layer linear --mode joint
+    Example: gnnretrieval train work/graph --out work/joint-gat --mode joint --start-from work/gat
     """
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.mining.examples import open_examples

@@ -52,12 +52,12 @@ def test_the_query_encoder_learns_and_the_passage_encoder_stays(tiny_dataset, ti
 def test_a_resumed_run_makes_the_same_encoder(tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch):
     whole = train(tiny_dataset, tiny_checkpoint, tmp_path / "whole")
 
-    def step(self, number, real=encoder_loop.EncoderLoop._step):
+    def step(self, number, real=encoder_loop.EncoderLoop.step):
         if number == 4:
             raise Killed
         return real(self, number)
 
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "_step", step)
+    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
     with pytest.raises(Killed):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed")
     monkeypatch.undo()

@@ -14,6 +14,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.nn.label_messages import Messages, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.encoder import loop as encoder_loop
+from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.ladder import MEANS, message_graph, reciprocal_ranks
 
@@ -89,12 +90,12 @@ class Killed(BaseException):
 
 
 def test_a_resumed_run_makes_the_same_model(model, tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
-    def step(self, number, real=encoder_loop.EncoderLoop._step):
+    def step(self, number, real=encoder_loop.EncoderLoop.step):
         if number == 4:
             raise Killed
         return real(self, number)
 
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "_step", step)
+    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
     with pytest.raises(Killed):
         train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "resumed")
     monkeypatch.undo()
@@ -112,6 +113,15 @@ def test_a_gain_that_may_be_chance_leaves_the_dual_encoder(tiny_graph, tiny_data
     embeddings = embed_passages(kept, tiny_graph, tmp_path / "embeddings")
     expected = tiny_graph.similarity.prepare_array(np.asarray(tiny_graph.passage_features))
     np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
+
+
+def test_a_dry_run_times_its_steps(tiny_graph, tiny_dataset, tiny_features):
+    settings = TrainSettings.parse(GIVEN)
+    found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings)
+    assert (found["queries"], found["steps_per_epoch"], found["steps"], found["timed_steps"]) == (60, 3, 9, 3)
+    lines = dry_run_lines(found, settings)
+    assert "3 epochs of 3 steps: 9 steps of 20 queries, each against up to 40 passages" in lines[1]
+    assert lines[-1] == "a dry run: nothing was made"
 
 
 def test_its_defaults_and_what_it_refuses():

@@ -200,7 +200,7 @@ def test_a_setting_of_attention_asks_for_attention(settings, layer):
     assert TrainSettings.parse(settings).layer == layer
 
 
-@pytest.mark.parametrize("settings", [{"epochs": 4}, {"encoder": {"heads": 2}}, {"mode": "joint"}])
+@pytest.mark.parametrize("settings", [{"epochs": 4}, {"encoder": {"heads": 2}}])
 def test_linear_refuses_settings_of_attention(settings):
     with pytest.raises(GnnRetrievalError, match="layer = gat"):
         TrainSettings.parse({"layer": "linear", **settings})

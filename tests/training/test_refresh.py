@@ -65,12 +65,12 @@ def test_a_run_resumed_between_two_searches_has_the_negatives_of_the_first(
 ):
     whole = train(tiny_dataset, tiny_checkpoint, tmp_path / "whole")
 
-    def step(self, number, real=encoder_loop.EncoderLoop._step):
+    def step(self, number, real=encoder_loop.EncoderLoop.step):
         if number == 5:
             raise Killed
         return real(self, number)
 
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "_step", step)
+    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
     with pytest.raises(Killed):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed")
     monkeypatch.undo()
@@ -80,12 +80,12 @@ def test_a_run_resumed_between_two_searches_has_the_negatives_of_the_first(
 
 
 def test_negatives_that_are_gone_end_the_run_with_a_sentence(tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch):
-    def step(self, number, real=encoder_loop.EncoderLoop._step):
+    def step(self, number, real=encoder_loop.EncoderLoop.step):
         if number == 4:
             raise Killed
         return real(self, number)
 
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "_step", step)
+    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
     with pytest.raises(Killed):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "out")
     monkeypatch.undo()

@@ -73,7 +73,7 @@ def test_a_resumed_run_is_the_unbroken_one(tiny_dataset, tiny_checkpoint, tmp_pa
     class Killed(BaseException):
         pass
 
-    def killed_after(calls, real=encoder_loop.EncoderLoop._step):
+    def killed_after(calls, real=encoder_loop.EncoderLoop.step):
         def step(self, number):
             if number == calls:
                 raise Killed
@@ -82,7 +82,7 @@ def test_a_resumed_run_is_the_unbroken_one(tiny_dataset, tiny_checkpoint, tmp_pa
         return step
 
     for calls in (5, 9):  # in the second and in the third epoch
-        monkeypatch.setattr(encoder_loop.EncoderLoop, "_step", killed_after(calls))
+        monkeypatch.setattr(encoder_loop.EncoderLoop, "step", killed_after(calls))
         with pytest.raises(Killed):
             train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed")
         monkeypatch.undo()

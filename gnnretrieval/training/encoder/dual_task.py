@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.losses.dual_encoder_loss import LossBatch, dual_encoder_losses
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.training.cached_step import Batch
-from gnnretrieval.training.encoder.dev import RetrievalDev
 from gnnretrieval.training.encoder.pair_data import Drawn, Relevance, Texts, draw
 from gnnretrieval.training.encoder.refresh import Refresher
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
@@ -22,6 +22,13 @@ from gnnretrieval.training.encoder.towers import Item, TextTower, Tower
 from gnnretrieval.training.ranks import Ranks
 
 QUERY, PASSAGE = "query", "passage"
+
+
+class Dev(Protocol):
+    """Evaluation on dev."""
+
+    def measure(self) -> dict[str, float]:
+        """Measures; the first one chooses the epoch."""
 
 
 class DualEncoderTask:
@@ -47,7 +54,7 @@ class DualEncoderTask:
         towers: Mapping[str, TextTower],
         similarity: Similarity,
         settings: DualEncoderTrainSettings,
-        dev: RetrievalDev,
+        dev: Dev,
         refresher: Refresher | None = None,
     ) -> None:
         if not examples:

@@ -16,7 +16,7 @@ from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.mining.examples import Example
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.dev import RetrievalDev
-from gnnretrieval.training.encoder.dual_task import QUERY, DualEncoderTask
+from gnnretrieval.training.encoder.dual_task import QUERY, Dev, DualEncoderTask
 from gnnretrieval.training.encoder.pair_data import Drawn, Texts, draw
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import TextTower
@@ -62,14 +62,14 @@ class FixedPassagesTask(DualEncoderTask):
         towers: Mapping[str, TextTower],
         similarity: Similarity,
         settings: DualEncoderTrainSettings,
-        dev: RetrievalDev,
+        dev: Dev,
         ids: Sequence[str],
         vectors: NDArray[np.float16],
     ) -> None:
         super().__init__(examples, texts, towers, similarity, settings, dev)
         self.ids, self.vectors = ids, vectors
         self._row = {id_: row for row, id_ in enumerate(ids)}
-        self._top = min(settings.fixed_top, len(ids))
+        self.top = min(settings.fixed_top, len(ids))
 
     def batch(self, epoch: int, number: int) -> Batch:
         """A batch: rows of its queries."""
@@ -78,7 +78,7 @@ class FixedPassagesTask(DualEncoderTask):
         return Batch(items, lambda queries: self._loss(queries, drawn))
 
     def _loss(self, queries: Tensor, drawn: Sequence[Drawn]) -> Tensor:
-        found, _ = exact_top_k(queries.detach().cpu().numpy(), self.vectors, self._top, self.similarity)
+        found, _ = exact_top_k(queries.detach().cpu().numpy(), self.vectors, self.top, self.similarity)
         positives = np.array([self._row[one.positive.passage] for one in drawn])
         candidates = np.union1d(found, positives)  # sorted
         passages = self.similarity.prepare(torch.from_numpy(self.vectors[candidates])).to(queries.device)

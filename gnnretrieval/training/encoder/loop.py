@@ -100,7 +100,7 @@ class EncoderLoop:
                 self._measure(0)
             while self.progress.step < self.total and not self._out_of_patience():
                 step = self.progress.step
-                loss = self._step(step)
+                loss = self.step(step)
                 meter.advance(note=f"loss {loss:.3f}")
                 if (step + 1) % per_epoch == 0:
                     epoch = (step + 1) // per_epoch
@@ -120,7 +120,7 @@ class EncoderLoop:
         """Record of the best measurement on dev, the first of equal ones."""
         return max(self.progress.history, key=_first_measure)
 
-    def _step(self, step: int) -> float:
+    def step(self, step: int) -> float:
         """One update; returns the loss."""
         settings, per_epoch = self.settings, self.task.steps_per_epoch
         self.task.before_step(step, self.towers, self.directory, self.ranks)

@@ -167,6 +167,7 @@ def _train(
         return {}
     if isinstance(task, SentenceTask) and task.sentences_cut:
         say(f"{task.sentences_cut:,} sentences are cut off by the limit of tokens")
+    assert isinstance(task.dev, RetrievalDev)
     its = save_towers(towers, start, directory, (example.query for example in task.examples))
     answers = task.found if isinstance(task, SentenceTask) else None
     return {

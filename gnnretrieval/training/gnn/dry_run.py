@@ -21,6 +21,7 @@ from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_head
+from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
 from gnnretrieval.training.gnn.ladder import (
     FOLDS,
     MOST_SETTINGS,
@@ -52,7 +53,8 @@ def rehearse(
 ) -> dict[str, Any]:
     """Run a few steps of :func:`gnnretrieval.training.gnn.train.train_gnn` without keeping anything.
 
-    With layer = linear, time a few steps of a head and one measurement on dev.
+    With layer = linear, time a few steps of a head, or of the query encoder in joint training, and one measurement on
+    dev.
 
     Returns:
         ``queries`` (to train on), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
@@ -65,7 +67,7 @@ def rehearse(
     """
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
     if settings.layer == "linear":
-        return _rehearse_linear(plan)
+        return _rehearse_query_encoder(plan, device) if settings.is_joint else _rehearse_linear(plan)
     with tempfile.TemporaryDirectory() as place:
         training = plan.training(Path(place), device)
         times: list[float] = []
@@ -84,6 +86,32 @@ def rehearse(
         "dev_seconds": dev,
         "hours": (steps * seconds + settings.epochs * dev) / 3600,
         "memory": {"estimate": _estimate(training), "peak": _peak(training.device)},
+    }
+
+
+def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
+    settings, times = plan.settings, []
+    with tempfile.TemporaryDirectory() as place:
+        made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), plan.learned.taught, device)
+        for step in range(min(STEPS, made.loop.total)):
+            begun = time.perf_counter()
+            made.loop.step(step)
+            times.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        made.dev.measure()
+        dev = time.perf_counter() - begun
+    seconds = float(np.median(times[1:] or times))
+    return {
+        "queries": len(made.task.examples),
+        "dev_queries": len(plan.held_out.relevant),
+        "steps_per_epoch": made.task.steps_per_epoch,
+        "steps": made.loop.total,
+        "candidates": min(plan.store.num_passages, settings.batch_size * made.task.top),
+        "timed_steps": len(times),
+        "step_seconds": seconds,
+        "dev_seconds": dev,
+        "hours": (made.loop.total * seconds + (1 + settings.epochs) * dev) / 3600,
+        "memory": {"estimate": None, "peak": _peak(torch.device(device))},
     }
 
 
@@ -183,7 +211,7 @@ def _peak(device: torch.device) -> int:
 def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
     """The figures of :func:`rehearse` as lines for the user."""
     memory = found["memory"]
-    if settings.layer == "linear":
+    if settings.layer == "linear" and not settings.is_joint:
         return [
             f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
             f"{found['steps']:,} steps of heads, {found['step_seconds']:.3g} s each; at most {MOST_SETTINGS} settings, "
@@ -193,13 +221,13 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
             "a dry run: nothing was made",
         ]
     estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} by the formula"
-    stops = ""
+    stops, most = "", "up to " if settings.layer == "linear" else ""
     if settings.patience is not None:
         stops = f"; it may stop early, after {settings.patience} epochs without a better one"
     return [
         f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
         f"{settings.epochs} epochs of {found['steps_per_epoch']:,} steps: {found['steps']:,} steps of "
-        f"{settings.batch_size} queries, each against {found['candidates']:,} passages",
+        f"{settings.batch_size} queries, each against {most}{found['candidates']:,} passages",
         f"{found['step_seconds']:.3g} s per step, about {found['dev_seconds']:.3g} s per measurement on dev: "
         f"{_duration(3600 * found['hours'])} in all{stops}",
         f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",

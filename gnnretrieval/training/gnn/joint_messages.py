@@ -6,7 +6,6 @@ the graph's questions are encoded again, and dev is measured with the label mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +19,13 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.nn.label_messages import Messages
-from gnnretrieval.training.encoder.dual_towers import make_towers, save_towers
+from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask
 from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, TextTower, Tower
+from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.gnn.dev import choose_scale
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
@@ -98,7 +97,7 @@ class JointMessages(NamedTuple):
         ]
 
 
-class _Dev:
+class LabelMeanDev:
     """RR@10 on dev by the weight of the label mean, with all questions encoded by the tower in training."""
 
     def __init__(self, store: Graph, held_out: HeldOut, tower: TextTower, token_budget: int) -> None:
@@ -128,12 +127,57 @@ class _Dev:
         return vectors
 
 
-class _Task(FixedPassagesTask):
-    def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
-        """Measures on dev."""
-        dev: Any = self.dev
-        measures: dict[str, float] = dev.measure()
-        return measures
+class QueryEncoderTraining(NamedTuple):
+    """A training of the query encoder that has not begun.
+
+    Attributes:
+        start: What the encoders start from.
+        task: Its batches.
+        dev: Its measurements.
+        loop: The loop.
+    """
+
+    start: Start
+    task: FixedPassagesTask
+    dev: LabelMeanDev
+    loop: EncoderLoop
+
+    @classmethod
+    def of(
+        cls,
+        store: Graph,
+        held_out: HeldOut,
+        settings: TrainSettings,
+        directory: Path,
+        taught: NDArray[np.bool_],
+        device: str = "cpu",
+        ranks: Ranks = ALONE,
+    ) -> QueryEncoderTraining:
+        """Arguments and errors as of :func:`train_joint_messages`."""
+        start, its = require_encoder(store), settings.dual_encoder
+        towers = make_towers(
+            start, shared=False, device=torch.device(device), seed=settings.seed, dropout=its.encoder_dropout
+        )
+        dev = LabelMeanDev(store, held_out, towers[QUERY], its.token_budget)
+        examples, texts, ids = _examples(store, held_out, taught)
+        of_loop = DualEncoderTrainSettings(
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            warmup=settings.warmup,
+            gradient_clip=settings.gradient_clip,
+            dropout=its.encoder_dropout,
+            precision=its.precision,
+            token_budget=its.token_budget,
+            patience=settings.patience or settings.epochs,
+            seed=settings.seed,
+            fixed_passages=True,
+        )
+        task = FixedPassagesTask(
+            examples, texts, towers, start.similarity, of_loop, dev, ids, np.asarray(store.passage_features)
+        )
+        loop = EncoderLoop({QUERY: towers[QUERY]}, task, of_loop, directory, torch.device(device), ranks)
+        return cls(start, task, dev, loop)
 
 
 def train_joint_messages(
@@ -162,30 +206,10 @@ def train_joint_messages(
     Raises:
         GnnRetrievalError: No query is left to train on, or as :func:`gnnretrieval.training.gnn.joint.require_encoder`.
     """
-    start, its = require_encoder(store), settings.dual_encoder
-    towers = make_towers(
-        start, shared=False, device=torch.device(device), seed=settings.seed, dropout=its.encoder_dropout
-    )
-    dev = _Dev(store, held_out, towers[QUERY], its.token_budget)
+    made = QueryEncoderTraining.of(store, held_out, settings, directory, taught, device, ranks)
+    dev, training = made.dev, made.loop
     graph = message_graph(store, held_out.hidden)
     base = Judged.of(graph, {}, held_out.queries, held_out.relevant).measure(Messages())
-    examples, texts, ids = _examples(store, held_out, taught)
-    loop = DualEncoderTrainSettings(
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        warmup=settings.warmup,
-        gradient_clip=settings.gradient_clip,
-        dropout=its.encoder_dropout,
-        precision=its.precision,
-        token_budget=its.token_budget,
-        patience=settings.patience or settings.epochs,
-        seed=settings.seed,
-        fixed_passages=True,
-    )
-    passages = np.asarray(store.passage_features)
-    task = _Task(examples, texts, towers, start.similarity, loop, dev, ids, passages)  # type: ignore[arg-type]
-    training = EncoderLoop({QUERY: towers[QUERY]}, task, loop, directory, torch.device(device), ranks)
     best = training.run()
     measured = [record["dev"] for record in training.progress.history if record["epoch"]] or [best["dev"]]
     mean = max(MEANS, key=lambda one: float(np.mean([record[f"RR@10, label mean {one:g}"] for record in measured])))
@@ -207,8 +231,8 @@ def train_joint_messages(
     if not found.believed:
         return found._replace(messages=Messages(), dev=found.dual_encoder)
     if found.epoch and ranks.first:
-        learned = (example.query for example in examples)
-        found = found._replace(encoder=save_towers(towers, start, directory, learned))
+        learned = (example.query for example in made.task.examples)
+        found = found._replace(encoder=save_towers(made.task.towers, made.start, directory, learned))
     return found
 
 

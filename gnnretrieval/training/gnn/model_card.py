@@ -20,6 +20,10 @@ _LINEAR = (
     "A query-passage graph moves the passage embeddings of a dual-encoder towards their labelled training questions "
     "and away from other questions that found them. A linear head is folded into the embeddings."
 )
+_JOINT_LINEAR = (
+    "A dual-encoder whose query encoder was trained against the fixed embeddings of all passages (ADORE, Zhan et al. "
+    "2021), and a query-passage graph that moves these embeddings towards their labelled training questions."
+)
 _UNCHANGED = "its embeddings are the dual-encoder's."
 
 
@@ -115,7 +119,7 @@ def model_card(
 
 def _what(settings: TrainSettings) -> str:
     if settings.layer == "linear":
-        return _LINEAR
+        return _JOINT_LINEAR if settings.is_joint else _LINEAR
     return _GNN if settings.layer == "gat" else f"{_GNN} `{settings.layer}` replaces its graph attention."
 
 
