@@ -15,7 +15,6 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import InputError
-from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.platform.memory import require_memory
@@ -98,7 +97,7 @@ def rank_baselines(
         GnnRetrievalError: there are no questions to choose by, the split is missing or is the one to choose by, or the
             vectors do not fit into memory.
     """
-    require_features_of(dataset, features)
+    features.require_of(dataset)
     require_memory(memory_of_messages(store), f"ranking by {store.path}'s labels", "Use narrower vectors.")
     held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
     queries = {query.id: query.text for query in dataset.queries_of(split)}

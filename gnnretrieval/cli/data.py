@@ -150,8 +150,7 @@ def _query_vectors(path: Path, dataset: Dataset) -> QueryVectors:
     """The queries' vectors from the features at ``path``, which must belong to this dataset's texts."""
     from gnnretrieval.data.inspection.near_copies import QueryVectors
     from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.graph.build import require_features_of
 
     opened = open_features(path)
-    require_features_of(dataset, opened)
+    opened.require_of(dataset)
     return QueryVectors(opened.meta["encoder"]["checkpoint"], opened.query_rows(), opened.queries)

@@ -175,6 +175,18 @@ class Features(Artifact):
         """How these vectors are compared."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
 
+    def require_of(self, dataset: Dataset) -> None:
+        """Refuse a dataset with other texts than these features were made from.
+
+        Raises:
+            ArtifactError: It has.
+        """
+        if self.meta["inputs"]["texts"] != dataset.texts_hash:
+            raise ArtifactError(
+                f"{self.path}: these features were made from other texts than those of {dataset.path}. "
+                "Encode this dataset, or give its features."
+            )
+
     def rows_of(self, query_ids: Iterable[str]) -> NDArray[np.int64]:
         """Rows of ``query_ids``.
 

@@ -16,7 +16,7 @@ from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encoder_records
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
 from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
@@ -73,7 +73,7 @@ def build_graph(
         GnnRetrievalError: ``k`` is above the number of passages, or no query has a relevant passage.
     """
     require_unpurged(features)
-    require_features_of(dataset, features)
+    features.require_of(dataset)
     require_k(settings.k, dataset)
     _require_files(settings, run, edge_file)
     qrels = dataset.split(settings.split)
@@ -122,15 +122,6 @@ def require_k(k: int, dataset: Dataset) -> None:
     if k > len(dataset.passage_ids):
         raise GnnRetrievalError(
             f"k is {k}, but {dataset.path} has only {len(dataset.passage_ids)} passages: give a smaller k."
-        )
-
-
-def require_features_of(dataset: Dataset, features: Features) -> None:
-    """Refuse features that were made from other texts than ``dataset``'s."""
-    if features.meta["inputs"]["texts"] != dataset.texts_hash:
-        raise ArtifactError(
-            f"{features.path}: these features were made from other texts than those of {dataset.path}. "
-            "Encode this dataset, or give its features."
         )
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.artifacts import whole_file
@@ -24,15 +23,6 @@ _FOUND = 2**25  # scores per block of queries: 400 MiB with their rows
 _QUERIES = 1024  # queries per BM25 search
 
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and scores of a query's retrieved passages, best first
-
-
-def require_features_of(dataset: Dataset, features: Features) -> None:
-    """Refuse features that were made from other texts than ``dataset``'s."""
-    if features.meta["inputs"]["texts"] != dataset.texts_hash:
-        raise ArtifactError(
-            f"{features.path}: these features were made from other texts than those of {dataset.path}. "
-            "Encode this dataset, or give its features."
-        )
 
 
 def open_texts(dataset: Dataset, directory: Path, features: Features | None = None) -> TextStore:

@@ -16,7 +16,7 @@ from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import InputError
-from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
+from gnnretrieval.mining.candidates import Found, open_texts, search
 from gnnretrieval.mining.examples import (
     EXAMPLES,
     REPORT,
@@ -104,7 +104,7 @@ def mine_negatives(
         InputError: The split does not exist, or none of its queries has a relevant passage.
     """
     if features is not None:
-        require_features_of(dataset, features)
+        features.require_of(dataset)
     judged = dataset.split(settings.split)
     answers = read_answers(dataset.path / QUERIES) if settings.answers == "drop" else {}
     rows = {id_: row for row, id_ in enumerate(dataset.query_ids)}

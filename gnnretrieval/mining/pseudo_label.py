@@ -13,7 +13,7 @@ from pydantic import Field
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.errors import InputError
-from gnnretrieval.mining.candidates import Found, open_texts, require_features_of, search
+from gnnretrieval.mining.candidates import Found, open_texts, search
 from gnnretrieval.mining.examples import (
     EXAMPLES,
     REPORT,
@@ -79,7 +79,7 @@ def pseudo_label(
     """
     from gnnretrieval.encoders.checkpoint import find_checkpoint
 
-    require_features_of(dataset, features)
+    features.require_of(dataset)
     checkpoint = find_checkpoint(settings.cross_encoder)
     unjudged, repeated = _unjudged(dataset)
     if not unjudged:

@@ -15,7 +15,6 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.trained import JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.graph.build import require_features_of
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining.examples import Examples
@@ -242,7 +241,7 @@ def _require_fits(
             f"{settings.encoder.heads} heads cannot share the {store.dimension} dimensions of {store.path} equally: "
             "give a divisor."
         )
-    require_features_of(dataset, features)
+    features.require_of(dataset)
     if settings.layer == "linear" and (start is not None or taught_by_examples):
         raise GnnRetrievalError(
             "layer = linear learns only from the graph's labels: with mined examples or --start-from, train with "
