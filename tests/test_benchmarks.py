@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -84,11 +85,11 @@ def test_the_gains_in_the_docs_are_the_pages() -> None:
         )
 
 
-def test_the_page_of_the_same_labels_says_what_its_json_file_has(scripts: None) -> None:
-    import same_labels
-
-    path = BENCHMARKS / "results" / "same_labels.json"
-    assert path.with_suffix(".md").read_text("utf-8") == same_labels.markdown(json.loads(path.read_text("utf-8")))
+@pytest.mark.parametrize("name", ["same_labels", "trained_encoder", "faults"])
+def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> None:
+    path = BENCHMARKS / "results" / f"{name}.json"
+    page = import_module(name).markdown(json.loads(path.read_text("utf-8")))
+    assert path.with_suffix(".md").read_text("utf-8") == page
 
 
 def test_the_table_in_readme_is_the_page_s() -> None:
