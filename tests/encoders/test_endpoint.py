@@ -232,6 +232,8 @@ def test_ctrl_c_does_not_wait_for_requests_under_way(tmp_path):
 
     with scripted_server(answer) as (address, seen):
         code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from gnnretrieval.encoders.endpoint import EndpointEncoder
 from gnnretrieval.encoders.settings import EncoderSettings
 api = {{"endpoint": {address!r}, "batch_texts": 1}}
