@@ -6,6 +6,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import open_features
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 
@@ -139,3 +140,14 @@ def test_the_store_says_what_it_was_made_from(tiny_graph, tiny_dataset, tiny_fea
     assert tiny_graph.made_from("dataset") == tiny_dataset.resolve()
     assert tiny_graph.config == GraphSettings(k=5).model_dump(mode="json")
     assert json.loads((tiny_graph.path / "meta.json").read_text()) == open_graph(tiny_graph.path).meta
+
+
+def test_features_of_another_width_than_they_say_are_damaged(tiny_dataset, tiny_features, tmp_path):
+    shutil.copytree(tiny_features.path, tmp_path / "features")
+    array = np.load(tmp_path / "features" / "passages.npy")
+    file = tmp_path / "features" / "passages.npy"
+    file.write_bytes(file.read_bytes().replace(f"({len(array)}, 32)".encode(), f"({len(array)}, 30)".encode()))
+    with pytest.raises(ArtifactError, match="32"):
+        build_graph(
+            Dataset.open(tiny_dataset), open_features(tmp_path / "features"), GraphSettings(k=3), tmp_path / "graph"
+        )
