@@ -104,6 +104,9 @@ def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[s
             **_UNTRUSTED,
             **options,
         )
+        heads = getattr(model.config, "num_attention_heads", 1)
+        if heads < 1:  # transformers checks only that it divides the width
+            raise ValueError(f"it says that it has {heads} attention heads")
         return model, report
 
 

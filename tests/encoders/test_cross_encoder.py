@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -210,4 +211,13 @@ def test_a_tokenizer_of_more_tokens_than_the_weights_is_refused(tiny_cross_encod
     tokenizer.add_tokens(["another"])
     tokenizer.save_pretrained(directory)
     with pytest.raises(InputError, match="another vocabulary"):
+        CrossEncoder(CrossEncoderSettings(checkpoint=str(directory)))
+
+
+@pytest.mark.parametrize("heads", [-1, 3])
+def test_heads_that_cannot_be_are_a_sentence(heads, tiny_cross_encoder, tmp_path):
+    directory = shutil.copytree(tiny_cross_encoder, tmp_path / "checkpoint")
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "num_attention_heads": heads}))
+    with pytest.raises(InputError, match="this checkpoint cannot be loaded"):
         CrossEncoder(CrossEncoderSettings(checkpoint=str(directory)))
