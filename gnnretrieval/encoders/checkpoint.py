@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from gnnretrieval.encoders.foreign_code import refuse_foreign_code, refuse_pickles
 from gnnretrieval.encoders.hub import HubError, cached, download
 from gnnretrieval.encoders.settings import ENDPOINT, FUNCTION, VECTORS
@@ -30,6 +32,7 @@ _IDENTIFYING = (
     "tokenizer.json",
     "vocab.txt",
 )
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "encoder_layers", "decoder_layers")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,29 @@ def _checked(name: str, directory: Path, source: str) -> Checkpoint:
             raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
     refuse_foreign_code(directory)
     refuse_pickles(directory)
+    _refuse_layers_without_weights(directory)
     files = sorted({file for pattern in _IDENTIFYING for file in directory.glob(pattern) if file.is_file()})
     digest = sha256_of_json({file.relative_to(directory).as_posix(): sha256_of_file(file) for file in files})
     return Checkpoint(name, directory, source, digest)
+
+
+def _refuse_layers_without_weights(directory: Path) -> None:
+    """Refuse a configuration with more layers than the checkpoint has tensors: transformers would make them all."""
+    for config in sorted(directory.glob("**/config.json")):
+        files = sorted(config.parent.glob("*.safetensors"))
+        found: Any = read_json(config, "checkpoint's configuration")
+        if not files or not isinstance(found, dict):
+            continue
+        try:
+            tensors = sum(_count_tensors(file) for file in files)
+        except (SafetensorError, OSError):
+            continue  # loading says what is wrong with them
+        for name in _LAYERS:
+            layers = found.get(name)
+            if isinstance(layers, int) and layers > tensors:
+                raise InputError(f"{name} is {layers:,}, and the weights have only {tensors:,} tensors.", config)
+
+
+def _count_tensors(file: Path) -> int:
+    with safe_open(file, framework="numpy") as weights:
+        return len(weights.keys())

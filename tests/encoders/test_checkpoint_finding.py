@@ -136,3 +136,11 @@ def test_a_checkpoint_that_wants_code_of_its_own_is_refused(tiny_checkpoint, tmp
     (own / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(InputError, match=r"modules\.json: .*names other code \(custom_transformer\.Transformer\)"):
         find_checkpoint(str(own))
+
+
+def test_more_layers_than_the_weights_have_tensors_are_refused(tiny_checkpoint, tmp_path):
+    copy = shutil.copytree(tiny_checkpoint, tmp_path / "model")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**12}))
+    with pytest.raises(InputError, match=r"num_hidden_layers is 1,000,000,000,000, and the weights have only \d+ tens"):
+        find_checkpoint(str(copy))
