@@ -12,7 +12,7 @@ from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.training.encoder import loop as encoder_loop
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.encoded import write_passage_vectors
-from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask
+from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, TrainedHead
 from gnnretrieval.training.encoder.pair_data import Texts, draw, labelled_examples
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
@@ -64,7 +64,10 @@ def test_a_resumed_run_makes_the_same_encoder(tiny_dataset, tiny_checkpoint, tmp
     assert train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed").hash == whole.hash
 
 
-def test_a_batch_is_compared_with_the_best_passages_of_all_its_queries(tiny_dataset, tiny_checkpoint, tmp_path):
+@pytest.mark.parametrize("with_head", [False, True])
+def test_a_batch_is_compared_with_the_best_passages_of_all_its_queries(
+    with_head, tiny_dataset, tiny_checkpoint, tmp_path
+):
     dataset, settings = Dataset.open(tiny_dataset), SETTINGS.model_copy(update={"batch_size": 3, "fixed_top": 4})
     start = Start.of(EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32"))
     towers = make_towers(start, shared=False, device=torch.device("cpu"), seed=0, dropout=0.0)
@@ -72,7 +75,11 @@ def test_a_batch_is_compared_with_the_best_passages_of_all_its_queries(tiny_data
     vectors = np.load(tmp_path / "p.npy")
     examples = labelled_examples(dataset, "train")
     texts = Texts.of(dataset, (example.query for example in examples), dataset.passage_ids)
-    task = FixedPassagesTask(examples, texts, towers, start.similarity, settings, None, dataset.passage_ids, vectors)
+    d = vectors.shape[1]
+    matrix = torch.eye(d) + 0.1 * torch.randn(d, d, generator=torch.Generator().manual_seed(1))
+    head = TrainedHead(matrix, 20.0, torch.device("cpu"), processes=2) if with_head else None
+    given = (examples, texts, towers, start.similarity, settings, None, dataset.passage_ids, vectors)
+    task = FixedPassagesTask(*given, head)
     batch = task.batch(0, 0)
     assert {item.tower for item in batch.items} == {"query"}
     rows = torch.randn(len(batch.items), vectors.shape[1], generator=torch.Generator().manual_seed(0))
@@ -81,11 +88,15 @@ def test_a_batch_is_compared_with_the_best_passages_of_all_its_queries(tiny_data
     loss.backward()
 
     drawn = draw(examples, settings.batch_size, 0, settings.seed, 0, 0)
-    prepared = start.similarity.prepare(torch.from_numpy(vectors))
-    scores = start.similarity.scale * rows.detach() @ prepared.T
+    stored = start.similarity.prepare(torch.from_numpy(vectors))
+    change = torch.zeros(d, d, requires_grad=True)
+    now, asked = matrix + 20 * change, rows.detach()
+    moved = start.similarity.prepare(stored @ now.T) if with_head else stored
+    scores = start.similarity.scale * (start.similarity.prepare(asked @ now.T) if with_head else asked) @ moved.T
+    searched = (asked @ matrix.T @ matrix if with_head else asked) @ stored.T
     row = {id_: number for number, id_ in enumerate(dataset.passage_ids)}
     positives = [row[one.positive.passage] for one in drawn]
-    chosen = sorted({*scores.topk(4).indices.flatten().tolist(), *positives})
+    chosen = sorted({*searched.topk(4).indices.flatten().tolist(), *positives})
     relevant = torch.from_numpy(task.relevance.mask([one.query for one in drawn], dataset.passage_ids))
     wanted = contrastive_loss(
         scores[:, chosen], torch.tensor([chosen.index(p) for p in positives]), relevant[:, chosen]
@@ -93,6 +104,9 @@ def test_a_batch_is_compared_with_the_best_passages_of_all_its_queries(tiny_data
     assert torch.allclose(loss, wanted, atol=1e-5)
     assert len(chosen) < len(dataset.passage_ids)
     assert rows.grad.abs().sum() > 0
+    if with_head:
+        wanted.backward()
+        assert torch.allclose(head.change.grad, change.grad / 2, atol=1e-5)  # each of two processes adds half
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""mode = joint with layer = linear: the query encoder learns, passages stay, the label mean follows."""
+"""mode = joint with layer = linear: the query encoder learns, a head with it, the label mean follows."""
 
 import json
 
@@ -14,9 +14,10 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.nn.label_messages import Messages, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.encoder import loop as encoder_loop
+from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
-from gnnretrieval.training.gnn.ladder import MEANS, message_graph, reciprocal_ranks
+from gnnretrieval.training.gnn.ladder import MEANS, climb, message_graph, reciprocal_ranks
 
 GIVEN = {
     "layer": "linear",
@@ -34,7 +35,19 @@ def train(graph, dataset, features, out, **settings):
 
 
 @pytest.fixture(scope="module")
-def model(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
+def no_ladder():
+    """The ladder keeps nothing, so that joint training has something to gain on so few questions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "climb", keep_nothing)
+        yield
+
+
+def keep_nothing(measure, **given):
+    return climb(lambda messages: measure(Messages()), **given)
+
+
+@pytest.fixture(scope="module")
+def model(no_ladder, tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
     return train(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory.mktemp("joint") / "model")
 
 
@@ -57,7 +70,7 @@ def test_the_weight_is_the_best_over_epochs_and_the_epoch_the_best_over_weights(
     measured = [record for record in log_of(model) if "dev" in record]
     assert [record["epoch"] for record in measured] == [0, 1, 2, 3]
     of_epoch = {record["epoch"]: record["dev"]["RR@10"] for record in measured}
-    assert model.meta["dev"]["best"]["epoch"] == max(of_epoch, key=of_epoch.__getitem__)
+    assert model.meta["dev"]["joint"]["epoch"] == max(of_epoch, key=of_epoch.__getitem__)
     for record in measured:
         by_weight = [record["dev"][f"RR@10, label mean {mean:g}"] for mean in MEANS]
         assert record["dev"]["RR@10"] == pytest.approx(np.mean(by_weight))
@@ -65,7 +78,7 @@ def test_the_weight_is_the_best_over_epochs_and_the_epoch_the_best_over_weights(
         mean: np.mean([record["dev"][f"RR@10, label mean {mean:g}"] for record in measured[1:]]) for mean in MEANS
     }
     assert model.meta["messages"]["mean"] == max(of_weight, key=of_weight.__getitem__)
-    assert model.meta["dev"]["best"]["tried"] == 4 * len(MEANS)
+    assert model.meta["dev"]["joint"]["tried"] == 4 * len(MEANS) + model.meta["dev"]["best"]["tried"]
 
 
 def test_what_is_embedded_is_what_was_measured_on_dev(model, tiny_graph, tiny_dataset, tmp_path):
@@ -80,8 +93,9 @@ def test_what_is_embedded_is_what_was_measured_on_dev(model, tiny_graph, tiny_da
     asked = torch.from_numpy(np.asarray(features.queries[features.rows_of(list(judged))], dtype=np.float32))
     values = reciprocal_ranks(torch.from_numpy(np.asarray(embeddings.passages, dtype=np.float32)), asked, relevant)
     assert values.mean() == pytest.approx(model.meta["dev"]["chosen"]["RR@10"], abs=0.02)
-    view = message_graph(model.view(tiny_graph, features))
-    expected = message_vectors(view, None, Messages(mean=model.meta["messages"]["mean"]))
+    view, head = message_graph(model.view(tiny_graph, features)), load_file(model.path / "model.safetensors")["head"]
+    assert not torch.allclose(head, torch.eye(len(head)), atol=1e-2)
+    expected = message_vectors(view, head, Messages(**model.meta["messages"]))
     np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
 
 
@@ -104,7 +118,9 @@ def test_a_resumed_run_makes_the_same_model(model, tiny_graph, tiny_dataset, tin
     assert resumed.meta["dev"] == model.meta["dev"]
 
 
-def test_a_gain_that_may_be_chance_leaves_the_dual_encoder(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+def test_a_gain_that_may_be_chance_leaves_the_dual_encoder(
+    no_ladder, tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
     kept = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "kept", evidence=1e-9, epochs=1)
     assert not kept.has_encoder
     assert Messages(**kept.meta["messages"]) == Messages()
@@ -113,6 +129,26 @@ def test_a_gain_that_may_be_chance_leaves_the_dual_encoder(tiny_graph, tiny_data
     embeddings = embed_passages(kept, tiny_graph, tmp_path / "embeddings")
     expected = tiny_graph.similarity.prepare_array(np.asarray(tiny_graph.passage_features))
     np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
+
+
+def test_what_a_frozen_encoder_reaches_is_kept_without_a_gain_over_it(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "climb", climb)
+        joint = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "joint", learning_rate=1e-9, epochs=1)
+        frozen = train_gnn(
+            tiny_graph,
+            Dataset.open(tiny_dataset),
+            tiny_features,
+            TrainSettings.parse({"evidence": 1.0}),
+            tmp_path / "f",
+        )
+    assert not joint.meta["dev"]["joint"]["kept"]
+    assert not joint.has_encoder
+    assert joint.meta["messages"] == frozen.meta["messages"]
+    assert joint.meta["dev"]["kept"] == frozen.meta["dev"]["kept"] != "the dual-encoder"
+    assert joint.meta["files"]["model.safetensors"] == frozen.meta["files"]["model.safetensors"]
 
 
 def test_a_dry_run_times_its_steps(tiny_graph, tiny_dataset, tiny_features):

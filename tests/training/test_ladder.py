@@ -9,7 +9,15 @@ from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training.gnn import ladder
 from gnnretrieval.training.gnn.head import _Relevant, train_head
-from gnnretrieval.training.gnn.ladder import Judged, climb, cross_validated, head_steps, reciprocal_ranks, steps_over
+from gnnretrieval.training.gnn.ladder import (
+    Judged,
+    climb,
+    cross_validated,
+    head_steps,
+    questions_beside,
+    reciprocal_ranks,
+    steps_over,
+)
 
 
 def rotated_graph(count: int = 40, d: int = 8) -> MessageGraph:
@@ -167,3 +175,33 @@ def test_drawn_questions_have_devs_share_of_passages_with_questions(share, kept)
     warm = np.arange(100) < 80
     drawn = ladder._matched(warm, share, np.random.default_rng(0))
     assert (drawn[:80].sum(), drawn[80:].sum()) == kept
+
+
+def test_questions_beside_few_dev_questions_are_a_tenth_and_not_in_their_graph():
+    """They are drawn from what may be taught; a dual-encoder that ranks them unlike dev's leaves none."""
+    graph = rotated_graph(count=80)
+    hidden = torch.arange(80) < 10
+    inside, taught = graph.without(hidden), torch.arange(80) % 2 == 0
+    chosen, judged = questions_beside(inside, of_dev(inside, list(range(10))), 0, taught)
+    rows = np.flatnonzero(chosen)
+    assert len(rows) == round(35 / 10)
+    assert (rows >= 10).all()
+    assert not (rows % 2).any()
+    assert judged.relevant == [[row] for row in rows]
+    torch.testing.assert_close(judged.queries, graph.queries[rows])
+    assert not judged.graph.visible[rows].any()
+    assert int(judged.graph.visible.sum()) == 70 - len(rows)
+
+    perfect = Judged.of(inside, {}, graph.passages[:10].numpy(), [[row] for row in range(10)])
+    assert questions_beside(inside, perfect, 0, torch.ones(80, dtype=torch.bool)) is None
+
+
+def test_questions_beside_are_about_passages_with_questions_as_often_as_devs():
+    graph = rotated_graph(count=80)
+    rows = torch.arange(80)
+    graph = graph._replace(labels=torch.stack([rows, rows // 2 * 2], dim=1))  # two questions each
+    dev = Judged.of(graph, {}, graph.queries[:20].numpy(), [[row // 2 * 2] for row in range(20)])
+    assert dev.warm.all()
+    chosen, judged = questions_beside(graph, dev, 0, torch.ones(80, dtype=torch.bool))
+    assert judged.warm.all()
+    assert 0 < chosen.sum() <= 8

@@ -92,7 +92,8 @@ def rehearse(
 def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     settings, times = plan.settings, []
     with tempfile.TemporaryDirectory() as place:
-        made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), plan.learned.taught, device)
+        taught = plan.learned.taught
+        made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), taught, device=device)
         for step in range(min(STEPS, made.loop.total)):
             begun = time.perf_counter()
             made.loop.step(step)

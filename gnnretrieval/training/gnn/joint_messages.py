@@ -1,7 +1,8 @@
-"""Joint training with layer = linear: the query encoder learns against fixed passages, the graph's label mean follows.
+"""Joint training with layer = linear: after the ladder, the query encoder learns, and its head goes on learning.
 
-Passage vectors stay as they are stored, so a step encodes questions alone (ADORE, Zhan et al. 2021). After every epoch
-the graph's questions are encoded again, and dev is measured with the label means of their new vectors.
+Stored passage vectors stay, so a step encodes questions alone (ADORE, Zhan et al. 2021). After every epoch the graph's
+questions are encoded again, and dev is measured with the messages of their new vectors. The result is one more rung of
+the ladder: without a gain over what a frozen encoder reaches, that is what is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import QUERY
@@ -19,20 +21,24 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.progress import say
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import encoded
-from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask
+from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, TrainedHead
 from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.gnn.dev import choose_scale
+from gnnretrieval.training.gnn.head import train_head
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
-from gnnretrieval.training.gnn.ladder import MEANS, Judged, message_graph, rows_of
+from gnnretrieval.training.gnn.ladder import MEANS, Judged, message_graph, questions_beside, rows_of
+from gnnretrieval.training.gnn.messages import MessagesTraining, TrainedMessages, in_words, is_few, train_messages
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 
+HEAD_RATE = 20.0  # learning rate of the head over the query encoder's: 1e-3 by default
 _OF_ALL = "RR@10"  # mean over the weights of the label mean: it chooses the epoch
 
 
@@ -40,82 +46,113 @@ class JointMessages(NamedTuple):
     """Result of joint training with layer = linear.
 
     Attributes:
-        messages: The label mean's weight; no messages if the gain is not significant.
-        epoch: Epoch that is kept; 0: the query encoder did not change.
+        ladder: The ladder's choice with the frozen encoder.
+        trained: What is kept: of joint training, or the ladder's.
+        epoch: Best epoch; 0: the query encoder did not change.
         dev: Mean RR@10 on dev of what is kept.
-        dual_encoder: Mean RR@10 of the dual-encoder before training.
-        gain: Gain over it, of the kind of question that gains least.
-        p: Its one-sided p-value, times the number of settings tried.
-        tried: That number: epochs times weights.
-        evidence: Significance level.
+        gain: Gain over the ladder's choice, of the kind of question that gains least.
+        error: Its standard error.
+        p: One-sided p-value of the gain over the dual-encoder, times the number of settings tried.
+        tried: That number: epochs times weights, and the ladder's.
+        beside: Number of training questions that were left out of training to be judged beside few dev questions.
         encoder: Settings that open the saved encoders; None: they did not change.
     """
 
-    messages: Messages
+    ladder: MessagesTraining
+    trained: TrainedMessages
     epoch: int
     dev: float
-    dual_encoder: float
     gain: float
+    error: float
     p: float
     tried: int
-    evidence: float
-    encoder: EncoderSettings | None
+    beside: int
+    encoder: EncoderSettings | None = None
 
     @property
-    def believed(self) -> bool:
-        """Whether the gain is significant."""
-        return self.gain > 0 and self.p <= self.evidence
+    def better(self) -> bool:
+        """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
+        return self.gain > self.error and (self.ladder.believed or self.p <= self.ladder.evidence)
 
     @property
     def kept(self) -> str:
         """What is kept, in words."""
-        parts = ["query encoder trained jointly"] if self.encoder is not None else []
-        parts += [f"label mean {self.messages.mean:g}"] if self.messages.mean else []
-        return ", ".join(parts) or "the dual-encoder"
+        if not self.better:
+            return self.ladder.kept
+        others = self.trained.messages._replace(steps=0, trained_mean=0.0)
+        return ", ".join(["query encoder and head trained jointly", *([in_words(others)] if any(others) else [])])
 
     def described(self) -> dict[str, Any]:
         """The entry ``dev`` of a model's metadata."""
+        own = {"gain": self.gain, "error": self.error, "p": self.p, "tried": self.tried, "epoch": self.epoch}
+        its = self.ladder.described()
+        joint = {"joint": {**own, "kept": self.better, "beside": self.beside}}
         return {
-            "dual_encoder": {"RR@10": self.dual_encoder},
-            "cross_validated": 0,
-            "best": {"gain": self.gain, "p": self.p, "tried": self.tried, "epoch": self.epoch},
-            "believed": self.believed,
-            "evidence": self.evidence,
+            **its,
+            **joint,
+            "believed": self.better or self.ladder.believed,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
         }
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
-        best = f"p = {self.p:.2g}, the best of {self.tried} settings"
-        if self.believed:
-            figures = f"dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.dual_encoder:.1f}"
-            return [f"kept: {self.kept}, epoch {self.epoch}; {figures} ({best})"]
-        return [
-            f"the gain, {100 * self.gain:+.1f} RR@10, may be chance ({best}; evidence = {self.evidence:g}): the "
-            "embeddings stay the dual-encoder's"
-        ]
+        said = f"{100 * self.gain:+.1f} ± {100 * self.error:.1f} RR@10 over what the frozen encoder reached"
+        if not self.better:
+            return [f"query encoder trained jointly: {said}, which may be chance: left out", *self.ladder.lines()[-1:]]
+        figures = f"dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.ladder.dual_encoder:.1f}"
+        return [f"query encoder trained jointly: {said}: kept", f"kept: {self.kept}; epoch {self.epoch}, {figures}"]
 
 
 class LabelMeanDev:
-    """RR@10 on dev by the weight of the label mean, with all questions encoded by the tower in training."""
+    """RR@10 on dev by the weight of the label mean, with all questions encoded by the tower in training.
 
-    def __init__(self, store: Graph, held_out: HeldOut, tower: TextTower, token_budget: int) -> None:
+    Args:
+        store: The graph.
+        held_out: The dev questions.
+        messages: The other messages.
+        tower: The query encoder.
+        token_budget: Maximum number of tokens, with padding, that are encoded together.
+        head: The head in training.
+        beside: Training questions that are judged too (:func:`questions_beside`).
+    """
+
+    def __init__(
+        self,
+        store: Graph,
+        held_out: HeldOut,
+        messages: Messages,
+        tower: TextTower,
+        token_budget: int,
+        head: TrainedHead,
+        beside: tuple[NDArray[np.bool_], Judged] | None = None,
+    ) -> None:
         self.store, self.held_out, self.tower, self.token_budget = store, held_out, tower, token_budget
+        self.messages, self.head, self.beside = messages, head, beside
         self.asked = np.unique(store.labels[:, 0])
         with store.texts() as texts:
             self._items = _items(tower, texts.texts_of_queries(self.asked.tolist()))
         self._dev_items = _items(tower, held_out.texts)
 
     def values(self) -> dict[float, NDArray[np.float64]]:
-        """RR@10 of each dev question ``(q,)`` by weight."""
+        """RR@10 of each question ``(q,)`` by weight: of dev's, then of those beside them."""
         store, held_out = self.store, self.held_out
         self.tower.module.eval()
         queries = np.array(store.query_features)
         queries[self.asked] = self._encoded(self._items)
-        graph = message_graph(store.with_features(store.passage_features, queries), held_out.hidden)
-        judged = Judged.of(graph, {}, self._encoded(self._dev_items), held_out.relevant)
-        return {mean: judged.measure(Messages(mean=mean)) for mean in MEANS}
+        view = store.with_features(store.passage_features, queries)
+        graph = message_graph(view, held_out.hidden)
+        judged = [Judged.of(graph, {}, self._encoded(self._dev_items), held_out.relevant)]
+        if self.beside is not None:
+            chosen, its = self.beside
+            graph = graph.without(torch.from_numpy(chosen))
+            judged.append(its._replace(graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
+        settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
+        head = self.head.matrix.detach().cpu()
+        return {
+            mean: np.concatenate([_with_head(one, head, its).measure(its) for one in judged])
+            for mean, its in settings.items()
+        }
 
     def measure(self) -> dict[str, float]:
         """Means over the questions; the first one, over all weights too, chooses the epoch."""
@@ -133,12 +170,14 @@ class QueryEncoderTraining(NamedTuple):
     Attributes:
         start: What the encoders start from.
         task: Its batches.
+        head: The head.
         dev: Its measurements.
         loop: The loop.
     """
 
     start: Start
     task: FixedPassagesTask
+    head: TrainedHead
     dev: LabelMeanDev
     loop: EncoderLoop
 
@@ -150,16 +189,25 @@ class QueryEncoderTraining(NamedTuple):
         settings: TrainSettings,
         directory: Path,
         taught: NDArray[np.bool_],
+        messages: Messages = Messages(),  # noqa: B008 - a tuple
+        beside: tuple[NDArray[np.bool_], Judged] | None = None,
+        head: Tensor | None = None,
         device: str = "cpu",
         ranks: Ranks = ALONE,
     ) -> QueryEncoderTraining:
-        """Arguments and errors as of :func:`train_joint_messages`."""
-        start, its = require_encoder(store), settings.dual_encoder
-        towers = make_towers(
-            start, shared=False, device=torch.device(device), seed=settings.seed, dropout=its.encoder_dropout
-        )
-        dev = LabelMeanDev(store, held_out, towers[QUERY], its.token_budget)
-        examples, texts, ids = _examples(store, held_out, taught)
+        """Arguments and errors as of :func:`train_joint_messages` and :class:`LabelMeanDev`.
+
+        ``head`` is where the head starts, None: at the identity; ``messages.steps`` counts its steps.
+        """
+        start, its, place = require_encoder(store), settings.dual_encoder, torch.device(device)
+        towers = make_towers(start, shared=False, device=place, seed=settings.seed, dropout=its.encoder_dropout)
+        learning = TrainedHead(torch.eye(store.dimension) if head is None else head, HEAD_RATE, place, ranks.count)
+        messages = messages._replace(steps=max(messages.steps, 1))  # it has a head
+        dev = LabelMeanDev(store, held_out, messages, towers[QUERY], its.token_budget, learning, beside)
+        hidden = held_out.hidden if beside is None else beside[0]
+        if beside is not None and held_out.hidden is not None:
+            hidden = beside[0] | held_out.hidden
+        examples, texts, ids = _examples(store, hidden, taught)
         of_loop = DualEncoderTrainSettings(
             epochs=settings.epochs,
             batch_size=settings.batch_size,
@@ -173,11 +221,10 @@ class QueryEncoderTraining(NamedTuple):
             seed=settings.seed,
             fixed_passages=True,
         )
-        task = FixedPassagesTask(
-            examples, texts, towers, start.similarity, of_loop, dev, ids, np.asarray(store.passage_features)
-        )
-        loop = EncoderLoop({QUERY: towers[QUERY]}, task, of_loop, directory, torch.device(device), ranks)
-        return cls(start, task, dev, loop)
+        vectors = np.asarray(store.passage_features)
+        task = FixedPassagesTask(examples, texts, towers, start.similarity, of_loop, dev, ids, vectors, learning)
+        loop = EncoderLoop({QUERY: towers[QUERY], "head": learning}, task, of_loop, directory, place, ranks)
+        return cls(start, task, learning, dev, loop)
 
 
 def train_joint_messages(
@@ -189,10 +236,12 @@ def train_joint_messages(
     device: str = "cpu",
     ranks: Ranks = ALONE,
 ) -> JointMessages:
-    """Train the query encoder of a graph's features, and choose the label mean's weight on the held-out questions.
+    """Climb the ladder, then train the query encoder of a graph's features, and the ladder's head with it.
 
-    The weight is the best on average over the epochs, and the epoch the best on average over the weights, so that
-    neither follows the noise of one measurement.
+    The label mean's weight is the best on average over the epochs, and the epoch the best on average over the weights,
+    so that neither follows the noise of one measurement. Rejection and prior are the ladder's. The result is kept if it
+    is better than the ladder's choice by more than one standard error. Where dev questions are few, a tenth of the
+    training questions is judged beside them and not trained on.
 
     Args:
         store: The graph.
@@ -206,41 +255,69 @@ def train_joint_messages(
     Raises:
         GnnRetrievalError: No query is left to train on, or as :func:`gnnretrieval.training.gnn.joint.require_encoder`.
     """
-    made = QueryEncoderTraining.of(store, held_out, settings, directory, taught, device, ranks)
-    dev, training = made.dev, made.loop
+    require_encoder(store)
+    may_teach = torch.from_numpy(taught)
+    ladder = train_messages(store, held_out, settings, may_teach)
+    if ranks.first:
+        for line in ladder.lines():
+            say(line)
     graph = message_graph(store, held_out.hidden)
-    base = Judged.of(graph, {}, held_out.queries, held_out.relevant).measure(Messages())
-    best = training.run()
-    measured = [record["dev"] for record in training.progress.history if record["epoch"]] or [best["dev"]]
-    mean = max(MEANS, key=lambda one: float(np.mean([record[f"RR@10, label mean {one:g}"] for record in measured])))
-    values = dev.values()[mean]
-    parts = np.zeros(len(base), np.int64) if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
-    choice = choose_scale({1.0: values}, base, parts)
-    tried = len(training.progress.history) * len(MEANS)
-    found = JointMessages(
-        messages=Messages(mean=mean),
-        epoch=int(best["epoch"]),
-        dev=float(values.mean()),
-        dual_encoder=float(base.mean()),
-        gain=choice.gain,
-        p=min(1.0, tried * choice.p),
-        tried=tried,
-        evidence=settings.evidence,
-        encoder=None,
+    dev = Judged.of(graph, {}, held_out.queries, held_out.relevant)
+    beside = questions_beside(graph, dev, settings.seed, may_teach) if is_few(held_out) else None
+    chosen = ladder.trained.messages
+    frozen = [(dev, ladder.head if chosen.steps else None)]
+    if beside is not None:
+        head = None
+        if chosen.steps:  # a head that did not learn from these questions either
+            inside, mean = beside[1].graph, chosen.trained_mean
+            head = train_head(inside, chosen.steps, mean=mean, seed=settings.seed, taught=may_teach)
+        frozen.append((beside[1], head))
+    head = frozen[-1][1]
+    made = QueryEncoderTraining.of(store, held_out, settings, directory, taught, chosen, beside, head, device, ranks)
+    best = made.loop.run()
+
+    history = made.loop.progress.history
+    measured = [record["dev"] for record in history if record["epoch"]] or [best["dev"]]
+    weight = max(MEANS, key=lambda one: float(np.mean([record[f"RR@10, label mean {one:g}"] for record in measured])))
+    before, base = (
+        np.concatenate([_with_head(one, head, messages).measure(messages) for one, head in frozen])
+        for messages in (chosen, Messages())
     )
-    if not found.believed:
-        return found._replace(messages=Messages(), dev=found.dual_encoder)
-    if found.epoch and ranks.first:
+    values = made.dev.values()[weight]
+    parts = np.zeros(len(base), np.int64) if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
+    gains = [values[parts == part] - before[parts == part] for part in np.unique(parts)]
+    least = min(gains, key=lambda one: float(one.mean()))
+    tried = len(history) * len(MEANS) + ladder.climb.tried
+    joint = JointMessages(
+        ladder=ladder,
+        trained=TrainedMessages(made.head.matrix.detach().cpu(), made.dev.messages._replace(mean=weight)),
+        epoch=int(best["epoch"]),
+        dev=float(values[: len(dev.relevant)].mean()),
+        gain=float(least.mean()),
+        error=float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else float("inf"),
+        p=min(1.0, tried * choose_scale({1.0: values}, base, parts).p),
+        tried=tried,
+        beside=0 if beside is None else len(beside[1].relevant),
+    )
+    if not joint.better:
+        return joint._replace(trained=ladder.trained, dev=ladder.dev)
+    if joint.epoch and ranks.first:
         learned = (example.query for example in made.task.examples)
-        found = found._replace(encoder=save_towers(made.task.towers, made.start, directory, learned))
-    return found
+        joint = joint._replace(encoder=save_towers(made.task.towers, made.start, directory, learned))
+    return joint
 
 
-def _examples(store: Graph, held_out: HeldOut, taught: NDArray[np.bool_]) -> tuple[list[Example], Texts, list[str]]:
+def _with_head(judged: Judged, head: Tensor | None, messages: Messages) -> Judged:
+    return judged._replace(heads={} if head is None else {(messages.steps, messages.trained_mean): head})
+
+
+def _examples(
+    store: Graph, hidden: NDArray[np.bool_] | None, taught: NDArray[np.bool_]
+) -> tuple[list[Example], Texts, list[str]]:
     """Examples of the labels to train on, their texts with those of all passages, and the passages' ids."""
     labels = store.labels[taught[store.labels[:, 0]]]
-    if held_out.hidden is not None:
-        labels = labels[~held_out.hidden[labels[:, 0]]]
+    if hidden is not None:
+        labels = labels[~hidden[labels[:, 0]]]
     if not len(labels):
         raise GnnRetrievalError("there is nothing to train on: no query that may be learned from has a label.")
     with store.texts() as texts:

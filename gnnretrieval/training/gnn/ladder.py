@@ -29,6 +29,7 @@ MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) + _HEADS + 2 * len(REJECT
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
 MOST_HEADS = _HEADS * (1 + FOLDS) + 3  # (d, d) arrays in memory at the same time: every head, and an optimizer's
+BESIDE = 0.1  # share of the training questions that joint training leaves out where dev questions are few
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 CUTOFF, _QUERIES = 10, 256
 
@@ -339,6 +340,46 @@ def cross_validated(
         drawn.append(one._replace(queries=one.queries[some], relevant=[one.relevant[row] for row in some.tolist()]))
     drawn = [one for one in drawn if len(one.relevant)]
     return drawn if _alike(dev, drawn) else []
+
+
+def questions_beside(
+    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor
+) -> tuple[NDArray[np.bool_], Judged] | None:
+    """A tenth of the training questions, to be judged beside few dev questions by what is trained without them.
+
+    As in :func:`cross_validated`, the share about passages with other questions is that of dev.
+
+    Args:
+        graph: The graph without the dev questions.
+        dev: The dev questions.
+        seed: Seed of the choice.
+        taught: ``(n,)`` bool, True for queries that may be chosen.
+
+    Returns:
+        ``(n,)`` bool, True for the questions, and how to judge them; None: the dual-encoder ranks them better or worse
+        than dev's, so that they are of another kind.
+    """
+    rng = np.random.default_rng([seed, 0, 4])
+    labels = graph.labels.numpy()
+    usable = np.unique(labels[:, 0])
+    usable = usable[taught.numpy()[usable]]
+    chosen = np.zeros(len(graph.queries), dtype=bool)
+    chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return None
+    relevant: dict[int, list[int]] = {row: [] for row in rows.tolist()}
+    for query, passage in labels[chosen[labels[:, 0]]].tolist():
+        relevant[query].append(passage)
+    inside = graph.without(torch.from_numpy(chosen))
+    judged = Judged(inside, {}, graph.queries[rows], [*relevant.values()])
+    kept = _matched(judged.warm, float(dev.warm.mean()), rng)
+    chosen[rows[~kept]] = False
+    wanted = np.flatnonzero(kept).tolist()
+    judged = Judged(
+        graph.without(torch.from_numpy(chosen)), {}, judged.queries[wanted], [judged.relevant[one] for one in wanted]
+    )
+    return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
 
 
 def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:

@@ -74,6 +74,7 @@ class MessagesTraining(NamedTuple):
     Attributes:
         climb: The ladder's choice, rung by rung.
         evidence: Significance level: the largest p-value at which the gain is accepted.
+        head: Head of the ladder's choice, trained without the dev questions; None: the identity.
         trained: What is kept; the dual-encoder if the gain is not significant.
         dev: Mean RR@10 of what is kept on the dev questions.
         dual_encoder: Mean RR@10 of the dual-encoder.
@@ -82,6 +83,7 @@ class MessagesTraining(NamedTuple):
 
     climb: Climb
     evidence: float
+    head: Tensor | None
     trained: TrainedMessages
     dev: float
     dual_encoder: float
@@ -113,6 +115,24 @@ class MessagesTraining(NamedTuple):
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
         }
+
+    def write_log(self, path: Path) -> None:
+        """Write one line per rung, in the form of the other trainings' measurements."""
+        found = self.climb
+        lines: list[dict[str, Any]] = [
+            {
+                "step": number,
+                "epoch": number,
+                "rung": rung.name,
+                "messages": rung.messages._asdict(),
+                "gain": rung.gain,
+                "error": rung.error,
+                "kept": rung.kept,
+                "dev": {"RR@10": rung.dev, "dual-encoder": found.dual_encoder},
+            }
+            for number, rung in enumerate(found.rungs, 1)
+        ]
+        path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
@@ -159,10 +179,8 @@ def in_words(messages: Messages) -> str:
     return ", ".join(parts) or "the dual-encoder"
 
 
-def train_messages(
-    store: Graph, held_out: HeldOut, settings: TrainSettings, directory: Path, taught: Tensor
-) -> MessagesTraining:
-    """Train heads over ``store`` and choose the messages on the held-out questions; log the rungs in ``directory``.
+def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> MessagesTraining:
+    """Train heads over ``store`` and choose the messages on the held-out questions.
 
     A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
     about passages with training questions.
@@ -171,7 +189,6 @@ def train_messages(
         store: The graph.
         held_out: The dev questions.
         settings: Settings; ``seed`` and ``evidence`` are used.
-        directory: Directory of the log.
         taught: ``(n,)`` bool, True for queries to train the head on.
 
     Raises:
@@ -194,13 +211,12 @@ def train_messages(
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
     messages = found.messages if _is_believed(found, settings.evidence) else Messages()
-    head = heads[messages.steps, messages.trained_mean] if messages.steps else None
+    head = without = heads[messages.steps, messages.trained_mean] if messages.steps else None
     dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
     if head is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
         head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)
-    _write_log(directory / LOG, found)
     beside = sum(len(part.relevant) for part in judged[1:])
-    return MessagesTraining(found, settings.evidence, TrainedMessages(head, messages), dev, before, beside)
+    return MessagesTraining(found, settings.evidence, without, TrainedMessages(head, messages), dev, before, beside)
 
 
 def is_few(held_out: HeldOut) -> bool:
@@ -231,21 +247,3 @@ def memory_of_messages(store: Graph) -> int:
 def bytes_of_messages(dimension: int, nodes: int) -> int:
     """As :func:`memory_of_messages`, from the width of vectors and the number of nodes."""
     return 4 * dimension * (_ARRAYS * nodes + MOST_HEADS * dimension)
-
-
-def _write_log(path: Path, found: Climb) -> None:
-    """Write one line per rung, in the form of the other trainings' measurements."""
-    lines: list[dict[str, Any]] = [
-        {
-            "step": number,
-            "epoch": number,
-            "rung": rung.name,
-            "messages": rung.messages._asdict(),
-            "gain": rung.gain,
-            "error": rung.error,
-            "kept": rung.kept,
-            "dev": {"RR@10": rung.dev, "dual-encoder": found.dual_encoder},
-        }
-        for number, rung in enumerate(found.rungs, 1)
-    ]
-    path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")

@@ -21,8 +21,9 @@ _LINEAR = (
     "and away from other questions that found them. A linear head is folded into the embeddings."
 )
 _JOINT_LINEAR = (
-    "A dual-encoder whose query encoder was trained against the fixed embeddings of all passages (ADORE, Zhan et al. "
-    "2021), and a query-passage graph that moves these embeddings towards their labelled training questions."
+    "A dual-encoder whose query encoder was trained against the stored embeddings of all passages (ADORE, Zhan et al. "
+    "2021) together with a linear head, and a query-passage graph that moves these embeddings towards their labelled "
+    "training questions, where that gained on dev over the same without training the encoder."
 )
 _UNCHANGED = "its embeddings are the dual-encoder's."
 

@@ -56,8 +56,8 @@ class TrainSettings(Settings):
             place of graph attention. Not given: ``gat`` if mode = joint or any setting is given except mode,
             learn_from, k, evidence, precision and seed; else ``linear``.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
-            features of a step are recomputed (§3.4). With ``layer = linear``, ``joint`` trains the query encoder alone,
-            against the stored passage vectors, and the label mean follows.
+            features of a step are recomputed (§3.4). With ``layer = linear``, ``joint`` then trains the query encoder
+            and the head against the stored passage vectors, and the label mean follows.
         learn_from: Queries of the graph to train on: ``all``; ``unseen``: those that the dual-encoder did not learn
             from (all stay in the graph); ``auto``: ``unseen`` if at least 200 of these have a label, else ``all``.
             Queries held out without a dev split are always chosen by ``auto``.

@@ -29,7 +29,7 @@ from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.gnn.joint import JointEncoders, require_encoder
 from gnnretrieval.training.gnn.joint_messages import JointMessages, train_joint_messages
 from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
-from gnnretrieval.training.gnn.messages import WEIGHTS, MessagesTraining, TrainedMessages, train_messages
+from gnnretrieval.training.gnn.messages import LOG, WEIGHTS, MessagesTraining, train_messages
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.selection import Selection
@@ -136,19 +136,20 @@ def _write_linear(
     training: MessagesTraining | JointMessages
     if settings.is_joint:
         training = train_joint_messages(store, plan.held_out, settings, directory, taught, device, ranks)
-        trained, encoder = TrainedMessages(None, training.messages), training.encoder
+        encoder = training.encoder
     else:
-        training = train_messages(store, plan.held_out, settings, directory, torch.from_numpy(taught))
-        trained, encoder = training.trained, None
+        training = train_messages(store, plan.held_out, settings, torch.from_numpy(taught))
+        training.write_log(directory / LOG)
+        encoder = None
     if not ranks.first:
         return {}
     for line in training.lines():
         say(line)
-    trained.save(directory / WEIGHTS)
+    training.trained.save(directory / WEIGHTS)
     labelled = np.unique(store.labels[:, 0])
     meta = _of_graph(store, dataset) | {
         **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
-        "messages": trained.messages._asdict(),
+        "messages": training.trained.messages._asdict(),
         "dev": {
             "split": plan.held_out.name,
             "queries": len(plan.held_out.relevant),
@@ -158,7 +159,8 @@ def _write_linear(
         "queries": {"trained_on": int(taught[labelled].sum()), "labelled": len(labelled)},
         "made_from": _made_from(out, plan, ()),
     }
-    (directory / CARD).write_text(model_card(meta, settings, store), encoding="utf-8")
+    towers = [name for name in (PASSAGE, QUERY) if (directory / name).is_dir()]
+    (directory / CARD).write_text(model_card(meta, settings, store, towers=towers), encoding="utf-8")
     return meta
 
 
