@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ def made(tmp_path):
         save_array(directory / "kept.npy", np.arange(3.0))
         save_array(directory / "changed.npy", np.zeros(2))
         (directory / "text").write_text("one\n")
-        return {"rows": 2}
+        return {"rows": 2, "num_passages": 8}
 
     return make_artifact(tmp_path / "thing", "graph", inputs={"a": "1"}, config={"k": 1}, write=write)
 
@@ -71,6 +72,21 @@ def test_it_knows_what_changed_since_any_earlier_state(made):
     assert changed_since(third, second.hash).tolist() == [7]
     assert changed_since(third, made.hash).tolist() == [1, 5, 7]
     assert changed_since(third, "never") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (np.array([8], dtype=np.uint32), "it has row 8, and there are 8"),
+        (np.array([1.0]), "an array of float64 (1,), not a list of rows"),
+        (np.zeros((1, 1), dtype=np.uint32), "an array of uint32 (1, 1), not a list of rows"),
+    ],
+)
+def test_a_damaged_record_of_changes_is_refused(changes, why, made):
+    updated = grow(made)
+    save_array(made.path / "changes" / "0000.npy", changes)
+    with pytest.raises(ArtifactError, match=re.escape(why)):
+        changed_since(updated, made.hash)
 
 
 def test_one_that_is_refused_leaves_everything_as_it_was(made):

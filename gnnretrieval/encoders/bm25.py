@@ -123,10 +123,12 @@ class BM25:
         self = cls.__new__(cls)
         try:
             self._vocabulary = json.loads((directory / _VOCABULARY).read_text(encoding="utf-8"))
+            if sorted(self._vocabulary.values()) != [*range(len(self._vocabulary))]:
+                raise ValueError("its words are not numbered from 0")
             parameters = json.loads((directory / _PARAMETERS).read_text(encoding="utf-8"))
             self._count = int(parameters["num_docs"])
             method, self.k1, self.b = parameters["method"], float(parameters["k1"]), float(parameters["b"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{directory}: this is no BM25 index ({error}). Make it again.") from None
         if method != "lucene":
             raise ArtifactError(f"{directory}: a BM25 index by the method {method!r}, and 'lucene' is wanted.")
@@ -172,8 +174,11 @@ class BM25:
         if self._sums is None:
             self._sums = np.zeros(self._count, dtype=np.float32)
         postings = self._postings.of(terms)
-        for rows, scores in postings:
-            self._sums[rows] += scores  # a row stands once in a term's postings
+        try:
+            for rows, scores in postings:
+                self._sums[rows] += scores  # a row stands once in a term's postings
+        except IndexError as error:
+            raise ArtifactError(f"this BM25 index is damaged ({error}). Make it again.") from None
         return self._sums, [rows for rows, _ in postings]
 
     def scores(self, query: str) -> NDArray[np.float32]:

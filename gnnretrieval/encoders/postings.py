@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.progress import progress
+from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array, save_array
 
 K1, B = 1.5, 0.75
@@ -56,6 +57,7 @@ class Postings(NamedTuple):
         count = int(indptr[-1]) if len(indptr) else 0
         rows = load_array(directory / _NAMES["rows"], (count,), np.int32)
         scores = load_array(directory / _NAMES["scores"], (count,), np.float32)
+        require_offsets(indptr, count, directory / _NAMES["indptr"])
         return cls(np.array(indptr), np.asarray(rows), np.asarray(scores))
 
     def save(self, directory: Path) -> None:

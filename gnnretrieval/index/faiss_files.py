@@ -47,7 +47,7 @@ def read_faiss(path: Path, *, in_memory: bool = False) -> Any:
 def _read(path: Path, flags: int, loops: int, vector: int) -> Any:
     """Read within limits: turns of a loop, and bytes of a vector."""
     faiss = import_faiss()
-    if hasattr(faiss, "set_deserialization_vector_byte_limit"):  # FAISS 1.11 has no limits
+    if hasattr(faiss, "set_deserialization_vector_byte_limit"):  # faiss-gpu 1.14.1 has none yet
         faiss.set_deserialization_vector_byte_limit(vector)
         faiss.set_deserialization_loop_limit(loops)
     return faiss.read_index(str(path), flags)

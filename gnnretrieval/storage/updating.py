@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.progress import say
-from gnnretrieval.storage.arrays import load_array, save_array
+from gnnretrieval.storage.array_checks import require_rows
+from gnnretrieval.storage.arrays import damaged, load_array, save_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, share_file
 from gnnretrieval.storage.durable import sync_tree
 from gnnretrieval.storage.locks import locked
@@ -118,14 +119,26 @@ def record_changes(directory: Path, artifact: Artifact, rows: NDArray[np.int64])
 
 
 def changed_since(artifact: Artifact, hash_then: str) -> NDArray[np.int64] | None:
-    """Passage rows that changed since ``artifact`` had the hash ``hash_then``, sorted; None if it never had it."""
+    """Passage rows that changed since ``artifact`` had the hash ``hash_then``, sorted; None if it never had it.
+
+    Raises:
+        ArtifactError: A record of changes is damaged.
+    """
     if hash_then == artifact.hash:
         return np.empty(0, dtype=np.int64)
     befores = [record["before"] for record in artifact.meta.get("updates", [])]
     if hash_then not in befores:
         return None
-    changes = [load_array(artifact.path / _changes(number)) for number in range(befores.index(hash_then), len(befores))]
-    return np.unique(np.concatenate(changes)).astype(np.int64)
+    rows = np.empty(0, dtype=np.int64)
+    for number in range(befores.index(hash_then), len(befores)):
+        file = artifact.path / _changes(number)
+        changes = load_array(file)
+        if changes.ndim != 1 or changes.dtype != np.uint32:
+            raise damaged(file, f"it is an array of {changes.dtype} {changes.shape}, not a list of rows")
+        if len(changes):
+            require_rows(changes, artifact.meta["num_passages"], file)
+        rows = np.union1d(rows, changes.astype(np.int64))
+    return rows
 
 
 def _changes(number: int) -> str:

@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import subprocess
@@ -229,3 +230,20 @@ def test_a_directory_that_is_no_index_or_a_damaged_one_is_refused(tmp_path):
         (tmp_path / name / name).write_bytes(content)
         with pytest.raises(ArtifactError):
             BM25.open(tmp_path / name)
+
+
+@pytest.mark.parametrize("number", [-1, 10**6, "x", None])
+def test_a_word_s_number_out_of_range_is_refused(number, tmp_path):
+    BM25(["one two", "two three"]).save(tmp_path)
+    words = json.loads((tmp_path / "vocab.index.json").read_text())
+    (tmp_path / "vocab.index.json").write_text(json.dumps({**words, "two": number}))
+    with pytest.raises(ArtifactError, match="this is no BM25 index"):
+        BM25.open(tmp_path)
+
+
+def test_a_posting_of_a_passage_that_is_not_there_is_a_sentence(tmp_path):
+    BM25(["one two", "two three"]).save(tmp_path)
+    file = tmp_path / "indices.csc.index.npy"
+    np.save(file, np.load(file) + 7)
+    with pytest.raises(ArtifactError, match="this BM25 index is damaged"):
+        BM25.open(tmp_path).scores("two")
