@@ -162,7 +162,7 @@ def test_a_dry_run_times_its_steps(tiny_graph, tiny_dataset, tiny_features):
 
 def test_its_defaults_and_what_it_refuses():
     settings = TrainSettings.parse({"layer": "linear", "mode": "joint"})
-    assert (settings.epochs, settings.batch_size, settings.learning_rate) == (5, 64, 5e-5)
+    assert (settings.epochs, settings.batch_size, settings.learning_rate) == (8, 64, 5e-5)
     assert TrainSettings.parse({"mode": "joint"}).layer == "gat"
     slow = {"dual_encoder": {"encoder_learning_rate": 1e-3}}
     for name, wrong in (("mask_ratio", {"mask_ratio": 0.5}), ("encoder_learning_rate", slow)):

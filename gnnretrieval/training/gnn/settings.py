@@ -18,7 +18,7 @@ Negatives = Literal["masked", "all"]
 Layer = Annotated[str, OneOf("linear", *GRAPH_LAYERS)]
 OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults of mode = joint, the paper's (§4.3)
 # defaults of layer = linear with mode = joint, whose learning rate is the query encoder's, and what may be set there
-OF_JOINT_LINEAR = {"epochs": 5, "learning_rate": 5e-5, "batch_size": 64}
+OF_JOINT_LINEAR = {"epochs": 8, "learning_rate": 5e-5, "batch_size": 64}
 OF_QUERY_ENCODER = (*OF_JOINT_LINEAR, "warmup", "gradient_clip", "patience", "dual_encoder")
 OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # not allowed: the others
 
@@ -64,8 +64,9 @@ class TrainSettings(Settings):
         k: Use only each query's first k passages, of which label edges are the last; not given: all.
         passage_edges: Edges by which a passage attends to queries (eq. 8): ``all``; ``hard-negatives``: only those of
             queries that it is not relevant to, so that passages with and without their own queries move alike.
-        epochs: Passes over the training queries, each with a new random split; 5 with mode = joint. 0: only choose the
-            context scale of a GNN-encoder that was trained over another dual-encoder.
+        epochs: Passes over the training queries, each with a new random split; 5 with mode = joint, 8 with
+            layer = linear too. 0: only choose the context scale of a GNN-encoder that was trained over another
+            dual-encoder.
         mask_ratio: ``β``, share of the queries that an epoch masks and trains on.
         mask_unit: Queries that are masked together: ``query``: each alone (the paper), ``passage``: those of a passage,
             or ``mixed``; ``none``: mask nothing, and train on every query without its label edges (the paper's
