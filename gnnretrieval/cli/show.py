@@ -73,5 +73,11 @@ def neighborhood_lines(described: dict[str, Any]) -> list[str]:
 def _edge_line(edge: dict[str, Any], indent: int) -> str:
     mark = "*" if edge["labelled"] else " "
     attention = f"  attention {edge['attention']:.3f}" if "attention" in edge else ""
-    title = f"{' ' * indent}{mark} {edge['score']:.3f}{attention}  rank {edge['rank']:>2}  {edge['id']}"
+    rank = f"rank {edge['rank']:>2}" if edge["retrieved"] else f"label only, {_rank_behind(edge)}"
+    title = f"{' ' * indent}{mark} {edge['score']:.3f}{attention}  {rank}  {edge['id']}"
     return f"{title}  {short(edge['text'], 90 - indent)}"
+
+
+def _rank_behind(edge: dict[str, Any]) -> str:
+    """Rank of a passage that was not retrieved."""
+    return "not retrieved" if edge["rank"] is None else f"rank {edge['rank']:,}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -209,3 +209,38 @@ def _of_all(
         here = np.arange(part.start, part.stop)
         rows, scores, _ = merge_top_k(np.hstack([rows, here[None]]), np.hstack([scores, own[None]]), k)
     return rows[0], scores[0]
+
+
+def ranks_of(
+    rows: Sequence[int],
+    query: NDArray[np.float32],
+    vectors: NDArray[np.floating],
+    similarity: Similarity,
+    removed: NDArray[np.int64] | None = None,
+) -> list[int]:
+    """Ranks, from 1, of some passages for one query among all ``vectors``, in one pass over them, blockwise.
+
+    Passages of equal score rank below.
+
+    Args:
+        rows: Which passages.
+        query: ``(d,)``.
+        vectors: ``(m, d)`` of all passages, may be memory-mapped.
+        similarity: How the two are compared.
+        removed: Rows that take no rank; None: every one does.
+    """
+    asked = similarity.prepare_array(query)
+    places = np.asarray(rows, dtype=np.int64)
+    scores = similarity.prepare_array(vectors[places]) @ asked  # (r,)
+    above = np.zeros(len(places), dtype=np.int64)
+    for part in blocks(len(vectors), _PASSAGES):
+        block = similarity.prepare_array(vectors[part]) @ asked
+        higher = block[:, None] > scores  # (block, r)
+        here = (places >= part.start) & (places < part.stop)
+        higher[places[here] - part.start, np.flatnonzero(here)] = False  # products of other shapes round otherwise
+        if removed is not None:
+            higher[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = False
+        above += higher.sum(0)
+        release(vectors)
+    ranks: list[int] = (above + 1).tolist()
+    return ranks

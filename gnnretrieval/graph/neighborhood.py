@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gnnretrieval.data.text_store import PassageRow, QueryRow, TextStore
+from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
@@ -15,6 +16,8 @@ from gnnretrieval.platform.extras import extra
 
 if TYPE_CHECKING:
     import networkx
+
+_SCANNED = 2_000_000  # passages scored at most to rank the label edges around one node
 
 
 class NeighborNode(NamedTuple):
@@ -24,15 +27,18 @@ class NeighborNode(NamedTuple):
         id: Its id.
         text: Its text, title first.
         score: The dual-encoder's similarity of the pair.
-        rank: Rank of the passage for the query, from 1.
+        rank: Rank of the passage for the query, from 1. If the query did not retrieve it, the dual-encoder's rank among
+            all passages; None if the graph is too large to count it.
         labelled: Whether the pair is judged relevant.
+        retrieved: Whether the query retrieved the passage; False if only its label joins the two.
     """
 
     id: str
     text: str
     score: float
-    rank: int
+    rank: int | None
     labelled: bool
+    retrieved: bool
 
 
 def queries_of_passage(store: Graph, passage_id: str, most: int | None = None) -> tuple[PassageRow, list[NeighborNode]]:
@@ -46,16 +52,17 @@ def queries_of_passage(store: Graph, passage_id: str, most: int | None = None) -
         passage = texts.passage_by_id(passage_id)
         queries, ranks = _finders(store, passage.row)
         scores = np.asarray(store.scores[queries, ranks], dtype=np.float32)
-        neighbors = []
+        neighbors, ranker = [], _Ranker(store)
         for place in np.lexsort((queries, -scores))[:most].tolist():
             query = texts.query(int(queries[place]))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
-            neighbors.append(NeighborNode(query.id, query.text, float(scores[place]), int(ranks[place]) + 1, labelled))
+            rank, retrieved = ranker.rank(query.row, passage.row, int(ranks[place]) + 1)
+            neighbors.append(NeighborNode(query.id, query.text, float(scores[place]), rank, labelled, retrieved))
     return passage, neighbors
 
 
 def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> tuple[QueryRow, list[NeighborNode]]:
-    """A query of the graph and the passages it is joined to, by rank, at most ``most`` (None: all).
+    """A query of the graph and the passages it is joined to, in retrieval order, at most ``most`` (None: all).
 
     Raises:
         InputError: The graph has no query with this id; the message suggests the nearest id.
@@ -66,15 +73,39 @@ def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> t
         if store.visible is not None and not store.visible[query.row]:
             return query, []
         neighbors: list[NeighborNode] = []
-        for rank, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
+        ranker = _Ranker(store)
+        for place, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
             if most is not None and len(neighbors) == most:
                 break
             if int(row) in store.hidden:
                 continue
             passage = texts.passage(int(row))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
-            neighbors.append(NeighborNode(passage.id, passage.full_text, float(np.float32(score)), rank, labelled))
+            rank, retrieved = ranker.rank(query.row, passage.row, place)
+            similarity = float(np.float32(score))
+            neighbors.append(NeighborNode(passage.id, passage.full_text, similarity, rank, labelled, retrieved))
     return query, neighbors
+
+
+class _Ranker:
+    """Ranks of the passages that queries are joined to; a label edge's place among the edges is no rank."""
+
+    def __init__(self, store: Graph) -> None:
+        self.store, self.left = store, _SCANNED
+        self.removed = np.array(sorted(store.hidden), dtype=np.int64)
+
+    def rank(self, query: int, passage: int, place: int) -> tuple[int | None, bool]:
+        """Rank of a passage at a place (from 1) of a query's edges, and whether the query retrieved it."""
+        store = self.store
+        retrieved, _ = store.found(slice(query, query + 1))
+        if passage in retrieved[0]:
+            return place, True
+        if self.left < store.num_passages:
+            return None, False
+        self.left -= store.num_passages
+        vector = np.asarray(store.query_features[query], dtype=np.float32)
+        (rank,) = ranks_of([passage], vector, store.passage_features, store.similarity, self.removed)
+        return rank, False
 
 
 def count_neighbors(store: Graph, row: int, is_query: bool) -> int:
@@ -109,8 +140,8 @@ def to_networkx(
     """The neighbourhood of some nodes as a ``networkx.DiGraph``, for drawing and for its algorithms.
 
     Nodes are ``(kind, id)`` with attributes ``kind`` (``"passage"`` or ``"query"``), ``id``, ``text`` and ``hop``
-    (distance from the nearest of ``ids``). Edges point from a query to a passage, with ``score``, ``rank`` and
-    ``labelled``.
+    (distance from the nearest of ``ids``). Edges point from a query to a passage, with ``score``, ``rank``,
+    ``labelled`` and ``retrieved``.
 
     Args:
         store: The graph.
@@ -139,7 +170,9 @@ def to_networkx(
                     reached.append(node.id)
                 ends = ((kind, id_), (other, node.id))
                 query, passage = ends if kind == "query" else ends[::-1]
-                graph.add_edge(query, passage, score=node.score, rank=node.rank, labelled=node.labelled)
+                values = node._asdict()
+                values = {name: values[name] for name in ("score", "rank", "labelled", "retrieved")}
+                graph.add_edge(query, passage, **values)
         frontier, kind, other = reached, other, kind
     return graph
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,12 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.label_messages import message_vectors, rejections
-from gnnretrieval.storage.arrays import blocks, release
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.model import GNNEncoderModel
@@ -252,38 +249,3 @@ class AttentionExplainer:
         attention, own = model.passage_attention(*layer)
         context = model.passage_context(*layer)
         return attention, own, context, model.filter_gate.gate(context, batch.passages)
-
-
-def ranks_of(
-    rows: Sequence[int],
-    query: NDArray[np.float32],
-    vectors: NDArray[np.floating],
-    similarity: Similarity,
-    removed: NDArray[np.int64] | None = None,
-) -> list[int]:
-    """Ranks, from 1, of some passages for one query among all ``vectors``, in one pass over them, blockwise.
-
-    Passages of equal score rank below.
-
-    Args:
-        rows: Which passages.
-        query: ``(d,)``.
-        vectors: ``(m, d)`` of all passages, may be memory-mapped.
-        similarity: How the two are compared.
-        removed: Rows that take no rank; None: every one does.
-    """
-    asked = similarity.prepare_array(query)
-    places = np.asarray(rows, dtype=np.int64)
-    scores = similarity.prepare_array(vectors[places]) @ asked  # (r,)
-    above = np.zeros(len(places), dtype=np.int64)
-    for part in blocks(len(vectors), _BLOCK):
-        block = similarity.prepare_array(vectors[part]) @ asked
-        higher = block[:, None] > scores  # (block, r)
-        here = (places >= part.start) & (places < part.stop)
-        higher[places[here] - part.start, np.flatnonzero(here)] = False  # products of other shapes round otherwise
-        if removed is not None:
-            higher[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = False
-        above += higher.sum(0)
-        release(vectors)
-    ranks: list[int] = (above + 1).tolist()
-    return ranks

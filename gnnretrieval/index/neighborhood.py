@@ -35,10 +35,10 @@ def describe(
 
     Returns:
         ``node``: ``kind``, ``id``, ``text``, a passage's ``title`` or a query's ``split``, and ``edges`` (how many it
-        has); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, with 2 hops their ``edges`` and
-        ``neighbors``. With an explainer each edge's ``attention``, each node's ``own_attention`` and, of a passage,
-        ``mean_gate``; of the passage asked for also ``context_scale`` (``λ``) and ``shift`` (cosine between its
-        embedding before and after). A GNN-encoder with layer = linear has neither gate nor ``λ``.
+        has); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, ``retrieved``, with 2 hops their
+        ``edges`` and ``neighbors``. With an explainer each edge's ``attention``, each node's ``own_attention`` and, of
+        a passage, ``mean_gate``; of the passage asked for also ``context_scale`` (``λ``) and ``shift`` (cosine between
+        its embedding before and after). A GNN-encoder with layer = linear has neither gate nor ``λ``.
 
     Raises:
         InputError: there is no such node.

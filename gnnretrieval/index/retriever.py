@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow
+from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.index.comparison import EncoderComparison, compared
 from gnnretrieval.index.engines import EngineName
-from gnnretrieval.index.explain import Explanation, ranks_of
+from gnnretrieval.index.explain import Explanation
 from gnnretrieval.index.faiss_index import KIND, open_index
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.neighborhood import describe

@@ -131,7 +131,11 @@ class FurtherOut(BaseModel):
     id: str
     text: str
     score: float = Field(description="The dual-encoder's similarity on the edge.")
-    rank: int = Field(description="Rank of the passage for the query.")
+    rank: int | None = Field(
+        description="Rank of the passage for the query; where it was not retrieved, the dual-encoder's among all "
+        "passages, or null where that was not counted."
+    )
+    retrieved: bool = Field(description="Whether the query retrieved the passage; else only its label joins the two.")
     labelled: bool = Field(description="Whether the passage is judged relevant to the query.")
     attention: float = Field(
         description="Weight of the edge, mean over heads; below 0 where the question pushes the passage away."

@@ -3,6 +3,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import InputError
+from gnnretrieval.graph import neighborhood
 from gnnretrieval.graph.neighborhood import count_neighbors, passages_of_query, queries_of_passage, to_networkx
 
 
@@ -13,7 +14,13 @@ def test_the_passages_of_a_query_are_its_neighbours_in_order_with_their_texts(ti
     assert query.text == next(q.text for q in dataset.queries() if q.id == "train-07")
     assert [node.id for node in found] == [f"p{row:02d}" for row in tiny_graph.neighbors[query.row]]
     assert [node.text for node in found] == [texts[node.id] for node in found]
-    assert [node.rank for node in found] == [1, 2, 3, 4, 5]
+    assert [(node.rank, node.retrieved) for node in found if node.retrieved] == [
+        (1, True),
+        (2, True),
+        (3, True),
+        (4, True),
+    ]
+    assert [node.id for node in found if not node.retrieved] == ["p07"]
     assert [node.score for node in found] == tiny_graph.scores[query.row].tolist()
     relevant = {passage for passage, relevance in dataset.split("train")["train-07"].items() if relevance > 0}
     assert [node.labelled for node in found] == [node.id in relevant for node in found]
@@ -30,7 +37,9 @@ def test_the_queries_of_a_passage_are_all_that_found_it_best_first(tiny_graph, t
         assert passage.row == row
         queries, ranks = np.nonzero(np.asarray(tiny_graph.neighbors) == row)
         expected = {(ids[q], int(r) + 1, float(tiny_graph.scores[q, r])) for q, r in zip(queries, ranks, strict=True)}
-        assert {(node.id, node.rank, node.score) for node in found} == expected
+        retrieved = {(node.id, node.rank, node.score) for node in found if node.retrieved}
+        assert retrieved <= expected
+        assert {(id_, score) for id_, _, score in expected} == {(node.id, node.score) for node in found}
         assert len(found) == len(expected)
         assert [node.score for node in found] == sorted((node.score for node in found), reverse=True)
         assert all(node.labelled == (judged[node.id].get(passage.id, 0) > 0) for node in found)
@@ -62,7 +71,7 @@ def test_the_neighbours_of_a_view_are_its_own_edges(tiny_graph):
     row = int(view.degrees().argmax())
     _, found = queries_of_passage(view, f"p{row:02d}")
     assert len(found) == view.degrees()[row] == count_neighbors(view, row, is_query=False)
-    assert all(node.rank <= 2 and int(node.id[-2:]) < 30 for node in found)
+    assert all((node.rank <= 2 or not node.retrieved) and int(node.id[-2:]) < 30 for node in found)
     assert len(passages_of_query(view, "train-07")[1]) == count_neighbors(view, 7, is_query=True) == 2
     assert passages_of_query(view, "train-40")[1] == []
     assert count_neighbors(view, 40, is_query=True) == 0
@@ -87,7 +96,7 @@ def test_a_networkx_neighbourhood_holds_the_edges_of_each_hop_with_their_figures
     assert set(near) == {start, *(("query", node.id) for node in found)}
     for node in found:
         edge = near.edges[("query", node.id), start]
-        assert edge == {"score": node.score, "rank": node.rank, "labelled": node.labelled}
+        assert edge == {name: getattr(node, name) for name in ("score", "rank", "labelled", "retrieved")}
     far = to_networkx(tiny_graph, [start[1]], hops=2)
     expected = {
         (("query", node.id), ("passage", other.id))
@@ -109,3 +118,39 @@ def test_a_networkx_neighbourhood_is_bounded_and_starts_from_several_nodes_of_ei
     assert set(to_networkx(tiny_graph, ["p07"], hops=0)) == {("passage", "p07")}
     with pytest.raises(InputError, match="'nobody'"):
         to_networkx(tiny_graph, ["nobody"])
+
+
+def test_a_passage_joined_by_its_label_alone_has_the_dual_encoder_s_rank(tiny_graph):
+    """Its place is the last, and it may be ranked far below; from both ends, and as a drawing's edge."""
+    similarity = tiny_graph.similarity
+    passages, queries = (
+        similarity.prepare_array(np.asarray(array))
+        for array in (tiny_graph.passage_features, tiny_graph.query_features)
+    )
+    below = 0
+    with tiny_graph.texts() as texts:
+        ids = texts.query_ids()
+    for row, id_ in enumerate(ids):
+        for node in passages_of_query(tiny_graph, id_)[1]:
+            if node.retrieved:
+                continue
+            assert node.labelled
+            passage = int(node.id[1:])
+            scores = passages @ queries[row]
+            assert node.rank == 1 + int((np.delete(scores, passage) > scores[passage]).sum()) > 5
+            (same,) = (one for one in queries_of_passage(tiny_graph, node.id)[1] if one.id == id_)
+            assert (same.rank, same.retrieved) == (node.rank, False)
+            edge = to_networkx(tiny_graph, [id_], is_query=True).edges[("query", id_), ("passage", node.id)]
+            assert (edge["rank"], edge["retrieved"]) == (node.rank, False)
+            below += 1
+    assert below > 0
+
+
+def test_in_a_large_graph_the_rank_of_a_label_edge_is_not_counted(tiny_graph, monkeypatch):
+    monkeypatch.setattr(neighborhood, "_SCANNED", tiny_graph.num_passages)  # one passage's scan
+    counted = []
+    for row in range(tiny_graph.num_passages):
+        found = queries_of_passage(tiny_graph, f"p{row:02d}")[1]
+        counted.append([node.rank is not None for node in found if not node.retrieved])
+    assert all(one[:1] == [True] and not any(one[1:]) for one in counted if one)
+    assert max(map(len, counted)) > 1

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.index import explain
-from gnnretrieval.index.explain import AttentionExplainer, ranks_of
+from gnnretrieval.index.explain import AttentionExplainer
 from gnnretrieval.index.neighborhood import SECOND, describe
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
@@ -114,7 +115,7 @@ def test_without_a_model_there_is_no_attention(tiny_graph):
         "split": "train",
         "edges": 5,
     }
-    assert set(described["neighbors"][0]) == {"id", "text", "score", "rank", "labelled"}
+    assert set(described["neighbors"][0]) == {"id", "text", "score", "rank", "labelled", "retrieved"}
 
 
 @pytest.mark.parametrize("normalize", [True, False])

@@ -8,12 +8,12 @@ import pytest
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index import open_index, retriever
 from gnnretrieval.index.baseline import Baseline
-from gnnretrieval.index.explain import ranks_of
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.storage.provenance import write_json
 

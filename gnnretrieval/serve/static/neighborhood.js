@@ -93,8 +93,8 @@ function showNeighborhood(place, data, options = {}) {
     make("span", { class: "words" }, ...(inner === "passage" ? [make("b", {}, edge.id), " ", short(withoutName(edge), 160)] : marked(edge.text, options.question))),
     make("span", { class: "share", title: attention === null ? "similarity" : "attention" }, figure(attention ?? edge.score)),
     meter,
-    make("span", { class: "more" }, `${node.kind === "passage" ? "it is" : "at"} rank ${edge.rank} for ${inner === "query" ? "this question" : "it"}, similarity ${edge.score.toFixed(3)}`,
-      edge.labelled ? make("span", { class: "yes" }, " · labelled relevant") : "")))); 
+    make("span", { class: "more" }, `${edge.retrieved ? `${node.kind === "passage" ? "it is" : "at"} rank ${edge.rank} for ${inner === "query" ? "this question" : "it"}, ` : ""}similarity ${edge.score.toFixed(3)}`,
+      edge.labelled ? make("span", { class: "yes" }, ` · labelled relevant${edge.retrieved ? "" : notRetrieved(edge)}`) : "")))); 
   });
   if (!neighbors.length) return;
   let width = 0;
@@ -112,6 +112,8 @@ function showNeighborhood(place, data, options = {}) {
 function withoutName(edge) {
   return edge.text.startsWith(edge.id + ". ") ? edge.text.slice(edge.id.length + 2) : edge.text;
 }
+
+const notRetrieved = (edge) => `; the question did not retrieve it${edge.rank === null ? "" : ` (rank ${edge.rank.toLocaleString("en")} by the dual-encoder)`}`;
 
 const weightOf = (edge) => Math.abs(edge.attention ?? Math.max(0, edge.score) / 2);
 
@@ -224,7 +226,7 @@ function drawPicture(picture, data, options, light) {
     return element;
   };
 
-  const tell = (edge, of) => `${edge.attention === undefined || edge.attention === null ? "" : `attention ${figure(edge.attention)}, `}rank ${edge.rank}, similarity ${edge.score.toFixed(3)}${edge.labelled ? ", labelled relevant" : ""}${of}`;
+  const tell = (edge, of) => `${edge.attention === undefined || edge.attention === null ? "" : `attention ${figure(edge.attention)}, `}${edge.retrieved ? `rank ${edge.rank}, ` : ""}similarity ${edge.score.toFixed(3)}${edge.labelled ? `, labelled relevant${edge.retrieved ? "" : notRetrieved(edge)}` : ""}${of}`;
   for (const one of ring) {
     const parents = one.parents.map((parent) => parent.of.number + 1).join(", ");
     one.dot = dot(one, kind, one.edge, 5.5, "far", one.parents.length > 1 ? `hangs on ${parents}` : tell(one.edge, ` with ${parents}`), linesOfRing(one));
