@@ -53,8 +53,8 @@ def rehearse(
 ) -> dict[str, Any]:
     """Run a few steps of :func:`gnnretrieval.training.gnn.train.train_gnn` without keeping anything.
 
-    With layer = linear, time a few steps of a head, or of the query encoder in joint training, and one measurement on
-    dev.
+    With layer = linear, time a few steps of a head, in joint training also of the query encoder, and one measurement
+    on dev.
 
     Returns:
         ``queries`` (to train on), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
@@ -91,6 +91,7 @@ def rehearse(
 
 def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     settings, times = plan.settings, []
+    ladder = _rehearse_linear(plan)
     with tempfile.TemporaryDirectory() as place:
         taught = plan.learned.taught
         made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), taught, device=device)
@@ -111,7 +112,7 @@ def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
         "timed_steps": len(times),
         "step_seconds": seconds,
         "dev_seconds": dev,
-        "hours": (made.loop.total * seconds + (1 + settings.epochs) * dev) / 3600,
+        "hours": ladder["hours"] + (made.loop.total * seconds + (1 + settings.epochs) * dev) / 3600,
         "memory": {"estimate": None, "peak": _peak(torch.device(device))},
     }
 

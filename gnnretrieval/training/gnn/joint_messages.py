@@ -99,7 +99,7 @@ class JointMessages(NamedTuple):
         """The choice as lines for the user."""
         said = f"{100 * self.gain:+.1f} ± {100 * self.error:.1f} RR@10 over what the frozen encoder reached"
         if not self.better:
-            return [f"query encoder trained jointly: {said}, which may be chance: left out", *self.ladder.lines()[-1:]]
+            return [f"query encoder trained jointly: {said}, which may be chance: left out"]
         figures = f"dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.ladder.dual_encoder:.1f}"
         return [f"query encoder trained jointly: {said}: kept", f"kept: {self.kept}; epoch {self.epoch}, {figures}"]
 
