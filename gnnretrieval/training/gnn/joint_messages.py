@@ -72,7 +72,8 @@ class JointMessages(NamedTuple):
     @property
     def better(self) -> bool:
         """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
-        return self.gain > self.error and (self.ladder.believed or self.p <= self.ladder.evidence)
+        gains = self.epoch > 0 and self.gain > self.error
+        return gains and (self.ladder.believed or self.p <= self.ladder.evidence)
 
     @property
     def kept(self) -> str:
@@ -204,10 +205,11 @@ class QueryEncoderTraining(NamedTuple):
         learning = TrainedHead(torch.eye(store.dimension) if head is None else head, HEAD_RATE, place, ranks.count)
         messages = messages._replace(steps=max(messages.steps, 1))  # it has a head
         dev = LabelMeanDev(store, held_out, messages, towers[QUERY], its.token_budget, learning, beside)
-        hidden = held_out.hidden if beside is None else beside[0]
-        if beside is not None and held_out.hidden is not None:
-            hidden = beside[0] | held_out.hidden
-        examples, texts, ids = _examples(store, hidden, taught)
+        teaching = taught.copy()
+        for untaught in (held_out.hidden, None if beside is None else beside[0]):
+            if untaught is not None:
+                teaching &= ~untaught
+        examples, texts, ids = _examples(store, teaching)
         of_loop = DualEncoderTrainSettings(
             epochs=settings.epochs,
             batch_size=settings.batch_size,
@@ -301,7 +303,7 @@ def train_joint_messages(
     )
     if not joint.better:
         return joint._replace(trained=ladder.trained, dev=ladder.dev)
-    if joint.epoch and ranks.first:
+    if ranks.first:
         learned = (example.query for example in made.task.examples)
         joint = joint._replace(encoder=save_towers(made.task.towers, made.start, directory, learned))
     return joint
@@ -311,13 +313,9 @@ def _with_head(judged: Judged, head: Tensor | None, messages: Messages) -> Judge
     return judged._replace(heads={} if head is None else {(messages.steps, messages.trained_mean): head})
 
 
-def _examples(
-    store: Graph, hidden: NDArray[np.bool_] | None, taught: NDArray[np.bool_]
-) -> tuple[list[Example], Texts, list[str]]:
+def _examples(store: Graph, taught: NDArray[np.bool_]) -> tuple[list[Example], Texts, list[str]]:
     """Examples of the labels to train on, their texts with those of all passages, and the passages' ids."""
     labels = store.labels[taught[store.labels[:, 0]]]
-    if hidden is not None:
-        labels = labels[~hidden[labels[:, 0]]]
     if not len(labels):
         raise GnnRetrievalError("there is nothing to train on: no query that may be learned from has a label.")
     with store.texts() as texts:
