@@ -1,4 +1,4 @@
-"""Optional dependencies: imported when they are needed, and missing ones named with the extra that installs them."""
+"""Optional dependencies, imported on use; the error for a missing one names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gnnretrieval.errors import GnnRetrievalError
 
 
 def extra(module: str, name: str, wanted_for: str, instead: str = "") -> Any:
-    """The module of an extra.
+    """Import a module that an extra of this package installs.
 
     Args:
-        module: What is imported.
-        name: The extra of this package that installs it.
-        wanted_for: What wants it, as the sentence begins.
-        instead: What to do without it, after a comma.
+        module: Name of the module.
+        name: The extra that installs it.
+        wanted_for: What needs it; the error starts with these words.
+        instead: What to do without it; the error ends with these words, after a comma.
 
     Raises:
-        GnnRetrievalError: it is not installed.
+        GnnRetrievalError: The module is not installed.
     """
     try:
         return import_module(module)
@@ -28,10 +28,10 @@ def extra(module: str, name: str, wanted_for: str, instead: str = "") -> Any:
 
 
 def require_extra(module: str, name: str, wanted_for: str) -> None:
-    """As :func:`extra`, before any work and without importing.
+    """Check before any work that the module of an extra is installed, without importing it; see :func:`extra`.
 
     Raises:
-        GnnRetrievalError: it is not installed.
+        GnnRetrievalError: The module is not installed.
     """
     if find_spec(module) is None:
         raise _missing(module, name, wanted_for, "")

@@ -8,11 +8,11 @@ from typing import Any
 
 
 def lazy_exports(package: str, exports: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module ``__getattr__`` for ``package``.
+    """The module-level ``__getattr__`` for a package that imports its exports on first use.
 
     Args:
         package: The package's ``__name__``.
-        exports: Module within the package by the name it exports.
+        exports: Submodule of each exported name, by that name.
     """
 
     def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The memory that this process may use, and keeping what it freed."""
+"""The memory that this process may use, and what happens to memory it frees."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from gnnretrieval.errors import GnnRetrievalError
 
 _LIMITS_OF_GROUPS = (
-    Path("/sys/fs/cgroup/memory.max"),  # version 2, and 1: of a container
+    Path("/sys/fs/cgroup/memory.max"),  # of a container: cgroup version 2, then version 1
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
 def keep_freed_memory() -> None:
-    """Let glibc's allocator keep what tensors free, instead of returning it to the system after every operation.
+    """Let glibc's allocator keep the memory that tensors free, instead of returning it after every operation.
 
-    Tensors of some megabytes are otherwise mapped, cleared page by page and unmapped for each layer of each batch,
-    which costs much of a CPU's time, on a virtual machine above all. Does nothing on another C library.
+    Otherwise tensors of some megabytes are mapped, cleared page by page and unmapped for each layer of each batch.
+    That costs much CPU time, especially on a virtual machine. Does nothing with another C library.
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -31,13 +31,13 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Return what is free to the system, after work that needed much more memory than what follows."""
+    """Return freed memory to the system, after work that needed much more memory than the work that follows."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def memory_limit() -> int:
-    """Bytes that this process may use: the machine's, less where its container or ``ulimit -v`` allows less."""
+    """Bytes that this process may use: the machine's memory, or the limit of a container or ``ulimit -v`` below it."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in _LIMITS_OF_GROUPS:
         with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
@@ -47,15 +47,15 @@ def memory_limit() -> int:
 
 
 def require_memory(needed: int, what: str, remedy: str) -> None:
-    """Refuse what cannot fit into memory, before it is begun.
+    """Refuse work that cannot fit into memory, before it starts.
 
     Args:
-        needed: Bytes.
+        needed: Bytes of memory.
         what: What needs them, for the error, such as ``layer = linear over work/graph``.
-        remedy: What to do about it, a sentence.
+        remedy: What to do about it, as a sentence.
 
     Raises:
-        GnnRetrievalError: this process may not use so many.
+        GnnRetrievalError: ``needed`` is above :func:`memory_limit`.
     """
     limit = memory_limit()
     if needed > limit:

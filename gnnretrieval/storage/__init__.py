@@ -1,1 +1,1 @@
-"""Artifacts on disk: made whole or not at all, resumed, updated in one step; their arrays, and where they come from."""
+"""Artifacts on disk: made whole or not at all, resumed and updated in one step; their arrays and their provenance."""

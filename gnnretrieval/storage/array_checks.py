@@ -1,6 +1,6 @@
-"""What native code indexes with is checked when an artifact is opened: it does not look, and ends the process.
+"""Checks of an artifact's arrays before native code uses them: there, a row out of range would crash the process.
 
-A check reads an array once, in blocks whose pages are given back: 100 MB take some hundredths of a second.
+A check reads an array once, in blocks, and releases their pages. It takes a few hundredths of a second per 100 MB.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _BLOCK = 2**22  # numbers
 
 
 def require_rows(array: NDArray[np.integer], below: int, path: Path, *, least: int = 0) -> None:
-    """Refuse an array with a row outside of ``least … below - 1``.
+    """Refuse an array that has a row outside ``least … below - 1``.
 
     Args:
-        array: Rows, of any shape; may be a memory map.
-        below: One past the largest.
+        array: Integer row numbers, of any shape; may be memory-mapped.
+        below: One above the largest row allowed.
         path: The array's file, for errors.
-        least: The smallest: -1 where that means no row.
+        least: The smallest row allowed; -1 where -1 means no row.
 
     Raises:
-        ArtifactError: it has one.
+        ArtifactError: The array has a row out of range.
     """
     flat = array.reshape(-1)
     for part in blocks(len(flat), _BLOCK):
@@ -37,10 +37,10 @@ def require_rows(array: NDArray[np.integer], below: int, path: Path, *, least: i
 
 
 def require_offsets(offsets: NDArray[np.integer], end: int, path: Path) -> None:
-    """Refuse offsets that do not start at 0, end at ``end`` and never fall.
+    """Refuse offsets ``(n + 1,)`` that do not start at 0, or do not end at ``end``, or decrease.
 
     Raises:
-        ArtifactError: with the first place where they do not.
+        ArtifactError: The offsets are wrong; the message says where they decrease first.
     """
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != end:
         first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
@@ -53,15 +53,15 @@ def require_offsets(offsets: NDArray[np.integer], end: int, path: Path) -> None:
 
 
 def require_finite(vectors: NDArray[Any], path: Path, first: int = 0) -> None:
-    """Refuse vectors with a number that is infinite or none.
+    """Refuse vectors with a number that is infinite or NaN.
 
     Args:
         vectors: ``(b, d)``.
         path: The file they are from, for errors.
-        first: Row of the first of them there.
+        first: Row of the first vector in that file, for errors.
 
     Raises:
-        ArtifactError: one is not finite.
+        ArtifactError: A vector is not finite; the message gives its row.
     """
     finite = np.isfinite(vectors)
     if not finite.all():

@@ -1,7 +1,7 @@
-"""Arrays larger than memory: ``.npy`` files written in order by plain writes, and memory maps that give pages back.
+"""Arrays larger than memory: ``.npy`` files written in order by plain writes, and memory maps that release pages.
 
-A file that grows by :func:`write` meets a full disk as an error; a memory map that is written to meets it as a signal
-that kills the process. So arrays are written here and only read through maps.
+On a full disk, a plain write fails with an error, but a write through a memory map kills the process with a signal. So
+arrays are written by :class:`ArrayWriter` and only read through maps.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from numpy.typing import DTypeLike, NDArray
 from gnnretrieval.errors import ArtifactError
 
 _FILES: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # descriptor of the file behind each map
-ROWS_RESIDENT = 4096  # rows of a memory map that are read at random before its pages are given back: 256 MiB at most
+ROWS_RESIDENT = 4096  # random rows read from a memory map before its pages are released: 256 MiB at most
 
 
 class ArrayWriter:
-    """Writes an ``.npy`` file of known shape, rows in order; goes on after ``done`` rows of an earlier run.
+    """Writes an ``.npy`` file of known shape, rows in order; can resume after ``done`` rows of an earlier run.
 
     Args:
         path: The file.
         shape: Shape of the whole array.
-        dtype: Its type.
-        done: Rows that are in the file already and are kept.
+        dtype: Its dtype.
+        done: Number of rows already in the file, which are kept.
     """
 
     def __init__(self, path: str | Path, shape: tuple[int, ...], dtype: DTypeLike, done: int = 0) -> None:
@@ -45,21 +45,26 @@ class ArrayWriter:
         self._file.truncate()
 
     def write(self, rows: NDArray[Any]) -> None:
-        """Append rows."""
+        """Append rows ``(b, *shape[1:])``, converted to the array's dtype.
+
+        Raises:
+            ValueError: The rows do not fit into the array.
+            OSError: They cannot be written, such as on a full disk; the error names the file.
+        """
         if rows.shape[1:] != self.shape[1:] or self.done + len(rows) > self.shape[0]:
             raise ValueError(f"{rows.shape} after {self.done} rows does not fit into {self.shape}")
         try:
             self._file.write(np.ascontiguousarray(rows, dtype=self.dtype).data.cast("B") if rows.size else b"")
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.path)) from None  # a full disk, where it is full
+            raise OSError(error.errno, error.strerror, str(self.path)) from None  # names the file
         self.done += len(rows)
 
     def flush(self) -> None:
-        """Hand what was written to the operating system: it survives the death of this process."""
+        """Hand the written rows to the operating system, so that they survive the death of this process."""
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file, whole or not."""
+        """Close the file, even if rows are missing."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -74,7 +79,11 @@ class ArrayWriter:
 
 
 def save_array(path: str | Path, array: NDArray[Any]) -> None:
-    """Write a whole array as ``.npy``; a full disk is an :class:`OSError` that names the file."""
+    """Write a whole array as ``.npy``.
+
+    Raises:
+        OSError: It cannot be written, such as on a full disk; the error names the file.
+    """
     with ArrayWriter(path, array.shape, array.dtype) as writer:
         writer.write(array)
 
@@ -84,11 +93,11 @@ def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: D
 
     Args:
         path: The file.
-        shape: What its shape must be; None in a place allows any length there.
-        dtype: What its type must be.
+        shape: Shape that the array must have; None in a dimension allows any length there.
+        dtype: Dtype that it must have.
 
     Raises:
-        ArtifactError: it is damaged, or of another shape or type.
+        ArtifactError: The file is damaged, or the array has another shape or dtype or is stored by column.
     """
     try:
         array = map_npy(path)
@@ -108,17 +117,17 @@ def load_array(path: Path, shape: tuple[int | None, ...] | None = None, dtype: D
 
 
 def map_npy(path: Path) -> NDArray[Any]:
-    """The array in an ``.npy``, memory-mapped and without pickle.
+    """The array in an ``.npy`` file, memory-mapped and without pickle.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no ``.npy``, or a damaged one.
+        OSError: The file cannot be read.
+        ValueError: It is not an ``.npy`` file, or it is damaged.
     """
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
-    except Exception as error:  # whatever numpy's parser of a header raises
+    except Exception as error:  # numpy's header parser raises errors of many types
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
     if not isinstance(array, np.ndarray):
         array.close()
@@ -127,12 +136,12 @@ def map_npy(path: Path) -> NDArray[Any]:
 
 
 def _keep_file(array: NDArray[Any], path: Path) -> None:
-    """Keep the file behind a memory map open, for rows that are read one by one; it closes with the map."""
+    """Keep the file behind a memory map open, to read single rows from it; it closes with the map."""
     mapping = _mapping(array)
     if mapping is None or not hasattr(os, "preadv"):
         return
     file = os.open(path, os.O_RDONLY)
-    if os.fstat(file).st_size != mapping.size():  # another file took its place in this moment
+    if os.fstat(file).st_size != mapping.size():  # another file has just taken its place
         os.close(file)
         return
     _FILES[mapping] = file
@@ -140,14 +149,14 @@ def _keep_file(array: NDArray[Any], path: Path) -> None:
 
 
 def damaged(path: Path, why: str) -> ArtifactError:
-    """The error to raise over an array that is not what it should be."""
+    """The error to raise for an array that is not what it should be."""
     return ArtifactError(f"{path}: this array is damaged ({why}). Delete the directory it is in and make it again.")
 
 
 def release(*arrays: NDArray[Any]) -> None:
-    """Give back the resident pages of memory-mapped arrays; they stay in the system's cache and come back when read.
+    """Release the resident pages of memory-mapped arrays, so that a pass over a large file stays within a budget.
 
-    Other arrays are left alone. This is what keeps a pass over a file larger than memory within a budget.
+    The pages stay in the system's cache and are mapped again when read. Arrays in memory are left alone.
     """
     for array in arrays:
         _advise(array, "MADV_DONTNEED")
@@ -160,7 +169,7 @@ def _advise(array: NDArray[Any], advice: str) -> None:
 
 
 def _mapping(array: NDArray[Any]) -> mmap.mmap | None:
-    """The memory map that an array is a part of."""
+    """The memory map behind an array; None if it is in memory."""
     base: Any = array
     while base is not None and not isinstance(base, mmap.mmap):
         base = getattr(base, "base", None)
@@ -168,16 +177,16 @@ def _mapping(array: NDArray[Any]) -> mmap.mmap | None:
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:
-    """``0…count-1`` in slices of at most ``size``."""
+    """Slices of at most ``size`` that cover ``0 … count - 1`` in order."""
     return (slice(start, min(count, start + size)) for start in range(0, count, size))
 
 
 def gather_rows(array: NDArray[Any], rows: NDArray[np.integer], dtype: DTypeLike = np.float32) -> NDArray[Any]:
-    """Rows of an array, of another type; of a memory map few pages are resident at a time.
+    """Copy rows of an array as ``dtype``: ``(len(rows), *array.shape[1:])``, with few pages of a memory map resident.
 
-    Where few rows are wanted, each is read from the file by itself: through the map, the system would look up to 64 KiB
-    around it into memory, and read megabytes ahead, at several times the cost. Else the map gives its pages back after
-    every few thousand rows.
+    If fewer than a quarter of a mapped matrix's rows are wanted, each is read from the file by itself: through the map,
+    the system would load up to 64 KiB around each and read megabytes ahead, at several times the cost. Otherwise the
+    pages of the map are released after every few thousand rows.
     """
     mapping = _mapping(array)
     file = _FILES.get(mapping) if mapping is not None else None
@@ -192,7 +201,11 @@ def gather_rows(array: NDArray[Any], rows: NDArray[np.integer], dtype: DTypeLike
 
 
 def _read_rows(array: NDArray[Any], rows: NDArray[np.integer], file: int, mapping: Any) -> NDArray[Any]:
-    """Rows read from the file behind a memory map, not through it."""
+    """Read rows from the file behind a memory map, not through the map.
+
+    Raises:
+        OSError: A row cannot be read.
+    """
     gathered = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
     size = array.strides[0]
     start = array.ctypes.data - np.frombuffer(mapping, dtype=np.uint8).ctypes.data  # a map starts where its file does

@@ -1,9 +1,9 @@
-"""Artifacts: the directories that the commands hand to one another.
+"""Artifacts: the directories that the commands pass to one another.
 
-An artifact is a directory with a ``meta.json`` (kind and format version, what it was made from with content hashes,
-configuration, library versions, seed, git revision, sha256 of its files) beside arrays in ``.npy``, ids and text in
-SQLite and weights in safetensors. It is written as ``.<name>.partial`` beside its place, and takes that place when all
-of it is on the disk, so a half-made one can never be opened; running the same command again resumes it.
+An artifact is a directory with a ``meta.json`` (kind and format version, content hashes of its inputs, configuration,
+library versions, seed, git revision, sha256 of its files) beside arrays in ``.npy``, ids and text in SQLite and weights
+in safetensors. It is written as ``.<name>.partial`` and renamed to ``<name>`` when all of it is on the disk, so a
+half-made one can never be opened. Running the same command again resumes it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gnnretrieval.storage.json_files import read_json
 from gnnretrieval.storage.meta import read_meta
 from gnnretrieval.storage.places import META, find, partial_path
 
-_FORMAT_VERSIONS = {"graph": 2}  # of the kinds whose files have changed since version 1
+_FORMAT_VERSIONS = {"graph": 2}  # kinds whose files have changed since version 1
 
 
 def version_of(kind: str) -> int:
-    """Version of an artifact's format, by its kind."""
+    """Format version of a kind of artifact."""
     return _FORMAT_VERSIONS.get(kind, 1)
 
 
@@ -43,7 +43,7 @@ class Artifact:
 
     @property
     def hash(self) -> str:
-        """sha256 over the sha256 of every file: two artifacts with this equal hold the same bytes."""
+        """sha256 over the names and sha256 of all files: artifacts with the same hash hold the same bytes."""
         value: str = self.meta["hash"]
         return value
 
@@ -54,10 +54,10 @@ class Artifact:
         return value
 
     def require_recorded(self, *names: str) -> None:
-        """Refuse files that its ``meta.json`` does not list: their bytes could be anyone's.
+        """Refuse files that ``meta.json`` does not list: without a recorded hash, their bytes could be anyone's.
 
         Raises:
-            ArtifactError: one is not listed.
+            ArtifactError: A file is not listed.
         """
         for name in names:
             if name not in self.meta["files"]:
@@ -67,10 +67,10 @@ class Artifact:
                 )
 
     def made_from(self, name: str) -> Path:
-        """Where the input called ``name`` lay when this was made.
+        """Path of the input called ``name``, from the recorded path relative to this artifact.
 
         Raises:
-            ArtifactError: it is not recorded.
+            ArtifactError: No path is recorded for it.
         """
         try:
             return Path(os.path.normpath(self.path.resolve() / self.meta["made_from"][name]))
@@ -79,17 +79,17 @@ class Artifact:
 
 
 def with_article(kind: str) -> str:
-    """The kind with its article: ``a graph``, ``an index``; ``features`` and ``embeddings`` take none."""
+    """The kind with its article: ``a graph``, ``an index``; plurals such as ``features`` take none."""
     return kind if kind.endswith("s") else f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
 def relative_to(artifact: str | Path, other: str | Path) -> str:
-    """``other`` as seen from the directory ``artifact``, so that both can be moved together."""
+    """Path of ``other`` relative to the directory ``artifact``, so that both can be moved together."""
     return os.path.relpath(Path(other).resolve(), Path(artifact).resolve())
 
 
 def share_file(source: Path, target: Path) -> None:
-    """The same bytes in both places, on disk once where the file system can: an artifact's files are never changed."""
+    """Hard-link ``source`` to ``target``, or copy it if the file system cannot: an artifact's files never change."""
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
@@ -105,12 +105,12 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
 
     Args:
         path: Its directory.
-        kind: What it must be.
-        records: Entries of ``meta.json`` that its user needs.
-        any_version: Open one of an earlier format too (to replace it).
+        kind: The kind that it must have.
+        records: Entries of ``meta.json`` that the caller needs.
+        any_version: Also open an artifact of an earlier format version (to replace it).
 
     Raises:
-        ArtifactError: there is none, it is half made, it is of another kind, damaged, or of another format version.
+        ArtifactError: There is no artifact, or it is half made, of another kind, damaged, or of another format version.
     """
     path = find(Path(path), kind)
     meta_path = path / META
@@ -127,7 +127,7 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     try:
         meta = read_meta(meta_path)
         found, version = meta["kind"], meta["format_version"]
-        sizes = {name: size + 0 for name, size in meta.get("sizes", {}).items()}  # not there before version 0.2
+        sizes = {name: size + 0 for name, size in meta.get("sizes", {}).items()}  # absent before version 0.2
         if found == kind and not any_version:
             for name in records:
                 meta[name]
@@ -155,7 +155,7 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
 
 
 def kind_of(path: str | Path) -> str | None:
-    """What the artifact at ``path`` says it is; None where there is none."""
+    """The kind recorded in the artifact at ``path``; None if there is no artifact."""
     try:
         meta = read_json(find(Path(path), "artifact") / META, "meta.json of an artifact")
     except InputError:
@@ -166,7 +166,11 @@ def kind_of(path: str | Path) -> str | None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` when that is done and on the disk, and is gone otherwise."""
+    """Yield a temporary name to write to; it is synced and renamed to ``path`` at the end, or deleted after an error.
+
+    Raises:
+        InputError: A part of the path is a file.
+    """
     try:
         make_directory(path.parent)
     except (FileExistsError, NotADirectoryError):

@@ -1,7 +1,8 @@
-"""What a power loss cannot take back: files and directories on the disk, and two names exchanged in one step.
+"""Writes that survive a power loss: files and directories synced to the disk, and two names exchanged in one step.
 
-A system keeps what is written in memory for seconds, and may put a name on the disk before the bytes behind it. So
-bytes come first, then the directory that names them, and only then the name that says that all of it is whole.
+The operating system keeps written data in memory for seconds, and may write a name to the disk before the bytes of its
+file. So the bytes are synced first, then the directory that names them, and last the name that marks all of it as
+whole.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
-_NOT_THERE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # this system or file system cannot
+_NOT_THERE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # not supported by system or file system
 
 
 def sync_file(path: Path) -> None:
@@ -23,13 +24,13 @@ def sync_file(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # a full disk, where it is full
+        raise OSError(error.errno, error.strerror, str(path)) from None  # names the file, such as on a full disk
     finally:
         os.close(descriptor)
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk; some network file systems have no such call."""
+    """Wait until the names in a directory are on the disk; does nothing on file systems that cannot sync one."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -41,7 +42,7 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and those it lies in, where they are not there yet."""
+    """Make a directory and its missing parents, each with its name on the disk."""
     if not path.is_dir():
         make_directory(path.parent)
         path.mkdir(exist_ok=True)
@@ -49,7 +50,7 @@ def make_directory(path: Path) -> None:
 
 
 def sync_tree(directory: Path, skip: Path | None = None) -> None:
-    """Wait until a directory with all that is in it is on the disk; ``skip``: a directory in it that need not be."""
+    """Wait until a directory and everything in it is on the disk, except the directory ``skip`` in it."""
     for place, folders, files in os.walk(directory, topdown=True):
         folders[:] = [name for name in folders if Path(place, name) != skip]
         for name in files:
@@ -58,7 +59,7 @@ def sync_tree(directory: Path, skip: Path | None = None) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange what two names stand for, in one step; False where the system or the file system cannot."""
+    """Exchange two names in one step; False where the system or the file system cannot."""
     call = _renameat2()
     if call is None:
         return False

@@ -1,4 +1,4 @@
-"""JSON files that somebody else may have written: of bounded size and depth, with what is wrong said in a sentence."""
+"""Reading JSON files from untrusted sources: size and depth are bounded, and errors are plain sentences."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from gnnretrieval.errors import InputError
 
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # UTF-16 writes some characters as two halves; one alone is no text
-MOST_BYTES = 256 * 2**20  # of a JSON file that is read whole; parsed, it takes several times that
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # UTF-16 writes some characters as two halves; one half alone is not text
+MOST_BYTES = 256 * 2**20  # of a JSON file that is read whole; the parsed value takes several times that
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -18,10 +18,10 @@ def read_json(path: Path, what: str) -> Any:
 
     Args:
         path: The file.
-        what: What it should be, such as ``checkpoint's configuration``, for errors.
+        what: What the file should be, for errors, such as ``checkpoint's configuration``.
 
     Raises:
-        InputError: it cannot be read, is no JSON or no Unicode, is nested too deeply, or is longer than
+        InputError: The file cannot be read, is not JSON or not Unicode, is nested too deeply, or is longer than
             :data:`MOST_BYTES`.
     """
     try:
@@ -34,7 +34,7 @@ def read_json(path: Path, what: str) -> Any:
     try:
         value = json.loads(raw)
         if _HALF.search(raw):
-            json.dumps(value, ensure_ascii=False).encode()  # an error where a half stands alone
+            json.dumps(value, ensure_ascii=False).encode()  # fails on half a character
         return value
     except UnicodeEncodeError:
         raise InputError(f"a text in this {what} has half a character in it.", path) from None

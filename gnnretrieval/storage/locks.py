@@ -1,7 +1,7 @@
-"""One writer at a time: a lock of the system, or a lease where the file system has no locks.
+"""One writer at a time: a lock of the operating system, or a lease where the file system has no locks.
 
-A lease is a file that says who holds it and whose time is set again every few seconds. It is given up when its process
-is gone from this machine, or when its time is a minute old.
+A lease is a file that names its holder. The holder renews the file's modification time every few seconds. A lease is
+stale when its process no longer runs on this machine, or when its time is more than a minute old.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import say
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-HEARTBEAT, STALE = 10.0, 60.0  # seconds between two signs of life; after which a lease without one is given up
+HEARTBEAT, STALE = 10.0, 60.0  # seconds between two signs of life; seconds without one that make a lease stale
 
 Require = Callable[[], None]
 
 
 def beside(path: Path, what: str) -> Path:
-    """The hidden place next to ``path`` for its ``partial``, ``lock``, ``lease`` or ``old``."""
-    place = Path(os.path.normpath(path.absolute()))  # "." has no name of its own
+    """The hidden path next to ``path`` for its ``partial``, ``lock``, ``lease`` or ``old``."""
+    place = Path(os.path.normpath(path.absolute()))  # "." has no name
     return place.with_name(f".{place.name}.{what}")
 
 
 def lock_files(path: Path) -> tuple[Path, Path]:
-    """Where a lock of ``path`` lies, and a lease."""
+    """Paths of the lock and the lease of ``path``."""
     return beside(path, "lock"), beside(path, "lease")
 
 
 @contextmanager
 def locked(path: Path, kind: str) -> Iterator[Require]:
-    """Hold the lock of ``path`` so that two processes do not write one artifact.
+    """Hold the lock of ``path``, so that only one process writes its artifact.
 
     Args:
-        path: Where the artifact goes.
-        kind: What it is.
+        path: Directory of the artifact.
+        kind: Its kind, for errors.
 
     Yields:
-        What raises an :class:`ArtifactError` if the lock was lost meanwhile: to be called before the last step.
+        A function to call before the last step. It raises an :class:`ArtifactError` if the lock was lost meanwhile.
 
     Raises:
-        ArtifactError: another process holds it.
+        ArtifactError: Another process holds the lock.
     """
     lock, lease = lock_files(path)
     while True:
@@ -61,10 +61,10 @@ def locked(path: Path, kind: str) -> Iterator[Require]:
             except BlockingIOError:
                 raise _held(path, kind) from None
             if not _is_at(file.fileno(), lock):
-                continue  # its holder took the file away in between
+                continue  # its holder deleted the file in between
             try:
                 if has_locks:
-                    _require_free(path, lease, kind)  # by a machine that sees this place without locks
+                    _require_free(path, lease, kind)  # held by a machine that mounts this directory without locks
                     yield lambda: None
                     return
                 lock.unlink(missing_ok=True)
@@ -81,7 +81,11 @@ def _held(path: Path, kind: str, by: str = "another process") -> ArtifactError:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Lock a file; False where the file system cannot. A :class:`BlockingIOError` where another process has."""
+    """Lock a file; False where the file system cannot.
+
+    Raises:
+        BlockingIOError: Another process has locked it.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -132,7 +136,11 @@ def _leased(path: Path, lease: Path, kind: str) -> Iterator[Require]:
 
 
 def _require_free(path: Path, lease: Path, kind: str) -> None:
-    """Refuse a lease that someone holds; take away a stale one."""
+    """Delete a stale lease.
+
+    Raises:
+        ArtifactError: The lease is held.
+    """
     held = _read(lease)
     if held is None:
         return
@@ -154,7 +162,7 @@ def _create(lease: Path, mine: dict[str, Any]) -> bool:
 
 
 def _read(lease: Path) -> tuple[dict[str, Any], float] | None:
-    """Who holds a lease, and its last sign of life; None where there is none."""
+    """Holder of a lease and the time of its last sign of life; None if there is no lease."""
     try:
         text, seen = lease.read_text(encoding="utf-8"), lease.stat().st_mtime
     except FileNotFoundError:
@@ -178,7 +186,7 @@ def _is_stale(holder: dict[str, Any], seen: float) -> bool:
 
 
 def _take_away(lease: Path, holder: dict[str, Any]) -> None:
-    """Delete a stale lease; one that another process made meanwhile is put back."""
+    """Delete a stale lease; if another process has created one meanwhile, put that one back."""
     aside = lease.with_name(f"{lease.name}-{uuid.uuid4().hex}")
     with suppress(FileNotFoundError):
         lease.rename(aside)

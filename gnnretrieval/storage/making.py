@@ -1,4 +1,4 @@
-"""Making an artifact: written beside its place, renamed when whole, resumed when interrupted, reused when unchanged."""
+"""Making an artifact: written under a hidden name, renamed when whole, resumed if interrupted, reused if unchanged."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from gnnretrieval.storage.provenance import (
     write_json,
 )
 
-_REFUSED = "refused"  # in a half-made artifact's scratch: an error ended it
+_REFUSED = "refused"  # in a half-made artifact's scratch: its run ended in one of our errors
 
 
 def is_made(path: Path, kind: str, fingerprint: str) -> bool:
-    """Whether ``path`` holds a finished artifact of this kind made from these very inputs and settings."""
+    """Whether ``path`` holds a finished artifact of this kind, made from exactly these inputs and settings."""
     if not is_whole(path):
         return False
     try:
@@ -51,7 +51,7 @@ def is_made(path: Path, kind: str, fingerprint: str) -> bool:
 
 
 def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """Say in words how the artifact at ``path`` differs from what these inputs and settings would make."""
+    """How the artifact at ``path`` differs from what these inputs and settings would make, in words."""
     return _difference(json.loads((path / META).read_text(encoding="utf-8")), inputs, config)
 
 
@@ -69,12 +69,12 @@ def _difference(meta: Mapping[str, Any], inputs: Mapping[str, Any], config: Mapp
 
 
 def fingerprint(kind: str, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """Hash of everything that decides an artifact's content."""
+    """Hash of everything that determines an artifact's content."""
     return sha256_of_json({"kind": kind, "version": version_of(kind), "inputs": dict(inputs), "config": dict(config)})
 
 
 def record_progress(directory: Path, manifest: Path, value: Any) -> None:
-    """Note how far a half-made artifact is, to go on from; what was written to it is on the disk before the note."""
+    """Sync a half-made artifact to the disk, then record in ``manifest`` how far it is, for a later run to resume."""
     sync_tree(directory)
     write_json(manifest, value)
 
@@ -89,23 +89,24 @@ def make_artifact(
     seed: int | None = None,
     overwrite: bool = False,
 ) -> Artifact:
-    """Make the artifact at ``path``, or reuse the one there, or go on with a half-made one.
+    """Make the artifact at ``path``, reuse the one there, or resume a half-made one.
 
     Args:
-        path: Where it goes.
+        path: Directory of the artifact.
         kind: ``"features"``, ``"graph"``, …
-        inputs: Content hash by name of what it is made from.
-        config: Every setting that decides its content (JSON values).
-        write: Called with the partial directory; writes the files, and returns entries to add to ``meta.json``
-            (figures; they do not enter the fingerprint). When the directory already holds files they are of an
-            interrupted run with this same fingerprint: go on from them. What it keeps only to go on from belongs into
-            :func:`scratch`.
-        seed: Recorded where randomness took part.
-        overwrite: Replace an artifact of this kind that was made from other inputs; without it that is an error.
+        inputs: Content hashes of what it is made from, by name.
+        config: Every setting that determines its content (JSON values).
+        write: Called with the partial directory. It writes the files and returns entries to add to ``meta.json``, which
+            do not enter the fingerprint. Files already in the directory are from an interrupted run with the same
+            fingerprint; ``write`` resumes from them. What it needs only to resume belongs in
+            :func:`~gnnretrieval.storage.places.scratch`.
+        seed: Recorded if randomness is involved.
+        overwrite: Replace an artifact of this kind that was made, or half made, from other inputs.
 
     Raises:
-        ArtifactError: ``path`` holds something else, or files of the user's, or is being written by another process, or
-            an interrupted run left it half made from other inputs, and ``overwrite`` is not given.
+        ArtifactError: ``path`` cannot be a new directory, holds another kind of artifact or files of the user, or is
+            being written by another process. Without ``overwrite`` also: it holds an artifact made from other inputs,
+            or an interrupted run left one half made.
     """
     path = Path(path)
     if path.is_symlink():
@@ -138,9 +139,9 @@ def make_artifact(
             if not goes_on:
                 scratch(partial).mkdir(parents=True, exist_ok=True)
                 begun_with = {"fingerprint": print_of_inputs, "inputs": dict(inputs), "config": dict(config)}
-                claim.write_text(json.dumps(begun_with))  # lost or cut by a power loss: it begins again
+                claim.write_text(json.dumps(begun_with))  # not synced: if a power loss takes it, the run begins again
             refused.unlink(missing_ok=True)
-            if not written.is_file():  # else killed while its files were hashed
+            if not written.is_file():  # otherwise a run was killed while it hashed the files
                 try:
                     figures = dict(write(partial) or {})
                 except GnnRetrievalError:
@@ -149,7 +150,7 @@ def make_artifact(
                     elif refused.parent.is_dir():
                         refused.touch()
                     raise
-                # What an interrupted run took before is not known.
+                # The time that an interrupted run took before is not known.
                 seconds = None if goes_on else round(time.monotonic() - begun, 1)
                 record_progress(partial, written, {**figures, "seconds": seconds})
             figures = json.loads(written.read_text("utf-8"))
@@ -168,7 +169,11 @@ def _give_up(
     config: Mapping[str, Any],
     overwrite: bool,
 ) -> None:
-    """Take away what is half made from other inputs: what was interrupted only where that is wanted."""
+    """Discard an artifact half made from other inputs; if a run was interrupted, only with ``overwrite``.
+
+    Raises:
+        ArtifactError: An interrupted run left it, and ``overwrite`` is False.
+    """
     claim = _claimed(partial)
     change = _difference(claim, inputs, config) if claim else "it was another one"
     if not overwrite and claim and not (scratch(partial) / _REFUSED).is_file():
@@ -181,7 +186,7 @@ def _give_up(
 
 
 def _claimed(partial: Path) -> dict[str, Any]:
-    """What a half-made artifact is made from; empty where that is not known."""
+    """What a half-made artifact is made from; empty if unknown."""
     with suppress(OSError, ValueError):
         claim = json.loads((scratch(partial) / CLAIM).read_text(encoding="utf-8"))
         if isinstance(claim, dict) and {"inputs", "config"} <= claim.keys():
@@ -197,7 +202,11 @@ def _already_there(
     print_of_inputs: str,
     overwrite: bool,
 ) -> Artifact | None:
-    """The artifact at ``path`` if it is the one wanted, None if it may be replaced; else an error."""
+    """The artifact at ``path`` if it is the one wanted; None if it may be replaced.
+
+    Raises:
+        ArtifactError: It may not be replaced.
+    """
     wanted = with_article(kind)
     if not path.is_dir():
         raise ArtifactError(f"{path}: this is a file, and {wanted} would be made here. Name a new directory.")
@@ -232,17 +241,17 @@ def finish(
     figures: Mapping[str, Any],
     known: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the ``meta.json`` that makes ``directory``, which is on the disk by now, a whole artifact.
+    """Write the ``meta.json`` that makes ``directory`` a whole artifact. Its files must be on the disk already.
 
     Args:
-        directory: Its files.
-        kind: What it is.
+        directory: Directory with the artifact's files.
+        kind: Its kind.
         inputs: As :func:`make_artifact`.
         config: As :func:`make_artifact`.
         print_of_inputs: Its fingerprint.
         seed: As :func:`make_artifact`.
         figures: Further entries.
-        known: sha256 of files that need not be read again, by name.
+        known: sha256 by name, of files that need not be read again.
     """
     names = sorted(
         file.relative_to(directory).as_posix()
@@ -272,7 +281,7 @@ def finish(
 
 
 def tidy(directory: Path) -> None:
-    """Take away what a whole artifact needs no more: how to go on, and unfinished files of runs that were killed."""
+    """Delete what a whole artifact no longer needs: its scratch directory, and unfinished files of killed runs."""
     shutil.rmtree(scratch(directory), ignore_errors=True)
     for left in directory.rglob(".*"):
         left.unlink()

@@ -1,4 +1,4 @@
-"""Reading ``meta.json``: entries that artifacts of several kinds have are of the type that their readers expect."""
+"""Reading ``meta.json``, with a check of the types of entries that several kinds of artifact share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Dict = dict[str, Any]
 
 
 class _Dataset(BaseModel):
-    """What an artifact says of its dataset, as far as it is opened again by that."""
+    """An artifact's record of its dataset: the entries by which it is opened again."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -25,7 +25,7 @@ class _Dataset(BaseModel):
 
 
 class _Meta(BaseModel):
-    """Entries by name; those with a default are not in every kind of artifact."""
+    """Entries of a ``meta.json``; those with a default are not in every kind of artifact."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -38,7 +38,7 @@ class _Meta(BaseModel):
     fingerprint: str = ""
     made_from: dict[str, str] = {}
     updates: list[_Dict] = []
-    encoder: _Dict | None = {}  # None: of examples by BM25
+    encoder: _Dict | None = {}  # None: examples mined by BM25
     similarity: _Dict = {}
     dataset: _Dataset | None = None
     checkpoint_hash: dict[str, str] = {}
@@ -70,7 +70,8 @@ def read_meta(path: Path) -> dict[str, Any]:
     """The entries of a ``meta.json``.
 
     Raises:
-        ValueError: it cannot be read, lacks an entry that every artifact has, or one is of another type.
+        ValueError: The file cannot be read or is no JSON object, an entry that every artifact has is missing, or an
+            entry has the wrong type.
     """
     try:
         meta: Any = read_json(path, "JSON")

@@ -1,4 +1,4 @@
-"""Where a result comes from: content hashes, library versions, git revision, and result files written whole."""
+"""Where a result comes from: content hashes, library versions and the git revision; and JSON files written whole."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def sha256_of_json(value: Any) -> str:
 
 
 def checksum_of(meta: Mapping[str, Any]) -> str:
-    """Hexadecimal sha256 of all entries of a ``meta.json``, as they are read back, but ``checksum`` itself."""
+    """Hexadecimal sha256 of all entries of a ``meta.json`` except ``checksum``, as they are read back from JSON."""
     entries = json.loads(json.dumps({name: value for name, value in meta.items() if name != CHECKSUM}))
     return sha256_of_json(entries)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` to ``path`` in one step: a reader sees the old file or the new one, never half of one."""
+    """Write ``value`` to ``path`` in one step: a reader sees the old file or the new one, never a part of one."""
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("w", encoding="utf-8") as file:
         json.dump(value, file, indent=1, ensure_ascii=False)
@@ -78,9 +78,10 @@ def _versions() -> dict[str, str]:
 
 @cache
 def git_revision() -> str | None:
-    """Commit of the checkout this package runs from, or None outside one.
+    """Commit of the checkout that this package runs from; None outside a checkout.
 
-    ``+changes`` follows when it is not clean; a benchmark's results, which it writes as it goes, are no such change.
+    ``+changes`` is appended if tracked files have changes. ``benchmarks/results`` does not count, because benchmarks
+    write there as they run.
     """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""Artifacts that passages were purged from serve their index, and nothing new is made of them."""
+"""Artifacts from which passages were purged: they still serve their index, but nothing new is made from them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def is_purged(artifact: Artifact) -> bool:
 
 
 def require_unpurged(*artifacts: Artifact) -> None:
-    """Refuse to make something of purged artifacts, in which the passages are empty texts with vectors of zeros.
+    """Refuse to make something from purged artifacts: their purged passages are empty texts with vectors of zeros.
 
     Raises:
-        ArtifactError: passages were purged from one of them.
+        ArtifactError: Passages were purged from one of the artifacts.
     """
     for artifact in artifacts:
         if is_purged(artifact):

@@ -1,8 +1,8 @@
-"""Updating an artifact in one step: a new version beside it that shares every file it does not change.
+"""Updating an artifact in one step: a new version is made beside it and shares every file that does not change.
 
-The new version starts as hard links to the old one's files. What changes is written again (:func:`rewrite`), never
-through a link, so the old version stays whole until the new one takes its place; killed at any moment, one of them is
-there.
+The new version starts as hard links to the old version's files. A file that changes is written again
+(:func:`rewrite`), never through its link, so the old version stays whole until the new one replaces it. After a kill at
+any moment, one of them is there.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ def update_artifact(
     write: Callable[[Path], Mapping[str, Any]],
     inputs: Mapping[str, str] | None = None,
 ) -> Artifact:
-    """Change the artifact at ``path`` in one step; done again with the same ``change`` it does nothing.
+    """Change the artifact at ``path`` in one step; does nothing if its last update was this ``change``.
 
     Args:
         path: The artifact.
-        kind: What it must be.
+        kind: The kind that it must have.
         change: What identifies the change (content hashes, settings; JSON values).
-        write: Called with a directory that holds the artifact's files as links; replaces those that change (by
-            :func:`rewrite`), and returns entries that change in ``meta.json``. What it keeps to go on from, should it
-            be interrupted, belongs into :func:`gnnretrieval.storage.places.scratch`.
-        inputs: Entries of ``inputs`` that change; not given: they stay, and the artifact is from then on not what is
-            made from its inputs.
+        write: Called with a directory that holds links to the artifact's files. It replaces the files that change (by
+            :func:`rewrite`) and returns the entries of ``meta.json`` that change. What it needs to resume after an
+            interruption belongs in :func:`gnnretrieval.storage.places.scratch`.
+        inputs: Entries of ``inputs`` that change. None: they stay, and the fingerprint covers the updates instead of
+            the settings, so that the artifact no longer counts as made from its inputs.
 
     Raises:
-        ArtifactError: there is no such artifact, or another process is writing it.
+        ArtifactError: There is no artifact of this kind, or another process is writing it.
     """
     path = Path(path).resolve()
     if not path.parent.is_dir():
-        open_artifact(path, kind)  # says that there is none
+        open_artifact(path, kind)  # raises, because there is none
     with locked(path, kind) as require_lock:
         recover(path)
         artifact = open_artifact(path, kind)
@@ -63,7 +63,7 @@ def update_artifact(
         try:
             entries = dict(write(partial))
         except GnnRetrievalError:
-            discard(partial)  # refused
+            discard(partial)  # the change was refused: there is nothing to resume
             raise
         updates = [*updates, {"before": artifact.hash, "change": dict(change)}]
         new_inputs = {**artifact.meta["inputs"], **(inputs or {})}
@@ -80,7 +80,7 @@ def update_artifact(
 
 
 def _linked_beside(artifact: Artifact, identity: str) -> Path:
-    """The directory of the new version, with links to the old one's files and what an interrupted update left."""
+    """The directory of the new version, with links to the old version's files and what an interrupted update left."""
     partial = partial_path(artifact.path)
     claim = scratch(partial) / CLAIM
     if claim.is_file() and claim.read_text() == identity:
@@ -88,23 +88,23 @@ def _linked_beside(artifact: Artifact, identity: str) -> Path:
     else:
         discard(partial)
         scratch(partial).mkdir(parents=True, exist_ok=True)
-        claim.write_text(identity)  # lost or cut by a power loss: it begins again
+        claim.write_text(identity)  # not synced: if a power loss takes it, the update begins again
     for name in artifact.meta["files"]:
         (partial / name).parent.mkdir(parents=True, exist_ok=True)
-        if not (partial / name).exists():  # else written before the interruption
+        if not (partial / name).exists():  # otherwise written before the interruption
             share_file(artifact.path / name, partial / name)
     return partial
 
 
 def rewrite(directory: Path, name: str) -> Path:
-    """A place in ``directory`` to write ``name`` again: the link to the old version's file is taken away."""
+    """Path in ``directory`` to write ``name`` again, after removing the link to the old version's file."""
     (directory / name).unlink(missing_ok=True)
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     return directory / name
 
 
 def own_copy(artifact: Artifact, directory: Path, name: str) -> Path:
-    """The file ``name`` in ``directory`` as a copy that may be changed."""
+    """Replace the link ``name`` in ``directory`` with a copy that may be changed; returns its path."""
     target = rewrite(directory, name)
     try:
         shutil.copyfile(artifact.path / name, target)
@@ -114,12 +114,15 @@ def own_copy(artifact: Artifact, directory: Path, name: str) -> Path:
 
 
 def record_changes(directory: Path, artifact: Artifact, rows: NDArray[np.int64]) -> None:
-    """Note the passage rows that an update changes, for what is derived from this artifact."""
+    """Record the passage rows ``(r,)`` that an update changes, for artifacts made from this one."""
     save_array(rewrite(directory, _changes(len(artifact.meta.get("updates", [])))), np.asarray(rows, dtype=np.uint32))
 
 
 def changed_since(artifact: Artifact, hash_then: str) -> NDArray[np.int64] | None:
-    """Passage rows that changed since ``artifact`` had the hash ``hash_then``, sorted; None if it never had it.
+    """Passage rows ``(r,)`` int64 that changed since ``artifact`` had the hash ``hash_then``, sorted.
+
+    Returns:
+        The rows; None if the artifact never had this hash.
 
     Raises:
         ArtifactError: A record of changes is damaged.
@@ -146,7 +149,7 @@ def _changes(number: int) -> str:
 
 
 def _shared(artifact: Artifact, directory: Path) -> dict[str, str]:
-    """Known sha256 of the files that are still the old version's."""
+    """sha256 by name of the files that are still shared with the old version."""
     return {
         name: digest
         for name, digest in artifact.meta["files"].items()

@@ -1,4 +1,4 @@
-"""Whether artifacts hold the bytes that were written: every recorded sha256 is computed again."""
+"""Verifying that artifacts hold the bytes that were written, by computing every recorded sha256 again."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gnnretrieval.storage.places import META, find
 from gnnretrieval.storage.provenance import CHECKSUM, checksum_of, sha256_of_json
 
 _BLOCK = 1 << 22  # bytes read at a time
-_OF_ARTIFACTS = (".npy", ".faiss", ".safetensors", ".sqlite")  # what commands read; a user's notes may lie beside them
+_OF_ARTIFACTS = (".npy", ".faiss", ".safetensors", ".sqlite")  # files that commands read; other files are the user's
 
 
 class Verified(NamedTuple):
-    """What was looked at, and what was found.
+    """Result of :func:`verify`.
 
     Attributes:
-        artifacts: How many.
-        files: How many in them.
-        bytes: How long they are together.
-        damaged: A line for each file that is not as it was made.
+        artifacts: Number of artifacts.
+        files: Number of files that they record.
+        bytes: Total size of the recorded files that exist.
+        damaged: One line for each fault: a file that is damaged, missing or not recorded.
     """
 
     artifacts: int
@@ -36,10 +36,10 @@ class Verified(NamedTuple):
 
 
 def verify(paths: Sequence[str | Path]) -> Verified:
-    """Compute the sha256 of every file of artifacts, or of all artifacts in the directories of runs.
+    """Verify the sha256 of every file of the artifacts at ``paths``, or in run directories there.
 
     Raises:
-        ArtifactError: at one of the paths there is no artifact.
+        ArtifactError: One of the paths holds no artifact.
     """
     places = [place for path in paths for place in _artifacts_at(Path(path))]
     checks = [_Check(place) for place in places]
@@ -53,7 +53,7 @@ def require_as_made(*paths: str | Path) -> None:
     """Refuse artifacts that are not as they were made.
 
     Raises:
-        ArtifactError: with the first file that is damaged.
+        ArtifactError: A file is damaged; the message gives the first fault and counts the others.
     """
     damaged = verify(paths).damaged
     if damaged:
@@ -62,7 +62,7 @@ def require_as_made(*paths: str | Path) -> None:
 
 
 def _artifacts_at(path: Path) -> Iterator[Path]:
-    """The artifact at ``path``, or those in the directory of a run, by name."""
+    """The artifact at ``path``, or the artifacts in a run directory there, in order of name."""
     place, found = find(path, "artifact"), False
     for folder, folders, _ in os.walk(place):
         if kind_of(folder) is not None or (Path(folder) == place and (place / META).is_file()):
@@ -78,11 +78,11 @@ def _artifacts_at(path: Path) -> Iterator[Path]:
 
 
 class _Check:
-    """One artifact.
+    """The check of one artifact.
 
     Attributes:
         files: Recorded sha256 by name.
-        present: Size of the recorded files that are there.
+        present: Size by name of the recorded files that exist inside the artifact.
     """
 
     def __init__(self, place: Path) -> None:
@@ -102,7 +102,7 @@ class _Check:
         }
 
     def damage(self, meter: Meter) -> Iterator[str]:
-        """A line for each file that is not as it was made."""
+        """One line for each file that is not as it was made."""
         if self.fault:
             yield f"{self.place / META}: {self.fault}."
         sizes = self.meta.get("sizes", {}) if isinstance(self.meta, dict) else {}
@@ -121,14 +121,14 @@ class _Check:
 
 
 def _fault_of(meta: dict[str, Any]) -> str:
-    """What is wrong with a ``meta.json``, by its own hashes; empty where they agree."""
+    """What is wrong with a ``meta.json`` according to its own hashes; empty if they agree."""
     if meta["hash"] != sha256_of_json(meta["files"]):
         return "damaged: its hash is not that of its files"
     identity = {"kind": meta["kind"], "version": meta["format_version"], "inputs": meta["inputs"]}
     configs = [meta["config"], {"updates": meta.get("updates", [])}]
     if meta["fingerprint"] not in [sha256_of_json({**identity, "config": config}) for config in configs]:
         return "damaged: its fingerprint is not that of its inputs and settings"
-    if CHECKSUM in meta and meta[CHECKSUM] != checksum_of(meta):  # not there before version 0.2
+    if CHECKSUM in meta and meta[CHECKSUM] != checksum_of(meta):  # absent before version 0.2
         return "damaged: its entries are not the ones that were written"
     return ""
 
