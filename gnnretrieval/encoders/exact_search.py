@@ -218,16 +218,19 @@ def ranks_of(
     similarity: Similarity,
     removed: NDArray[np.int64] | None = None,
 ) -> list[int]:
-    """Ranks, from 1, of some passages for one query among all ``vectors``, in one pass over them, blockwise.
+    """Ranks, from 1, of some passages for one query among all ``vectors``, by one blockwise pass over them.
 
-    Passages of equal score rank below.
+    A passage ranks above all others of equal score.
 
     Args:
-        rows: Which passages.
+        rows: Rows of the passages.
         query: ``(d,)``.
-        vectors: ``(m, d)`` of all passages, may be memory-mapped.
-        similarity: How the two are compared.
-        removed: Rows that take no rank; None: every one does.
+        vectors: Vectors of all passages ``(m, d)``, may be memory-mapped.
+        similarity: How query and passages are compared.
+        removed: Rows that take no rank; None: every row takes one.
+
+    Returns:
+        The rank of each passage, in the order of ``rows``.
     """
     asked = similarity.prepare_array(query)
     places = np.asarray(rows, dtype=np.int64)
@@ -237,7 +240,7 @@ def ranks_of(
         block = similarity.prepare_array(vectors[part]) @ asked
         higher = block[:, None] > scores  # (block, r)
         here = (places >= part.start) & (places < part.stop)
-        higher[places[here] - part.start, np.flatnonzero(here)] = False  # products of other shapes round otherwise
+        higher[places[here] - part.start, np.flatnonzero(here)] = False  # its two products may round differently
         if removed is not None:
             higher[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = False
         above += higher.sum(0)

@@ -1,4 +1,4 @@
-"""FAISS indexes, search over them, and why a passage was found."""
+"""FAISS indexes, search over them, and explanations of the results."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the dual-encoder alone ranks, over the passages that a GNN-encoder's index holds."""
+"""Rankings by the dual-encoder alone, over the passages of a GNN-encoder's index."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.engines import Engine, TorchEngine
 from gnnretrieval.index.faiss_index import Index, open_index
 
-NAME = "index-dual-encoder"  # what a recipe calls it, beside the GNN-encoder's
+NAME = "index-dual-encoder"  # the dual-encoder's index in a recipe's directory
 
 
 def beside_index(index: Path) -> Index | None:
-    """The dual-encoder's index in the directory of another one; None where there is none."""
+    """The dual-encoder's index beside ``index``; None if there is none."""
     place = index.resolve().parent / NAME
     try:
         return open_index(place) if place != index.resolve() else None
@@ -26,15 +26,15 @@ def beside_index(index: Path) -> Index | None:
 
 
 class Baseline:
-    """Searches the features that the graph was built from, before any question moved them.
+    """Searches the features that the graph was built from, without any message from questions.
 
-    Its index is used where one lies beside the GNN-encoder's and is of the same features; else the graph's own array is
-    gone through, which is exact too and takes longer the more passages there are.
+    With the dual-encoder's index, that index is searched. Otherwise the features in the graph are searched exactly,
+    in time proportional to the number of passages.
 
     Args:
         store: The graph.
-        index: The dual-encoder's index, or None.
-        removed: Rows of the passages that are not found, sorted; None: all are.
+        index: The dual-encoder's index over the same features, or None.
+        removed: Rows of the passages to leave out, sorted; None: none.
     """
 
     def __init__(self, store: Graph, index: Index | None = None, removed: NDArray[np.int64] | None = None) -> None:
@@ -50,7 +50,10 @@ class Baseline:
 
     @classmethod
     def of(cls, store: Graph, place: Path, removed: NDArray[np.int64] | None = None) -> Baseline:
-        """By the index at ``place`` where it is the one of this graph's features and holds all that is to be found."""
+        """The baseline of a graph, with the index at ``place`` if it is of the graph's features and lacks no passage.
+
+        Passages in ``removed`` may be missing.
+        """
         try:
             index = open_index(place)
         except ArtifactError:
@@ -67,13 +70,13 @@ class Baseline:
         _ = self._engine
 
     def close(self) -> None:
-        """Close what :meth:`keep_open` opened and does not close by itself."""
+        """Close the index's texts, which :meth:`keep_open` opened; arrays close by themselves."""
         if self._index is not None:
             self._index.texts.close()
 
     @property
     def is_indexed(self) -> bool:
-        """Whether an index answers."""
+        """Whether it searches an index."""
         return self._index is not None
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

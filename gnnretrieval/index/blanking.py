@@ -1,4 +1,4 @@
-"""Zeros in the place of an index's dead vectors, which are only passed over in a search."""
+"""Overwriting the removed and replaced vectors of an index with zeros; until then, a search only skips them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gnnretrieval.storage.updating import rewrite
 
 
 def blank_vectors(index: Index, directory: Path) -> None:
-    """Write the FAISS files of ``index`` into ``directory`` with zeros for every vector that is removed or replaced.
+    """Write the FAISS files of ``index`` to ``directory``, with zeros for every removed or replaced vector.
 
     Raises:
-        ArtifactError: it is of a kind whose vectors are not found by their number.
+        ArtifactError: The index is of a kind whose vectors cannot be overwritten one by one.
     """
     faiss, rows, first = import_faiss(), index.rows_by_number, 0
     for name in index.files:
         (shard,) = open_shards([index.path / name], in_memory=True)
-        if not numbers_itself(shard):  # else a removed vector was taken out
+        if not numbers_itself(shard):  # otherwise removed vectors are no longer in it
             count = int(shard.ntotal)
             dead = np.empty(0, dtype=np.int64) if rows is None else np.flatnonzero(rows[first : first + count] < 0)
             _blank(shard, dead, index)

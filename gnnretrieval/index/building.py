@@ -1,4 +1,4 @@
-"""Building the FAISS files of an index: learned from a sample, filled in blocks, in shards that fit the memory."""
+"""Building the FAISS files of an index: learned from a sample, filled in blocks, in shards that fit into memory."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from gnnretrieval.storage.places import scratch
 
 FILE = "index.faiss"
 _BLOCK = 65536  # vectors added at a time
-_LEARNED_FROM = 65_536  # vectors, where that is more than 64 a list
-_GROWTH = 2  # arrays double while they grow, so twice their size is there for a moment
+_LEARNED_FROM = 65_536  # minimum number of vectors to learn from; 64 per list if that is more
+_GROWTH = 2  # a growing array is doubled, so it briefly takes twice its size
 
 
 class IndexPlan(NamedTuple):
-    """How the FAISS files are built.
+    """Plan of building the FAISS files.
 
     Attributes:
-        factory: For FAISS's index_factory; never ``auto``.
-        training: Vectors that are learned from; 0 where nothing is learned.
+        factory: Argument of FAISS's index_factory; never ``auto``.
+        training: Number of vectors that are learned from; 0 if nothing is learned.
         shards: First vector of each shard, and one past the last.
-        seed: Of the sample and of learning.
+        seed: Seed of the sample and of learning.
     """
 
     factory: str
@@ -44,7 +44,7 @@ class IndexPlan(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """A file a shard."""
+        """Names of the files, one per shard."""
         return shard_files(len(self.shards) - 1)
 
 
@@ -54,11 +54,11 @@ def shard_files(count: int) -> list[str]:
 
 
 def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
-    """How ``count`` vectors of ``dimension`` numbers are built into an index.
+    """Plan an index of ``count`` vectors of width ``dimension``.
 
     Raises:
-        InputError: FAISS knows no such factory or search setting, it wants more vectors than there are, or the memory
-            holds too few.
+        InputError: FAISS does not know the factory or the search setting, the factory needs more vectors than there
+            are, or the memory is too small.
     """
     memory = int(settings.memory * 2**30)
     factory = factory_for(count, dimension, memory) if settings.factory == "auto" else settings.factory
@@ -78,7 +78,7 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
                 f"memory of {settings.memory:g} GiB holds {memory // (4 * dimension):,} vectors, and {training:,} are "
                 "learned from: give more memory, or training = a smaller number."
             )
-    room = memory - 2 * 4 * dimension * min(count, _BLOCK)  # what a block takes while it is added
+    room = memory - 2 * 4 * dimension * min(count, _BLOCK)  # a block takes this while it is added
     a_shard = room // (_GROWTH * bytes_a_vector(empty))
     if a_shard < min(count, _BLOCK):
         least = 2 * 4 * dimension + _GROWTH * bytes_a_vector(empty)
@@ -97,10 +97,11 @@ def write_shards(
     directory: Path,
     unit: str,
 ) -> None:
-    """Write the FAISS files of ``vectors`` ``(m, d)`` to ``directory``; files that are whole there are kept.
+    """Write the FAISS files of ``vectors`` ``(m, d)`` to ``directory``; files that are there already are kept.
 
     Raises:
         InputError: FAISS cannot learn this kind from so few vectors.
+        ArtifactError: A vector is not finite.
     """
     faiss = import_faiss()
     learned = _learned(vectors, similarity, plan, directory)
@@ -123,7 +124,10 @@ def write_shards(
 def _learned(
     vectors: NDArray[np.floating], similarity: Similarity, plan: IndexPlan, directory: Path
 ) -> Callable[[], Any]:
-    """What gives an index without vectors, its lists and codes learned: once, and kept to go on from."""
+    """A function that returns an index without vectors, with its lists and codes learned.
+
+    They are learned once and kept in a scratch file, for an interrupted run to resume.
+    """
     faiss, dimension, seed = import_faiss(), int(vectors.shape[1]), plan.seed
     if not plan.training:
         return lambda: empty_index(plan.factory, dimension, seed)
@@ -145,7 +149,7 @@ def _learned(
 
 
 def add_vectors(index: Any, vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
-    """Add vectors; in inverted lists they are numbered by ``rows``, elsewhere by their order."""
+    """Add vectors ``(b, d)``; an index that stores numbers gets ``rows`` ``(b,)``, others number them in order."""
     block = np.ascontiguousarray(vectors)
     if inverted_lists(index) is not None and numbers_itself(index):
         index.add_with_ids(block, rows)
@@ -154,7 +158,7 @@ def add_vectors(index: Any, vectors: NDArray[np.float32], rows: NDArray[np.int64
 
 
 def numbers_itself(index: Any) -> bool:
-    """Whether vectors carry numbers of their own in ``index``, so that one can be taken out and put back."""
+    """Whether ``index`` stores a number with each vector, so that a vector can be removed and added again."""
     faiss = import_faiss()
     lists, outer = inverted_lists(index), faiss.downcast_index(index)
     return isinstance(outer, faiss.IndexIVF | faiss.IndexPreTransform) and type(lists) in (
@@ -165,10 +169,10 @@ def numbers_itself(index: Any) -> bool:
 
 
 def open_shards(paths: Sequence[Path], *, in_memory: bool = False) -> list[Any]:
-    """The FAISS indexes in files: memory-mapped, so that opening reads next to nothing, or whole to be changed.
+    """Open the FAISS indexes in files: memory-mapped, which reads almost nothing, or in memory, to be changed.
 
     Raises:
-        ArtifactError: as :func:`gnnretrieval.index.faiss_files.read_faiss`.
+        ArtifactError: As :func:`gnnretrieval.index.faiss_files.read_faiss`.
     """
     return [read_faiss(path, in_memory=in_memory) for path in paths]
 

@@ -1,4 +1,4 @@
-"""One question's rankings by two encoders side by side."""
+"""One question's rankings by two encoders, side by side."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class MovedHit(NamedTuple):
-    """A passage found, and where the other encoder has it.
+    """A retrieved passage with its rank by the other encoder.
 
     Attributes:
-        hit: As this encoder ranks it.
-        elsewhere: Its rank by the other encoder, from 1; None where it is below :attr:`EncoderComparison.depth`.
+        hit: The passage as this encoder ranks it.
+        elsewhere: Its rank by the other encoder, from 1; None if it is below :attr:`EncoderComparison.depth`.
     """
 
     hit: Hit
@@ -30,9 +30,9 @@ class EncoderComparison(NamedTuple):
     """One question's ranking by the dual-encoder alone and by the GNN-encoder.
 
     Attributes:
-        dual_encoder: Best first.
-        gnn_encoder: Best first.
-        depth: How many passages of each ranking were looked through.
+        dual_encoder: Hits of the dual-encoder, best first.
+        gnn_encoder: Hits of the GNN-encoder, best first.
+        depth: Number of passages of each ranking in which ranks were looked up.
     """
 
     dual_encoder: list[MovedHit]
@@ -41,7 +41,15 @@ class EncoderComparison(NamedTuple):
 
 
 def compared(texts: TextStore, before: Ranked, after: Ranked, k: int, depth: int) -> EncoderComparison:
-    """The comparison of two rankings of one question, rows and scores ``(depth,)`` by each encoder, ``k`` hits each."""
+    """Compare two rankings of one question, with ``k`` hits each.
+
+    Args:
+        texts: Texts of the index.
+        before: Rows and scores ``(depth,)`` by the dual-encoder.
+        after: Rows and scores ``(depth,)`` by the GNN-encoder.
+        k: Number of hits.
+        depth: Number of passages in each ranking.
+    """
     dual, gnn = (hits_of(texts, rows[:k], scores[:k]) for rows, scores in (before, after))
     dual_ranks, gnn_ranks = _ranks(before[0], dual), _ranks(after[0], gnn)
     return EncoderComparison(
@@ -52,5 +60,5 @@ def compared(texts: TextStore, before: Ranked, after: Ranked, k: int, depth: int
 
 
 def _ranks(rows: NDArray[np.int64], hits: Sequence[Hit]) -> dict[int, int]:
-    """Rank by row: of the hits as they are ranked, of the others as they were found."""
+    """Rank by row: a hit has its rank among the hits, where ties are ordered; any other row its place in ``rows``."""
     return {row: rank for rank, row in enumerate(rows.tolist(), 1) if row >= 0} | {hit.row: hit.rank for hit in hits}

@@ -1,4 +1,4 @@
-"""What finds the nearest vectors of an index: FAISS, or an exact pass over the vectors by torch."""
+"""Engines that find the nearest vectors of an index: FAISS, or an exact pass over the vectors by torch."""
 
 from __future__ import annotations
 
@@ -16,24 +16,29 @@ from gnnretrieval.index.kinds import inverted_lists, reason_of, set_search, vect
 
 EngineName = Literal["faiss", "torch"]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
-_NOTHING = np.finfo(np.float32).min  # the score of row -1, as FAISS has it
+_NOTHING = np.finfo(np.float32).min  # the score of row -1, as in FAISS
 
 
 class Engine(Protocol):
     """Finds the nearest vectors."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
-        """Rows and scores ``(q, k)``, best first, of queries ``(q, d)`` as they are compared; row -1: nothing more."""
+        """Rows ``(q, k)`` int64 and scores ``(q, k)`` float32 of the nearest vectors, best first.
+
+        Args:
+            queries: ``(q, d)``, prepared for the similarity.
+            k: Number of vectors per query; if there are fewer, row -1 fills up.
+        """
 
 
 class FaissEngine:
     """Search by FAISS.
 
     Args:
-        index: The FAISS index, all its shards in one.
-        search: What is set for it, such as ``nprobe=32``.
+        index: The FAISS index, with all its shards joined.
+        search: Search parameters to set, such as ``nprobe=32``.
         rows: Row by FAISS's number, -1 where a vector was replaced or removed; None: the number is the row.
-        device: ``cuda``: a copy on the GPU is searched, where FAISS was installed for it and has this kind there.
+        device: ``cuda``: search a copy on the GPU, if FAISS has GPU support, and has it for this kind.
 
     Raises:
         InputError: ``search`` cannot be set.
@@ -52,7 +57,7 @@ class FaissEngine:
         self._search, self._lock = search, Lock()
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
-        """As :meth:`Engine.search`; where lists or links lead to too few, every vector is looked at."""
+        """As :meth:`Engine.search`; if an approximate search finds too few vectors, all vectors are searched."""
         if self._rows is None and 0 < k <= self._live and len(queries):
             scores, rows = self._found_by(self.index, queries, k)
             if (rows[0, -1] if len(rows) == 1 else rows[:, -1].min()) >= 0:
@@ -60,7 +65,7 @@ class FaissEngine:
         return self._search_all(queries, k)
 
     def _search_all(self, queries: NDArray[np.float32], k: int) -> Found:
-        """For any ``k``, dead vectors among the others, and lists that hold too few."""
+        """Search for any ``k``, with dead vectors among the others or too few vectors in the lists that are probed."""
         found = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
         most = min(k, self._live)
@@ -73,7 +78,7 @@ class FaissEngine:
         if self._graphed is not None:
             found[short, :most], scores[short, :most] = self._live_ones(self._graphed, queries[short], most)
         elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
-            with self._lock:  # the setting is the index's: another thread's search would only be more thorough
+            with self._lock:  # the setting belongs to the index: it only makes other threads' searches more thorough
                 set_search(self._on_cpu, f"nprobe={self._lists.nlist}")
                 try:
                     found[short, :most], scores[short, :most] = self._live_ones(self._on_cpu, queries[short], most)
@@ -82,7 +87,7 @@ class FaissEngine:
         return found, scores
 
     def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
-        """The best vectors that are not replaced or removed: more are fetched until there are ``k``."""
+        """The best vectors that are not replaced or removed; fetches more and more until there are ``k``."""
         if not self._dead:
             scores, numbers = self._found_by(index, queries, k)
             return numbers if self._rows is None else self._rows_of(numbers), scores
@@ -101,7 +106,11 @@ class FaissEngine:
         return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
 
     def _found_by(self, index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Scores and numbers by FAISS, which reads what it has mapped only here."""
+        """Scores and numbers ``(q, k)`` by FAISS.
+
+        Raises:
+            ArtifactError: The index is damaged. FAISS reads a memory-mapped file only here.
+        """
         try:
             scores, numbers = index.search(queries, k)
         except (RuntimeError, MemoryError) as error:
@@ -121,13 +130,13 @@ class FaissEngine:
 
 
 class TorchEngine:
-    """Exact search, blockwise, over the vectors that the index was made of (:mod:`gnnretrieval.encoders.exact_search`).
+    """Exact blockwise search over the vectors that the index was made from (:mod:`gnnretrieval.encoders.exact_search`).
 
     Args:
-        vectors: ``(m, d)``, may be memory-mapped; read through for every batch of queries.
+        vectors: ``(m, d)``, may be memory-mapped; all are read for every batch of queries.
         similarity: How vectors are compared.
-        removed: Rows that are not found, sorted.
-        device: Where products are computed.
+        removed: Rows to leave out, sorted.
+        device: Device of the matrix products.
     """
 
     def __init__(
@@ -156,11 +165,11 @@ class TorchEngine:
 
 
 def _on_gpu(index: Any, device: str) -> Any:
-    """A copy on a GPU, where this FAISS has one and for this kind; else the index itself."""
+    """A copy of the index on a GPU, or the index itself if FAISS lacks GPU support, or support for this kind."""
     faiss = import_faiss()
     if not hasattr(faiss, "StandardGpuResources"):  # faiss-cpu
         return index
     try:
         return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(device.partition(":")[2] or 0), index)
-    except RuntimeError:  # HNSW and others are of the CPU alone
+    except RuntimeError:  # HNSW and others exist on the CPU only
         return index

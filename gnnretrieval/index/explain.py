@@ -1,4 +1,4 @@
-"""Why a passage is where it is: the questions that moved it, their attention, and the gate (eq. 8-10)."""
+"""Explaining a passage's embedding: the training questions that moved it, their attention, and the gate (eq. 8-10)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BLOCK = 8192  # passages read at a time
 
 
 class Neighbor(NamedTuple):
-    """A training question that found a passage.
+    """A training question joined to a passage.
 
     Attributes:
         id: Its id.
         text: Its text.
         attention: Its weight in the passage's context, mean over heads; with layer = linear its weight in the passage's
-            vector, below 0 where it pushes the passage away.
+            vector, negative if it pushes the passage away.
         labelled: Whether the passage is judged relevant to it.
     """
 
@@ -39,13 +39,13 @@ class Neighbor(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """How a passage's embedding came about.
+    """Explanation of a passage's embedding.
 
     Attributes:
-        neighbors: The questions that found it, by attention, highest first.
+        neighbors: The training questions joined to it, by absolute attention, highest first.
         own_attention: Weight of the passage itself in its context.
         mean_gate: Mean of the filter gate over dimensions, 0 to 1; None with layer = linear, which has no gate.
-        context_scale: ``λ``: factor on the gated context; None likewise.
+        context_scale: ``λ``, the factor on the gated context; None with layer = linear.
         shift: Cosine between its embedding before and after.
     """
 
@@ -57,19 +57,22 @@ class Explanation(NamedTuple):
 
     @property
     def gate(self) -> str:
-        """Gate and context scale in words, with a comma behind; nothing with layer = linear."""
+        """Gate and context scale in words, with a comma at the end; empty with layer = linear."""
         if self.mean_gate is None:
             return ""
         return f"mean gate {self.mean_gate:.2f}, context scale {self.context_scale:g}, "
 
 
 class Attention(NamedTuple):
-    """What a node's context is made of (eq. 4), mean over heads; the weights and ``own`` sum to 1.
+    """Weights of a node's context (eq. 4), mean over heads.
+
+    The weights of all neighbours and ``own`` sum to 1; with layer = linear, rejection adds negative weights to these.
 
     Attributes:
-        weights: Weight of each neighbour, by its id.
+        weights: Weight of each neighbour that is shown, by its id.
         own: Weight of the node itself, on its self-loop.
-        mean_gate: Of a passage: mean of the filter gate over dimensions, 0 to 1; None for a query, which has no gate.
+        mean_gate: Mean of a passage's filter gate over dimensions, 0 to 1; None for a query and with layer = linear,
+            which have no gate.
     """
 
     weights: dict[str, float]
@@ -86,22 +89,22 @@ class Explainer(Protocol):
         """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
 
     def attention_of_passage(self, row: int) -> Attention:
-        """What each question adds to the passage at ``row``."""
+        """Weight of each question in the passage at ``row``."""
 
     def attention_of_query(self, row: int) -> Attention:
-        """What each passage adds to the query at ``row``, which must be in the graph."""
+        """Weight of each passage in the query at ``row``, which must be in the graph."""
 
 
 def explainer_of(model: GNNEncoderModel, store: Graph, features: Features | None = None) -> Explainer:
-    """The explainer of a model's layer.
+    """The explainer for a model's layer.
 
     Args:
         model: The GNN-encoder.
         store: The graph.
-        features: By the dual-encoder that was trained with the model, if one was.
+        features: Features from the dual-encoder that was trained with the model, if one was.
 
     Raises:
-        ArtifactError: the model was trained over another kind of graph, or the features are another encoder's.
+        ArtifactError: The model was trained over another kind of graph, or the features are another encoder's.
     """
     model.require_fits(store)
     view = model.view(store, features)
@@ -143,7 +146,7 @@ class MessagesExplainer:
         return Attention(dict(zip(ids, weights.tolist(), strict=True)), own, None)
 
     def attention_of_query(self, row: int) -> Attention:
-        """Nothing: queries hear no passages with layer = linear."""
+        """Weight 0 for each passage: with layer = linear, queries receive no messages from passages."""
         found = np.unique(self.store.neighbors[row].astype(np.int64)).tolist()
         shown = (passage for passage in found if passage not in self.store.hidden)
         return Attention({self._texts.passage(passage).id: 0.0 for passage in shown}, 1.0, None)
@@ -151,7 +154,7 @@ class MessagesExplainer:
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.
 
-        Queries have one vector each, so that weights of the mean and of rejection are on one scale.
+        Label mean and rejection use the same vector of a query, so their weights are on one scale.
         """
         edges, _ = self.store.found_by(np.array([row]))
         found, ranks = np.divmod(edges.astype(np.int64), self.store.stride)
@@ -165,7 +168,7 @@ class MessagesExplainer:
 
 
 class AttentionExplainer:
-    """Explains embeddings of layer = gat: attention (eq. 4, 8) and gate (eq. 9, 10).
+    """Explains embeddings of all layers except linear: attention (eq. 4, 8) or other weights, and gate (eq. 9, 10).
 
     Args:
         model: The GNN-encoder.
@@ -201,7 +204,7 @@ class AttentionExplainer:
 
     @torch.no_grad()
     def attention_of_passage(self, row: int) -> Attention:
-        """Attention of layer 2: what each question adds to the passage at ``row``."""
+        """Attention of layer 2: weight of each question in the passage at ``row``."""
         subgraph = self.store.subgraph(np.array([row]))
         attention, own, _, gate = self._second_layer(self._tensors.tensors(subgraph))
         queries = subgraph.queries[subgraph.passage_index]
@@ -213,7 +216,7 @@ class AttentionExplainer:
 
     @torch.no_grad()
     def attention_of_query(self, row: int) -> Attention:
-        """Attention of layer 1: what each passage adds to the query at ``row``, which must be in the graph."""
+        """Attention of layer 1: weight of each passage in the query at ``row``, which must be in the graph."""
         found = self.store.neighbors[row].astype(np.int64)
         sources, index = np.unique(found, return_inverse=True)
         k, none = len(found), np.empty(0, dtype=np.int64)

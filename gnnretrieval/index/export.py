@@ -1,4 +1,4 @@
-"""An index's vectors with their ids, for other engines: ``.npy``, Parquet, or a table of PostgreSQL with pgvector."""
+"""Export of an index's vectors and ids to other engines: ``.npy``, Parquet, or a PostgreSQL table with pgvector."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gnnretrieval.storage.arrays import ArrayWriter, blocks, release
 from gnnretrieval.storage.artifacts import whole_file
 
 _BLOCK = 8192  # vectors written together
-_INDEXED = 2000  # numbers in a vector that pgvector indexes at most
+_INDEXED = 2000  # largest dimension of a vector that pgvector can index
 
 Write = Callable[[Path, Index, Callable[[int], None]], None]
 
 
 def write_vectors(index: Index, path: str | Path) -> list[Path]:
-    """Write the vectors of an index's passages, as they are compared: of length 1 where the similarity is cosine.
+    """Write the vectors of an index's passages, of length 1 if the similarity is cosine.
 
-    ``.npy``: float32 ``(m, d)``, the ids one a line beside it in ``.ids.txt``. ``.parquet``: columns ``id`` and
-    ``vector``, a list of fixed size. Files appear whole or not at all; removed passages are left out.
+    ``.npy``: float32 ``(m, d)``, with the ids beside it in ``.ids.txt``, one per line. ``.parquet``: columns ``id`` and
+    ``vector``, a list of fixed size. Each file appears whole or not at all. Removed passages are left out.
 
     Returns:
-        The files.
+        Paths of the files.
 
     Raises:
         InputError: ``path`` has another ending, no file can be written there, or an id has white space (``.npy``).
-        ArtifactError: an index of sentences, or what the index was made of has changed or is gone.
+        ArtifactError: It is an index of sentences, or the artifact it was made from has changed or is gone.
         GnnRetrievalError: pyarrow is not installed, for ``.parquet``.
     """
     path = Path(path)
@@ -58,24 +58,25 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
 def write_pgvector(
     index: Index, dsn: str, table: str = "passages", *, approximate: bool = False, overwrite: bool = False
 ) -> str:
-    """Copy an index's ids and vectors into a table of a PostgreSQL that has pgvector, in one transaction.
+    """Copy an index's ids and vectors into a table of a PostgreSQL database with pgvector, in one transaction.
 
-    Columns are ``id`` (text, primary key) and ``embedding`` (``vector(d)``), as they are compared, so that the inner
-    product ranks as our own search does under either similarity.
+    Columns are ``id`` (text, primary key) and ``embedding`` (``vector(d)``). Vectors have length 1 if the similarity is
+    cosine, so the inner product ranks as our own search does.
 
     Args:
         index: The index.
         dsn: The database, such as ``postgresql://user@host/name``.
-        table: The table that is made.
-        approximate: Make an HNSW index over the vectors; without one, PostgreSQL searches exactly.
-        overwrite: Replace a table of that name.
+        table: Name of the new table.
+        approximate: Make an HNSW index over the vectors; without it, PostgreSQL searches exactly.
+        overwrite: Replace a table of this name.
 
     Returns:
-        The SQL that answers a question, whose vector is ``%(question)s``.
+        The SQL that answers a question with the vector ``%(question)s``.
 
     Raises:
-        InputError: the database cannot be reached, has no pgvector, has the table already, or is refused.
-        ArtifactError: as :func:`write_vectors`.
+        InputError: PostgreSQL cannot be reached, has no pgvector, has the table already or reports another error; or
+            ``approximate`` is set and the vectors have more than 2,000 dimensions.
+        ArtifactError: As :func:`write_vectors`.
         GnnRetrievalError: psycopg is not installed.
     """
     psycopg = extra("psycopg", "pgvector", "PostgreSQL")
@@ -124,7 +125,7 @@ def _ids(index: Index, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _blocks(index: Index) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
-    """Ids and vectors, block by block, as they are compared."""
+    """Ids and vectors ``(b, d)``, block by block; vectors have length 1 if the similarity is cosine."""
     rows, vectors = _rows(index), index.vectors
     ids = _ids(index, rows)
     for part in blocks(len(rows), _BLOCK):

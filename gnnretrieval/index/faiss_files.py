@@ -1,4 +1,4 @@
-"""Reading FAISS files that somebody else may have written: within the file's size, and refused in a sentence."""
+"""Reading FAISS files from untrusted sources: reading is bounded by the file's size, and errors are plain sentences."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.errors import ArtifactError
 
-_LEAST = 32  # bytes of the smallest file that FAISS writes; it maps shorter ones and reads past their end
-_TABLE, _LARGEST_TABLE = 256, 2**33  # bytes of that table: at most so many times the centroids', and in all
-_LOCK = Lock()  # FAISS's limits are the process's
+_LEAST = 32  # bytes of the smallest file that FAISS writes; it would read past the end of shorter ones
+_TABLE, _LARGEST_TABLE = 256, 2**33  # largest precomputed table: times its centroids (in the file), and in bytes
+_LOCK = Lock()  # FAISS's limits are global to the process
 
 
 def read_faiss(path: Path, *, in_memory: bool = False) -> Any:
-    """The FAISS index in a file: memory-mapped, so that opening reads next to nothing, or whole to be changed.
+    """The FAISS index in a file: memory-mapped, which reads almost nothing, or in memory, to be changed.
 
-    No vector that the file declares may be longer than the file, no loop have more turns than it has bytes.
+    Where FAISS supports limits, no loop may have more iterations than the file has bytes, and no array may be longer
+    than the file. If FAISS would compute a table for the index, an array may have 256 times the file's size, up to
+    8 GiB.
 
     Raises:
-        ArtifactError: it is no FAISS index, or a damaged one.
+        ArtifactError: The file cannot be read, is not a FAISS index, or is damaged.
     """
     faiss = import_faiss()
     try:
@@ -38,32 +40,32 @@ def read_faiss(path: Path, *, in_memory: bool = False) -> Any:
                 raise _damaged(path) from error
         except MemoryError as error:
             raise _damaged(path) from error
-        try:  # FAISS counts a table that it would make of an IVF index's product quantizer
+        try:  # FAISS's limit also counts a table that it would compute for an IVF index with a product quantizer
             return _read(path, flags, size, max(size, min(_TABLE * size, _LARGEST_TABLE)))
         except (RuntimeError, MemoryError) as error:
             raise _damaged(path) from error
 
 
 def _read(path: Path, flags: int, loops: int, vector: int) -> Any:
-    """Read within limits: turns of a loop, and bytes of a vector."""
+    """Read with limits on the iterations of a loop and the bytes of an array."""
     faiss = import_faiss()
-    if hasattr(faiss, "set_deserialization_vector_byte_limit"):  # faiss-gpu 1.14.1 has none yet
+    if hasattr(faiss, "set_deserialization_vector_byte_limit"):  # faiss-gpu 1.14.1 has no limits
         faiss.set_deserialization_vector_byte_limit(vector)
         faiss.set_deserialization_loop_limit(loops)
     return faiss.read_index(str(path), flags)
 
 
 def require_fits(index: Any, dimension: int, most: int, path: Path) -> None:
-    """Refuse an index of vectors of another width, or of more of them than there are rows.
+    """Refuse a FAISS index of another dimension or metric, or with more vectors than there are rows.
 
     Args:
         index: The FAISS index.
-        dimension: Width of its vectors.
-        most: Rows that its numbers may mean.
+        dimension: Width that its vectors must have.
+        most: Maximum number of its vectors.
         path: Its artifact, for errors.
 
     Raises:
-        ArtifactError: it does not fit.
+        ArtifactError: The index does not fit.
     """
     if (int(index.d), int(index.metric_type)) != (dimension, import_faiss().METRIC_INNER_PRODUCT):
         raise ArtifactError(

@@ -1,4 +1,4 @@
-"""An index over passage vectors by FAISS, exact or approximate, its recall measured, with ids and texts beside it."""
+"""A FAISS index over passage vectors, exact or approximate, with measured recall, and ids and texts beside it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS, REMOVED = "rows.npy", "removed.npy"
 
 
 class Index(Artifact):
-    """An index on disk. Its rows are those of the vectors it was made of: a removed passage's stays empty."""
+    """An index on disk. Its rows are those of the vectors it was made from; a removed passage's row stays unused."""
 
     engine_name: EngineName = "faiss"
     device: str = "cpu"
@@ -66,7 +66,10 @@ class Index(Artifact):
 
     @cached_property
     def faiss(self) -> Any:
-        """The FAISS index, memory-mapped, shards in one; its numbers are rows, or mean :attr:`rows_by_number`."""
+        """The FAISS index with all shards joined, memory-mapped unless ``in_memory``.
+
+        Its numbers are rows, or positions in :attr:`rows_by_number`.
+        """
         whole = joined(open_shards([self.path / name for name in self.files], in_memory=self.in_memory))
         rows = self.rows_by_number
         if rows is None:
@@ -78,18 +81,18 @@ class Index(Artifact):
 
     @property
     def files(self) -> list[str]:
-        """The FAISS files, one a shard."""
+        """Names of the FAISS files, one per shard."""
         return shard_files(self.meta.get("shards", 1))
 
     @cached_property
     def engine(self) -> Engine:
-        """What finds its nearest vectors."""
+        """The engine that finds its nearest vectors."""
         if self.engine_name == "torch":
             return TorchEngine(self.vectors, self.similarity, self.vector_rows(self.removed), self.device)
         return FaissEngine(self.faiss, self.meta.get("search", ""), self.rows_by_number, self.device)
 
     def engine_without(self, passages: NDArray[np.int64]) -> Engine:
-        """As :attr:`engine`, by FAISS, passing over some passages that are still in it."""
+        """As :attr:`engine`, by FAISS, without some passages that are still in the index."""
         rows = self.rows_by_number
         if rows is None:
             rows = np.arange(self.meta["num_passages"] + len(self.removed))
@@ -98,16 +101,16 @@ class Index(Artifact):
 
     @cached_property
     def texts(self) -> TextStore:
-        """Ids and texts by row, without the removed passages'; :meth:`TextStore.passage_ids` has theirs too."""
+        """Ids and texts by row, without removed passages; only :meth:`TextStore.passage_ids` includes those."""
         return self.open_texts()
 
     def open_texts(self) -> TextStore:
-        """As :attr:`texts`, for one thread."""
+        """As :attr:`texts`, opened separately for one thread."""
         return TextStore(self.path / TEXTS, hidden=self.removed.tolist())
 
     @property
     def encoder_settings(self) -> EncoderSettings:
-        """The encoder that questions are encoded with."""
+        """Settings of the encoder of questions."""
         return EncoderSettings.parse(self.meta["encoder"], self.path / "meta.json")
 
     @cached_property
@@ -117,17 +120,17 @@ class Index(Artifact):
 
     @property
     def is_of_sentences(self) -> bool:
-        """Whether its vectors are sentences', by which passages are ranked."""
+        """Whether its vectors are of sentences, by which passages are ranked."""
         return "num_sentences" in self.meta
 
     @property
     def is_exact(self) -> bool:
-        """Whether it compares a question with every vector as it is."""
+        """Whether it compares a question with every vector, without compression."""
         return bool(self.config["factory"] == EXACT)
 
     @cached_property
     def removed(self) -> NDArray[np.int64]:
-        """Rows of the passages that were taken out, sorted."""
+        """Rows of the removed passages ``(r,)``, sorted."""
         if REMOVED not in self.meta["files"]:
             return np.empty(0, dtype=np.int64)
         rows: NDArray[np.int64] = np.array(load_array(self.path / REMOVED, (None,), np.int64))
@@ -139,7 +142,7 @@ class Index(Artifact):
         """As :attr:`gnnretrieval.encoders.features.Features.sentence_starts`.
 
         Raises:
-            ArtifactError: it is an index of whole passages.
+            ArtifactError: It is an index of whole passages.
         """
         if not self.is_of_sentences:
             raise ArtifactError(f"{self.path}: an index of whole passages. Build one with --sentences.")
@@ -150,10 +153,10 @@ class Index(Artifact):
 
     @cached_property
     def vectors(self) -> NDArray[np.floating]:
-        """The vectors it was made of ``(m, d)``, memory-mapped: its passages' or sentences', by row.
+        """The vectors it was made from ``(m, d)``, memory-mapped: of passages or sentences, by row.
 
         Raises:
-            ArtifactError: what it was made of is not where it lay, or has changed since.
+            ArtifactError: The artifact it was made from has moved or changed since.
         """
         kind = next(iter(self.meta["made_from"]))
         place = self.made_from(kind)
@@ -166,10 +169,10 @@ class Index(Artifact):
         return source.sentences if self.is_of_sentences and isinstance(source, Features) else source.passages
 
     def keep_open(self, in_memory: bool = False) -> None:
-        """Open every file, so that none is opened by its path later: it may be another version's by then.
+        """Open every file now, because another version may be at the same paths later.
 
         Args:
-            in_memory: Read the vectors instead of mapping them, so that nobody can change or cut them.
+            in_memory: Read the vectors instead of mapping them, so that nobody can change or truncate them.
         """
         self.in_memory = in_memory
         _ = self.engine, self.removed, self.texts
@@ -177,11 +180,14 @@ class Index(Artifact):
             self.__dict__["sentence_starts"] = np.array(self.sentence_starts)
 
     def search(self, queries: NDArray[np.floating], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows ``(q, k)`` and scores ``(q, k)`` of the nearest vectors; row -1 where there are fewer than ``k``."""
+        """Rows ``(q, k)`` and scores ``(q, k)`` of the vectors nearest to ``queries`` ``(q, d)``, best first.
+
+        If there are fewer than ``k``, row -1 fills up.
+        """
         return self.engine.search(np.ascontiguousarray(self.similarity.prepare_array(queries)), k)
 
     def vector_rows(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the vectors of some passages: their own, or their sentences'."""
+        """Rows of the vectors of some passages ``(r,)``: the passages' rows, or those of their sentences."""
         if not self.is_of_sentences:
             return passages
         starts = self.sentence_starts
@@ -190,7 +196,7 @@ class Index(Artifact):
 
     @property
     def rows_by_number(self) -> NDArray[np.int64] | None:
-        """Row by FAISS's number, -1: replaced or removed; None where the number is the row."""
+        """Row by FAISS's number, -1 if the vector was replaced or removed; None: the number is the row."""
         if ROWS not in self.meta["files"]:
             return None
         rows: NDArray[np.int64] = np.array(load_array(self.path / ROWS, (None,), np.int64))
@@ -198,12 +204,15 @@ class Index(Artifact):
 
 
 def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = "cpu") -> Index:
-    """Open the index at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`.
+    """Open the index at ``path``.
 
     Args:
         path: Its directory.
-        engine: ``faiss``: as it was built; ``torch``: an exact pass over the vectors that it was made of.
-        device: Where is searched.
+        engine: ``faiss``: as it was built; ``torch``: an exact pass over the vectors that it was made from.
+        device: Device that searches; FAISS uses it if it has GPU support for this kind.
+
+    Raises:
+        ArtifactError: As :func:`gnnretrieval.storage.artifacts.open_artifact`.
     """
     artifact = open_artifact(
         path,
@@ -224,22 +233,22 @@ def build_index(
     sentences: bool = False,
     overwrite: bool = False,
 ) -> Index:
-    """Index the passages of ``source``: a GNN-encoder's embeddings, or a dual-encoder's own features.
+    """Index the passages of ``source``: a GNN-encoder's embeddings or a dual-encoder's features.
 
-    Recall against exact search and times are measured on a sample of queries and kept in ``meta.json``
-    (``measured``); the setting that an approximate index is searched with is chosen by other queries than these.
+    Recall against exact search and search times are measured on a sample of queries and kept in ``meta.json``
+    (``measured``). The search setting of an approximate index is chosen on other queries.
 
     Args:
-        source: What is indexed.
-        out: Where the index goes.
-        settings: Which kind, and how it is searched; None: the defaults.
-        sentences: Index features' sentences instead; passages are then found by them
+        source: Embeddings or features.
+        out: Directory of the index.
+        settings: The kind of index, and how it is searched; None: the defaults.
+        sentences: Index the sentences of features instead; passages are then ranked by their sentences
             (:mod:`gnnretrieval.index.sentence_search`).
-        overwrite: Replace an index that was made from other vectors.
+        overwrite: Replace an index that was made from other vectors or with other settings.
 
     Raises:
-        InputError: FAISS makes no such kind of these vectors, no setting reaches the recall wanted, or the memory is
-            too small.
+        InputError: FAISS cannot make this kind of index of these vectors, no search setting reaches the target recall,
+            or the memory is too small.
         GnnRetrievalError: FAISS is not installed, or there are no vectors of sentences.
     """
     import_faiss()
@@ -260,7 +269,7 @@ def build_index(
         opened = joined(open_shards([directory / name for name in plan.files]))
         try:
             measured = _measured(opened, source, vectors, settings, plan)
-        except InputError:  # the recall wanted is out of reach: there is nothing to go on from
+        except InputError:  # no setting reaches the target recall: there is nothing to resume
             shutil.rmtree(directory)
             raise
         return {
@@ -289,7 +298,10 @@ def build_index(
 
 
 def _config(settings: IndexSettings, plan: IndexPlan, of_sentences: bool) -> dict[str, Any]:
-    """What decides the index's content. Of an exact one in one piece, what it was before there were other kinds."""
+    """Settings that determine the index's content.
+
+    For an exact index in one shard they are those of versions that had no other kinds, so that its fingerprint stays.
+    """
     config: dict[str, Any] = {"factory": plan.factory, "metric": "inner product"}
     if of_sentences:
         config["vectors"] = "sentences"
@@ -307,7 +319,7 @@ def _measured(
     settings: IndexSettings,
     plan: IndexPlan,
 ) -> dict[str, Any]:
-    """The search setting of a FAISS index, and what was measured with it."""
+    """Entries of ``meta.json``: the search setting of a FAISS index, and the figures measured with it."""
     queries, what = queries_of(source, settings.seed)
     chosen_by, reported = sample_of(queries, vectors, source.similarity)
     search, figures = settings.search or "", dict[str, Any]()

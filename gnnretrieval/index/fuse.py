@@ -1,4 +1,4 @@
-"""Fusion of rankings: reciprocal ranks (Cormack et al. 2009), or a weighted sum of normalised scores."""
+"""Fusion of rankings by reciprocal ranks (Cormack et al. 2009) or by a weighted sum of normalised scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.errors import InputError
 
 Method = Literal["rrf", "weighted"]
-K = 60  # Cormack et al.'s
+K = 60  # the value of Cormack et al.
 
 
 def fuse(
@@ -21,22 +21,23 @@ def fuse(
     k: int = K,
     depth: int | None = None,
 ) -> Run:
-    """One ranking of several, query by query.
+    """Fuse several runs into one, query by query.
 
-    ``rrf``: ``Σ_i w_i / (k + rank_i)``. ``weighted``: ``Σ_i w_i s_i``, where a run's scores of a query are brought to
-    0 … 1 by their least and largest (all 1 where they are equal). A passage adds nothing in a run that lacks it, and
-    a run of weight 0 adds no passages. :func:`gnnretrieval.evaluation.choose_fusion` chooses method and weights on dev.
+    ``rrf``: ``Σ_i w_i / (k + rank_i)``. ``weighted``: ``Σ_i w_i s_i``, where the scores of a run are scaled to 0 … 1
+    for each query by their minimum and maximum (all 1 if they are equal). A run that lacks a passage adds nothing to
+    it, and a run of weight 0 adds no passages. :func:`gnnretrieval.evaluation.choose_fusion` chooses method and weights
+    on dev.
 
     Args:
-        runs: Two or more. A query of any of them is in the result.
-        method: How.
-        weights: One a run; None: 1 each.
+        runs: Two or more runs. The result has the queries of all of them.
+        method: ``rrf`` or ``weighted``.
+        weights: One weight per run; None: 1 each.
         k: The constant of ``rrf``.
-        depth: Passages of a query that are kept; None: all.
+        depth: Number of passages kept for a query; None: all.
 
     Raises:
-        InputError: fewer than two runs, another number of weights, a weight below 0, all of them 0, or a score that is
-            not finite with ``weighted``.
+        InputError: There are fewer than two runs or another number of weights, a weight is negative or not finite, all
+            weights are 0, or ``weighted`` meets a score that is not finite.
     """
     if len(runs) < 2:
         raise InputError("fusion wants two runs or more.")

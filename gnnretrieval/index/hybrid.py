@@ -1,4 +1,4 @@
-"""Rankings of an index joined with BM25's, and their top read again by a cross-encoder."""
+"""Hybrid ranking: an index's rankings fused with BM25's, and the best passages reranked by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
 
-_QUESTIONS = 64  # whose pairs are read together
+_QUESTIONS = 64  # number of questions whose pairs are scored together
 
 
 class RankingSettings(Settings):
-    """What joins the index in ranking passages.
+    """What ranks passages together with the index.
 
     Attributes:
-        hybrid: Join the index's ranking with BM25's over the passages' texts.
-        fuse: How they are joined: by reciprocal ranks (``rrf``), or by scores brought to 0 … 1 (``weighted``).
-        weights: Of the index and of BM25; not given: 1 each.
-        candidates: Passages that each of the two finds, and at least as many as are asked for.
-        rerank: Name or path of a cross-encoder that reads the best again and puts them in its order.
-        rerank_depth: Passages of a question that it reads; the others follow them in the order they had.
-        pair_tokens: Longest pair of question and passage in tokens.
+        hybrid: Fuse the index's ranking with BM25's over the passages' texts.
+        fuse: How they are fused: by reciprocal ranks (``rrf``), or by scores scaled to 0 … 1 (``weighted``).
+        weights: Weights of the index and of BM25; not given: 1 each.
+        candidates: Number of passages taken from each of the two rankings, at least as many as are returned.
+        rerank: Name or path of a cross-encoder that reranks the best passages.
+        rerank_depth: Number of passages per question that it reranks; the others follow in their previous order.
+        pair_tokens: Maximum number of tokens of a pair of question and passage.
     """
 
     hybrid: bool = False
@@ -52,20 +52,20 @@ class RankingSettings(Settings):
 
     @property
     def suffix(self) -> str:
-        """What is put after the system's name in a run."""
+        """Suffix of the system's name in a run."""
         return ("+bm25" if self.hybrid else "") + ("+rerank" if self.rerank is not None else "")
 
 
 class Ranker:
-    """Ranks passages by an index, with BM25 and a cross-encoder where the settings ask for them; all loaded once.
+    """Ranks passages by an index, with BM25 and a cross-encoder if the settings say so; all are loaded once.
 
     Args:
-        index: The index. Its texts are what BM25 and the cross-encoder read.
-        settings: What joins it.
-        device: Where the cross-encoder computes.
+        index: The index, with the texts for BM25 and the cross-encoder.
+        settings: What ranks together with the index.
+        device: Device of the cross-encoder.
 
     Raises:
-        InputError: the cross-encoder cannot be loaded.
+        InputError: The cross-encoder cannot be loaded.
     """
 
     def __init__(self, index: Index, settings: RankingSettings, device: str = "cpu") -> None:
@@ -75,11 +75,17 @@ class Ranker:
             reads = CrossEncoderSettings(checkpoint=settings.rerank, max_tokens=settings.pair_tokens)
             self._reader = CrossEncoder(reads, device)
         if settings.hybrid:
-            self._ids: list[str] = []  # of the passages that BM25 counts, in its order
+            self._ids: list[str] = []  # ids of BM25's passages, in its order
             self._bm25 = BM25(self._texts(), total=index.meta["num_passages"])
 
     def run(self, queries: Mapping[str, str], vectors: NDArray[np.floating], depth: int) -> Run:
-        """The run of questions, texts by id, whose vectors are ``(q, d)``: ``depth`` passages each."""
+        """The run of questions, with at most ``depth`` passages each.
+
+        Args:
+            queries: Text of each question, by id.
+            vectors: Vectors of the questions ``(q, d)``, in the same order.
+            depth: Maximum number of passages per question.
+        """
         settings = self.settings
         wanted = max(depth, settings.rerank_depth if self._reader is not None else 0)
         if self._bm25 is None:
@@ -106,7 +112,7 @@ class Ranker:
         return bm25_run(self._bm25, queries, self._ids, depth)
 
     def _reread(self, queries: Mapping[str, str], run: Run) -> Run:
-        """The first of each ranking by the cross-encoder's probability, above the others, which count down from 0."""
+        """Rerank the best of each ranking by the cross-encoder's probability; the others score -1, -2, … below them."""
         assert self._reader is not None
         most, reread, asked = self.settings.rerank_depth, Run(), list(run)
         with progress("reranking", len(asked), "queries") as meter:

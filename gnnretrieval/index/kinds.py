@@ -1,4 +1,4 @@
-"""Kinds of FAISS index: which one suits a corpus, what a vector takes in it, and what can be set for a search."""
+"""Kinds of FAISS index: which one suits a corpus, the size of a vector in it, and its search parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFINED = (1, 2, 4, 8, 16, 32)
 
 
 def factory_for(count: int, dimension: int, memory: int) -> str:
-    """The factory of ``auto``: exact where affordable, else inverted lists of vectors that fit ``memory`` bytes."""
+    """The factory of ``auto``: exact if affordable, else inverted lists, with codes chosen by ``memory`` bytes."""
     if 4 * count * dimension <= _EXACT_BYTES:
         return EXACT
     codes = "SQfp16" if 2 * count * dimension <= memory else "SQ8"
@@ -23,10 +23,10 @@ def factory_for(count: int, dimension: int, memory: int) -> str:
 
 
 def empty_index(factory: str, dimension: int, seed: int) -> Any:
-    """A new FAISS index by inner product, whose learning starts from ``seed``.
+    """A new FAISS index by inner product, whose learning uses ``seed``.
 
     Raises:
-        InputError: FAISS knows no such factory, or has none for this dimension.
+        InputError: FAISS does not know the factory, or cannot make it for this dimension.
     """
     faiss = import_faiss()
     try:
@@ -39,11 +39,11 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
     for part in (inverted_lists(index), core(index)):
         if part is not None and hasattr(part, "cp"):
             part.cp.seed += seed
-            part.cp.min_points_per_centroid = 1  # few vectors are no reason to write warnings to the terminal
+            part.cp.min_points_per_centroid = 1  # FAISS would print warnings about few vectors
         if part is not None and hasattr(part, "pq"):
             part.pq.cp.seed += seed
             part.pq.cp.min_points_per_centroid = 1
-            part.do_polysemous_training = False  # minutes of annealing for a filter that no search here uses
+            part.do_polysemous_training = False  # takes minutes, for a filter that no search here uses
     outer = faiss.downcast_index(index)
     if isinstance(outer, faiss.IndexRefine):
         outer = faiss.downcast_index(outer.base_index)
@@ -52,19 +52,19 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
         if isinstance(transform, faiss.OPQMatrix):
             quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, 8)
             quantizer.cp.min_points_per_centroid = 1
-            quantizer.this.disown()  # FAISS never frees it: some kilobytes
+            quantizer.this.disown()  # FAISS uses it and never frees it: a few kilobytes
             transform.pq = quantizer
     return index
 
 
 def reason_of(error: RuntimeError) -> str:
-    """What FAISS says, without the place in its source."""
+    """The message of FAISS's error, without the place in its source code."""
     said = " ".join(str(error).rsplit("Error: ", 1)[-1].split())
     return re.sub(r"^.*\.cpp:\d+: |^'.*?' failed:? ?", "", said).rstrip(".")
 
 
 def core(index: Any) -> Any:
-    """The index within transforms of vectors and refinements."""
+    """The index inside vector transforms, refinements and shards (the first shard's)."""
     faiss = import_faiss()
     index = faiss.downcast_index(index)
     while True:
@@ -79,13 +79,13 @@ def core(index: Any) -> Any:
 
 
 def inverted_lists(index: Any) -> Any | None:
-    """The IVF index within ``index``, if there is one."""
+    """The IVF index inside ``index``; None if there is none."""
     inner = core(index)
     return inner if isinstance(inner, import_faiss().IndexIVF) else None
 
 
 def vectors_of_graph(index: Any) -> Any | None:
-    """The vectors that an HNSW index links, as an index that looks at all of them; None for another kind."""
+    """The vectors of an HNSW index, as an index that searches all of them; None for another kind."""
     faiss, whole = import_faiss(), import_faiss().downcast_index(index)
     if isinstance(whole, faiss.IndexHNSW):
         return faiss.downcast_index(whole.storage)
@@ -98,7 +98,7 @@ def vectors_of_graph(index: Any) -> Any | None:
 
 
 def bytes_a_vector(index: Any) -> int:
-    """About what a vector takes in memory and on disk."""
+    """Approximate size of a vector in the index, in memory and on disk."""
     faiss = import_faiss()
     outer, inner = faiss.downcast_index(index), core(index)
     refined = int(faiss.downcast_index(outer.refine_index).code_size) if isinstance(outer, faiss.IndexRefine) else 0
@@ -109,11 +109,14 @@ def bytes_a_vector(index: Any) -> int:
         return int(faiss.downcast_index(inner.storage).code_size) + int(links) + refined
     if isinstance(inner, faiss.IndexFlatCodes):
         return int(inner.code_size) + refined
-    return 8 * int(index.d) + refined  # graphs of other kinds: vectors, and links of about their size
+    return 8 * int(index.d) + refined  # other kinds of graph: the vectors, and links of about the same size
 
 
 def search_parameters(index: Any) -> dict[str, tuple[int, ...]]:
-    """What can be set when ``index`` is searched: by name, values from cheap to dear; the last one costs most."""
+    """Search parameters of ``index``: the values of each, by name, from cheap to expensive.
+
+    The last parameter affects the cost of a search most.
+    """
     faiss = import_faiss()
     outer, inner, found = faiss.downcast_index(index), core(index), dict[str, tuple[int, ...]]()
     if isinstance(outer, faiss.IndexShards):
@@ -130,10 +133,10 @@ def search_parameters(index: Any) -> dict[str, tuple[int, ...]]:
 
 
 def set_search(index: Any, search: str) -> None:
-    """Set what ``index`` is searched with, such as ``nprobe=32``.
+    """Set search parameters of ``index``, such as ``nprobe=32``; an empty ``search`` changes nothing.
 
     Raises:
-        InputError: it has no such parameter, or the value is no number.
+        InputError: The index has no such parameter, or the value is not a positive number.
     """
     if not search:
         return

@@ -1,4 +1,4 @@
-"""How good and how fast an index is: recall against exact search and time, on a sample; and the cheapest setting."""
+"""Measuring recall against exact search and speed of an index on a sample, and choosing the cheapest setting."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import gather_rows
 from gnnretrieval.training.gnn.embeddings import Embeddings
 
-DEPTHS = (10, 100)  # recall is measured at
-_SAMPLE = 400  # queries: half to choose a setting by, half to report on
-_SINGLE = 100  # of them are asked one by one
-_ROUNDING = 1e-6  # scores this near are equal: sums of other shapes round otherwise
+DEPTHS = (10, 100)  # depths at which recall is measured
+_SAMPLE = 400  # queries: half to choose a setting, half to report on
+_SINGLE = 100  # maximum number of queries searched one by one
+_ROUNDING = 1e-6  # scores this close count as equal: sums of other shapes round differently
 
 
 class Sample(NamedTuple):
-    """Queries with what exact search finds.
+    """Queries with the scores of exact search.
 
     Attributes:
         queries: ``(q, d)``.
-        reached: Score of the exact first, second, … ``(q, K)``.
+        reached: Scores of the ``K`` best vectors by exact search ``(q, K)``, best first.
     """
 
     queries: NDArray[np.float32]
@@ -40,14 +40,14 @@ class Sample(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """A search setting, with the recall@10 it reached on the sample it was chosen by."""
+    """A search setting, with its recall@10 on the sample that it was chosen on."""
 
     search: str
     recall: float
 
 
 def queries_of(source: Embeddings | Features, seed: int) -> tuple[NDArray[np.float32], str]:
-    """Vectors of queries to measure by ``(q, d)``, and what they are: the dataset's, the graph's, or passages'."""
+    """Vectors of queries to measure with ``(q, d)``, and what they are: the dataset's, the graph's, or passages."""
     found, what = _known_queries(source)
     rows = np.random.default_rng(seed).permutation(len(found))[:_SAMPLE]
     return gather_rows(found, rows), what
@@ -67,7 +67,7 @@ def _known_queries(source: Embeddings | Features) -> tuple[NDArray[np.floating],
             its = open_features(owner.made_from("features"))
             if its.hash == owner.meta["inputs"].get("features"):
                 features, what = its.queries, "of the dataset's queries"
-    except GnnRetrievalError:  # moved or gone since: what was found so far will do
+    except GnnRetrievalError:  # moved or deleted since: use what was opened before
         pass
     if features is None or len(features) < 2:
         return source.passages, "passages: no queries are known"
@@ -77,7 +77,7 @@ def _known_queries(source: Embeddings | Features) -> tuple[NDArray[np.floating],
 def sample_of(
     queries: NDArray[np.float32], vectors: NDArray[np.floating], similarity: Similarity
 ) -> tuple[Sample, Sample]:
-    """Queries by halves, to choose by and to report on, with the exact scores over ``vectors`` ``(m, d)``."""
+    """Halves of ``queries`` ``(q, d)``, to choose and to report on, with exact scores over ``vectors`` ``(m, d)``."""
     k = min(max(DEPTHS), len(vectors))
     if not k:
         nothing = Sample(queries[:0], np.empty((0, 0), dtype=np.float32))
@@ -95,7 +95,7 @@ def recall(
     similarity: Similarity,
     k: int,
 ) -> float:
-    """Share of the ``k`` best that are among ``found`` ``(q, ≥ k)``; one that scores as the k-th best is as good."""
+    """Recall at ``k`` of the rows ``found`` ``(q, ≥ k)``: the share that score as high as the exact k-th best."""
     k = min(k, sample.reached.shape[1])
     rows = found[:, :k]
     own = pair_scores(
@@ -106,9 +106,9 @@ def recall(
 
 
 def measure(engine: Engine, sample: Sample, vectors: NDArray[np.floating], similarity: Similarity) -> dict[str, Any]:
-    """Recall at 10 and 100, milliseconds a question asked alone (median), and questions a second asked together."""
+    """Recall at 10 and 100, median milliseconds of a single query, and queries per second of one large batch."""
     asked = np.ascontiguousarray(similarity.prepare_array(sample.queries))
-    # Each depth is asked for by itself: asked for more, an approximate search is more thorough.
+    # Each depth is searched separately: an approximate search to a greater depth is more thorough.
     figures: dict[str, Any] = {
         f"recall@{k}": recall(engine.search(asked, k)[0], sample, vectors, similarity, k) for k in DEPTHS
     }
@@ -135,21 +135,21 @@ def cheapest(
     *,
     strict: bool,
 ) -> Tuned:
-    """The search setting of a FAISS index that reaches recall@10 of ``target`` on the sample in the least time.
+    """Choose the fastest search setting of a FAISS index that reaches recall@10 of ``target`` on a sample.
 
-    The last parameter is raised until the target is reached; of the others every value is tried, and the fastest of
-    what reaches it is taken.
+    Every combination of the other parameters is tried, and for each the last parameter is raised until the target is
+    reached.
 
     Args:
-        index: The FAISS index; left with the last setting tried.
-        sample: What is chosen by.
-        vectors: ``(m, d)`` that it indexes.
+        index: The FAISS index; it keeps the last setting tried.
+        sample: Queries to choose on.
+        vectors: The vectors that it indexes ``(m, d)``.
         similarity: How they are compared.
-        target: Recall@10 wanted.
-        strict: Where none reaches it, raise; else give the best there is.
+        target: Recall@10 to reach.
+        strict: Raise if no setting reaches the target; else return the setting of the best recall.
 
     Raises:
-        InputError: none reaches it.
+        InputError: No setting reaches the target, and ``strict`` is True.
     """
     asked = np.ascontiguousarray(similarity.prepare_array(sample.queries))
     ladders = search_parameters(index)

@@ -1,4 +1,4 @@
-"""A node of the graph with its neighbours, theirs, and what a trained model makes of the edges, as JSON values."""
+"""A node of the graph with its neighbours and theirs, and a model's attention on the edges, as JSON values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnretrieval.graph.store import Graph
 if TYPE_CHECKING:
     from gnnretrieval.index.explain import Attention, Explainer
 
-SECOND = 3  # neighbours shown of a neighbour
+SECOND = 3  # number of neighbours shown for a neighbour
 
 
 def describe(
@@ -23,25 +23,25 @@ def describe(
     hops: int = 1,
     explainer: Explainer | None = None,
 ) -> dict[str, Any]:
-    """A passage and the queries that found it, or a query and the passages it found.
+    """A passage and the queries joined to it, or a query and the passages it is joined to.
 
     Args:
         store: The graph.
-        id_: The node's id.
-        is_query: It is a query's.
-        most: Neighbours to give.
-        hops: 2: each neighbour's own best ``SECOND`` neighbours too.
-        explainer: Gives each edge its attention; a passage's queries then come by attention instead of by score.
+        id_: Id of the node.
+        is_query: Whether it is the id of a query, not of a passage.
+        most: Maximum number of neighbours.
+        hops: 2: also the best :data:`SECOND` neighbours of each neighbour.
+        explainer: Adds the attention of each edge; a passage's queries are then ordered by attention, not by score.
 
     Returns:
-        ``node``: ``kind``, ``id``, ``text``, a passage's ``title`` or a query's ``split``, and ``edges`` (how many it
-        has); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, ``retrieved``, with 2 hops their
-        ``edges`` and ``neighbors``. With an explainer each edge's ``attention``, each node's ``own_attention`` and, of
-        a passage, ``mean_gate``; of the passage asked for also ``context_scale`` (``λ``) and ``shift`` (cosine between
+        ``node``: ``kind``, ``id``, ``text``, a passage's ``title`` or a query's ``split``, and ``edges`` (the number of
+        its edges); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, ``retrieved``, and with 2 hops
+        their ``edges`` and ``neighbors``. With an explainer also each edge's ``attention``, each node's ``own_attention`` and each
+        passage's ``mean_gate``; if ``node`` is a passage, its ``context_scale`` (``λ``) and ``shift`` (cosine between
         its embedding before and after). A GNN-encoder with layer = linear has neither gate nor ``λ``.
 
     Raises:
-        InputError: there is no such node.
+        InputError: The graph has no such node.
     """
     center, found, attention = _around(store, id_, is_query, most, explainer)
     neighbors = [_edge(node, attention) for node in found]
@@ -67,7 +67,7 @@ def describe(
 def _around(
     store: Graph, id_: str, is_query: bool, most: int, explainer: Explainer | None
 ) -> tuple[QueryRow | PassageRow, list[NeighborNode], Attention | None]:
-    """A node, its best neighbours, and its attention where a model is given."""
+    """A node, its best neighbours, and its attention if there is an explainer."""
     if is_query:
         query, found = passages_of_query(store, id_, most)
         return query, found, None if explainer is None else explainer.attention_of_query(query.row)

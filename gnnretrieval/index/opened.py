@@ -1,4 +1,4 @@
-"""An index with what it was made of: opened when it is first asked for, or all of it at once and kept."""
+"""An index and the artifacts it was made from, opened on first use, or all at once and kept open."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 
 class OpenedIndex:
-    """An index, and the encoder, graph and model behind it; arguments as of the retriever that extends it."""
+    """An index, and its encoder, graph and model; arguments as of :class:`~gnnretrieval.index.retriever.Retriever`."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class OpenedIndex:
 
     @cached_property
     def encoder(self) -> TextEncoder:
-        """What encodes questions.
+        """The encoder of questions.
 
         Raises:
-            GnnRetrievalError: as :func:`gnnretrieval.encoders.opening.encoder_of`.
+            GnnRetrievalError: As :func:`gnnretrieval.encoders.opening.encoder_of`.
         """
         settings = self.index.encoder_settings
         if self._given is None and settings.checkpoint.startswith((VECTORS, FUNCTION)):
@@ -63,13 +63,13 @@ class OpenedIndex:
 
     @property
     def system(self) -> str:
-        """What made the vectors: ``gnn-encoder``, ``dual-encoder`` or ``sentences``."""
+        """The system that made the vectors: ``gnn-encoder``, ``dual-encoder`` or ``sentences``."""
         name: str = self.index.meta["system"]
         return name
 
     @property
     def num_passages(self) -> int:
-        """How many passages are searched."""
+        """Number of passages in the index."""
         return int(self.index.meta["num_passages"])
 
     @property
@@ -79,19 +79,19 @@ class OpenedIndex:
 
     @cached_property
     def graph(self) -> Graph:
-        """The query-passage graph that the passages were embedded over, with passages that were removed since.
+        """The query-passage graph that the passages were embedded over, including passages removed from the index.
 
         Raises:
-            ArtifactError: there is none: it is a dual-encoder's index.
+            ArtifactError: The index is not of a GNN-encoder, so it has no graph.
         """
         return open_graph(self._embeddings.made_from("graph"))
 
     @cached_property
     def shown_graph(self) -> Graph:
-        """The graph without the passages that were removed from the index: what answers show of it.
+        """The graph without the passages removed from the index, as answers show it.
 
         Raises:
-            ArtifactError: as :attr:`graph`.
+            ArtifactError: As :attr:`graph`.
         """
         return self.graph.view(hidden=self.index.removed) if len(self.index.removed) else self.graph
 
@@ -106,10 +106,10 @@ class OpenedIndex:
 
     @cached_property
     def model(self) -> GNNEncoderModel:
-        """The GNN-encoder that the passages were embedded by.
+        """The GNN-encoder that embedded the passages.
 
         Raises:
-            ArtifactError: there is none: it is a dual-encoder's index.
+            ArtifactError: The index is not of a GNN-encoder, so it has no model.
         """
         return open_model(self._embeddings.made_from("gnn-encoder"))
 
@@ -125,7 +125,7 @@ class OpenedIndex:
 
     @cached_property
     def _encoder_before(self) -> TextEncoder:
-        """The encoder of the graph's features: another than the index's where one was trained with the model."""
+        """The encoder of the graph's features; differs from the index's encoder if one was trained with the model."""
         if "features" not in self._embeddings.meta["made_from"]:
             return self.encoder
         older = self._older
@@ -139,7 +139,7 @@ class OpenedIndex:
 
     @property
     def _features(self) -> Features:
-        """What the index, or the graph behind it, was made of."""
+        """Features that the index was made from; for a GNN-encoder's index, through its embeddings or graph."""
         made = self._embeddings if self.has_graph else None
         if made is None:
             return open_features(self.index.made_from(FEATURES))
@@ -147,20 +147,20 @@ class OpenedIndex:
 
     @cached_property
     def texts(self) -> TextStore:
-        """The index's ids and texts, apart from those that a search reads: another thread may look things up."""
+        """The index's ids and texts, opened separately from those of searches, so that another thread may use them."""
         return self.index.open_texts()
 
     def keep_open(self, in_memory: int = 0) -> None:
         """Open every file that an answer reads, so that all answers are of this version.
 
-        Nothing is opened by its path later, where another version may be by then, or nothing.
+        Later, another version may be at the same paths, or nothing.
 
         Args:
-            in_memory: Bytes of the index and the graph up to which they are read instead of mapped, so that nobody can
-                change or cut what is served.
+            in_memory: If the files of all artifacts have at most this many bytes together, index and graph are read
+                into memory instead of mapped, so that nobody can change or truncate what is served.
 
         Raises:
-            ArtifactError: the index, its embeddings and its graph are not of one version.
+            ArtifactError: The index, its embeddings and its graph are not of one version.
         """
         made = [self.index, *([self._embeddings, self.graph, self.model] if self.has_graph else [])]
         for artifact in made[:2]:  # a model may have been trained over an earlier graph
@@ -183,11 +183,11 @@ class OpenedIndex:
         self._older = None
 
     def is_current(self) -> bool:
-        """Whether what was opened is what lies at its places now."""
+        """Whether the opened artifacts are still the versions on disk."""
         return all(_hash_at(artifact.path) == artifact.hash for artifact in self._opened)
 
     def close(self) -> None:
-        """Close its files. Arrays close with it."""
+        """Close the open files. Memory-mapped arrays close when this object is deleted."""
         self.texts.close()
         self.index.texts.close()
         for name in ("graph", "shown_graph", "_baseline"):
@@ -205,7 +205,11 @@ def _same_encoder(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _require_inputs(artifact: Artifact, others: Sequence[Artifact]) -> None:
-    """Refuse an artifact that was made of another version of one that lies beside it."""
+    """Refuse an artifact that was made from another version of one of ``others``.
+
+    Raises:
+        ArtifactError: It was.
+    """
     for other in others:
         kind = other.meta["kind"]
         if kind in artifact.meta["made_from"] and artifact.meta["inputs"].get(kind) != other.hash:

@@ -1,8 +1,8 @@
-"""Taking passages off the disk: out of an index, and out of the features, graph and embeddings behind it.
+"""Purging passages from the disk: from an index, and from the features, graph and embeddings behind it.
 
-Rows stay, so that everything keeps fitting: a purged passage is an id with an empty text and a vector of zeros. Files
-are rewritten, never changed through a hard link, artifact by artifact and the index last: interrupted, the same call
-goes on.
+Rows stay, so that all artifacts still fit together: a purged passage is an id with an empty text and a vector of zeros.
+Files are rewritten, never changed through a hard link, one artifact after another and the index last. After an
+interruption, the same call continues.
 """
 
 from __future__ import annotations
@@ -51,22 +51,23 @@ _BY_EDGE = {
     "found_neighbors.npy": ("found_scores",),
 }
 _SEARCHED = {".json", ".jsonl", ".md", ".html", ".tsv", ".csv", ".txt", ".sqlite", ".run", ".toml"}
-_LEAST = 12  # characters of a text that are looked for in other files
+_LEAST = 12  # characters: shorter texts are not searched for in other files
 
 
 def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
-    """Take passages out of the index at ``out``, and their texts, vectors and edges' values off the disk.
+    """Remove passages from the index at ``out``, and delete their texts, vectors and edge values from the disk.
 
-    So it goes with the dual-encoder's index beside it, and the embeddings, graph and features behind both. Names the
-    files beside the index that still hold a text, and the dataset, which is left as it is.
+    The same is done to the dual-encoder's index beside it, and to the embeddings, graph and features behind both.
+    Messages name the files beside the index that still hold a purged text, and the dataset, which is not changed.
 
     Args:
         out: The index.
-        ids: Of the passages; those that were removed before too.
+        ids: Ids of the passages; passages that were removed before may be among them.
 
     Raises:
-        InputError: as :func:`gnnretrieval.index.updating.remove_passages`.
-        ArtifactError: the index is of a kind whose vectors cannot be blanked, or a process is writing one of them.
+        InputError: As :func:`gnnretrieval.index.updating.remove_passages`.
+        ArtifactError: The index is of a kind whose vectors cannot be overwritten one by one, or another process is
+            writing one of the artifacts.
     """
     index = remove_passages(out, ids)
     with TextStore(index.path / TEXTS) as texts:
@@ -92,7 +93,12 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
 
 
 def _behind(index: Index) -> tuple[dict[Path, str], list[Path]]:
-    """Kind by place of what holds what the index holds, each after what it was made from, the index last; datasets."""
+    """Artifacts that hold the index's passages, and datasets.
+
+    Returns:
+        Kind of each artifact by its path, every artifact after those it was made from and the index last; paths of the
+        datasets.
+    """
     found: dict[Path, str] = {}
     datasets: dict[Path, None] = {}
 
@@ -119,7 +125,7 @@ def _behind(index: Index) -> tuple[dict[Path, str], list[Path]]:
 
 
 def _say_other_names(places: Sequence[Path]) -> None:
-    """Artifacts share files: say where one that is not purged has the texts too."""
+    """Print a warning for each file of texts that artifacts outside ``places`` share by hard links."""
     names: dict[tuple[int, int], list[Path]] = {}
     for place in places:
         status = (place / TEXTS).stat()
@@ -177,7 +183,7 @@ def _purge_one(
 
 
 def _blank_arrays(artifact: Artifact, directory: Path, passages: NDArray[np.int64]) -> None:
-    """Zeros for the passages' rows, their sentences', and all that lies on edges to them."""
+    """Overwrite with zeros the passages' rows, the rows of their sentences, and all values of edges to them."""
     files = artifact.meta["files"]
 
     def blank(name: str, rows: Any) -> None:
@@ -200,7 +206,7 @@ def _blank_arrays(artifact: Artifact, directory: Path, passages: NDArray[np.int6
 
 
 def _still_holding(directory: Path, texts: Sequence[str]) -> Iterator[Path]:
-    """Files with text in ``directory`` and below that hold one of ``texts`` as it is, in JSON, or in HTML."""
+    """Text files in ``directory`` and below that hold one of ``texts``, plain or as written in JSON or HTML."""
     in_json = [json.dumps(text, ensure_ascii=ascii_)[1:-1] for text in texts for ascii_ in (True, False)]
     forms = {*texts, *in_json, *map(html.escape, texts)}
     wanted = [form.encode("utf-8", "surrogatepass") for form in forms]

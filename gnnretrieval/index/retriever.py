@@ -1,4 +1,4 @@
-"""The Python API: open what a run made, search it, and ask why."""
+"""The Python API: open what a run made, search it, and explain the results."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.places import find
 
 System = Literal["gnn-encoder", "dual-encoder"]
-INDEX = "index"  # what a recipe calls it
-DEPTH = 1000  # passages looked through for a passage's rank in the other ranking
-_FEW, _BLOCK = 64, 1024  # questions that are encoded without a bar of progress; at a time
+INDEX = "index"  # name of the index in a recipe's directory
+DEPTH = 1000  # depth to which a passage's rank in the other ranking is looked up
+_FEW, _BLOCK = 64, 1024  # questions encoded without a progress bar; questions encoded at a time
 
 
 class Why(NamedTuple):
-    """Why a passage is where it is in a ranking.
+    """Why a passage has its place in a ranking.
 
     Attributes:
-        explanation: The questions that moved it.
+        explanation: The training questions that moved it.
         rank_before: Its rank by the dual-encoder alone, from 1.
     """
 
@@ -46,7 +46,7 @@ class Why(NamedTuple):
 
 
 class Retriever(OpenedIndex):
-    """Ranked passages for questions, beside the dual-encoder's ranking, and the questions that moved them.
+    """Ranks passages for questions, compares with the dual-encoder's ranking, and explains what moved a passage.
 
     .. code-block:: python
 
@@ -56,15 +56,15 @@ class Retriever(OpenedIndex):
         for hit in retriever.search("solve a banded system", k=5):
             print(hit.rank, hit.id, hit.score)
 
-    The command line and the server search by it too. Encoder, graph and model are loaded when they are first asked for.
+    The command line and the server use it too. Encoder, graph and model are loaded on first use.
 
     Args:
-        index: What is searched.
-        encoder: The encoder of the index, where Python has it (a :class:`FunctionEncoder`); None: it is opened.
-        endpoint: Where questions are encoded, if the index's encoder is an endpoint and its address another than it was
-            then, or not your own word: see :func:`gnnretrieval.encoders.endpoint.allowed`.
-        ranking: What joins the index: BM25, a cross-encoder; None: the index alone.
-        device: Where questions are encoded.
+        index: The index to search.
+        encoder: The encoder of the index, such as a :class:`FunctionEncoder`; None: the recorded one is opened.
+        endpoint: Address of the endpoint that encodes questions, if it differs from the one recorded in the index or
+            has to be allowed: see :func:`gnnretrieval.encoders.endpoint.allowed`.
+        ranking: What ranks together with the index: BM25, a cross-encoder; None: the index alone.
+        device: Device that encodes questions.
     """
 
     @classmethod
@@ -79,23 +79,23 @@ class Retriever(OpenedIndex):
         device: str = "cpu",
         older: OpenedIndex | None = None,
     ) -> Self:
-        """Open an index, or the one in the directory that ``gnnretrieval run`` or ``quickstart`` made.
+        """Open an index, or the index in the directory that ``gnnretrieval run`` or ``quickstart`` made.
 
-        Where the index's encoder is not here (vectors that were imported, a function that is not given), questions that
-        were stored with the features can be asked, and vectors.
+        If the index's encoder is not available (imported vectors, or a function that is not given), only questions
+        stored with the features can be searched, and vectors.
 
         Args:
             path: The index, or the run's directory.
             encoder: As :class:`Retriever`.
             endpoint: As :class:`Retriever`.
             ranking: As :class:`Retriever`.
-            engine: What searches: FAISS, or an exact pass by torch.
-            device: Where questions are encoded, and searched with the engine ``torch``.
-            older: Of an earlier version of this index: its encoders are used again where they are the same.
+            engine: ``faiss``: FAISS; ``torch``: an exact pass by torch.
+            device: Device that encodes questions and, where the engine supports it, searches.
+            older: The retriever of an earlier version of this index, whose encoders are reused if they are the same.
 
         Raises:
-            ArtifactError: there is none, or its encoder has other weights now.
-            GnnRetrievalError: its encoder cannot be opened.
+            ArtifactError: There is no index, or its encoder has other weights now.
+            GnnRetrievalError: Its encoder cannot be opened.
         """
         index = open_index(index_in(path), engine=engine, device=device)
         opened = cls(index, encoder=encoder, endpoint=endpoint, ranking=ranking, device=device)
@@ -108,27 +108,28 @@ class Retriever(OpenedIndex):
 
     @property
     def name(self) -> str:
-        """The whole ranking's name in runs: the system, and what joins it."""
+        """Name of the whole ranking in runs: the system and what ranks together with it."""
         return self.system + self.ranking.suffix
 
     def search(self, question: str, k: int = 10, system: System | None = None) -> list[Hit]:
-        """The ``k`` best passages for a question, best first; fewer where there are fewer.
+        """The ``k`` best passages for a question, best first; fewer if there are fewer.
 
         Args:
-            question: Some words.
-            k: How many.
-            system: ``dual-encoder``: as it ranks alone, without the graph and what joins the index; None: as opened.
+            question: The question's text.
+            k: Number of passages.
+            system: ``dual-encoder`` with a GNN-encoder's index: the dual-encoder's ranking, without the graph, BM25 or
+                a cross-encoder. None or the system of the index: the ranking as opened.
 
         Raises:
-            InputError: the question is empty or no text, ``k`` is below 1, or there is no such system.
-            ArtifactError: the dual-encoder's ranking is asked of an index that no graph stands behind.
+            InputError: The question is empty or not a text, ``k`` is below 1, or the system's name is unknown.
+            ArtifactError: The index cannot rank by this system, such as by the dual-encoder alone without a graph.
         """
         if not isinstance(question, str):
             raise InputError(f"search takes one question, and this is a {_kind(question)}: search_all takes several.")
         return self.search_all([question], k, system)[0]
 
     def search_all(self, questions: Sequence[str], k: int = 10, system: System | None = None) -> list[list[Hit]]:
-        """As :meth:`search`, for many questions together; the same passages and scores as one by one."""
+        """As :meth:`search`, for many questions together."""
         _require(questions, k)
         self._require_system(system)
         if not self.num_passages or not questions:
@@ -144,10 +145,10 @@ class Retriever(OpenedIndex):
         return [hits_of_ranking(self.index.texts, found.get(number, [])) for number in numbered]
 
     def search_vectors(self, vectors: NDArray[np.floating], k: int = 10) -> list[list[Hit]]:
-        """As :meth:`search_all` by the index alone, for questions' vectors ``(q, d)`` by its encoder.
+        """As :meth:`search_all` by the index alone, for vectors of questions ``(q, d)`` from its encoder.
 
         Raises:
-            InputError: the vectors have another shape or are not finite, or ``k`` is below 1.
+            InputError: The vectors have another shape or are not finite floats, or ``k`` is below 1.
         """
         rows = np.asarray(vectors)
         if rows.ndim != 2 or rows.shape[1] != self.index.meta["dimension"]:
@@ -161,22 +162,22 @@ class Retriever(OpenedIndex):
         return [self._hits(*ranking, k) for ranking in zip(found, scores, strict=True)]
 
     def warm_up(self, k: int = 10) -> str:
-        """Load what the first search would wait for; returns the question that was asked."""
+        """Load what the first search would wait for, by a search; returns its question, empty if none was searched."""
         stored = self.encoder.any if isinstance(self.encoder, StoredQuestions) else "warm up"
         if stored is not None:
             self.search(stored, k)
         return stored or ""
 
     def run(self, queries: Mapping[str, str], depth: int = 100, *, vectors: NDArray[np.floating] | None = None) -> Run:
-        """The run of questions: what ``write_run`` writes, and ``evaluate`` and ``compare`` read.
+        """The run of some questions, which ``write_run`` writes and ``evaluate`` and ``compare`` read.
 
         Args:
-            queries: Texts by id.
-            depth: Passages a question.
-            vectors: Their vectors ``(q, d)``, where they are known; None: they are encoded.
+            queries: Text of each question, by id.
+            depth: Number of passages per question.
+            vectors: Vectors of the questions ``(q, d)``; None: they are encoded.
 
         Raises:
-            InputError: a question is empty, or ``depth`` is below 1.
+            InputError: A question is empty or not a text, or ``depth`` is below 1.
         """
         _require([*queries.values()], depth)
         if vectors is None:
@@ -184,11 +185,11 @@ class Retriever(OpenedIndex):
         return self._ranker.run(queries, vectors, depth)
 
     def compare(self, question: str, k: int = 10) -> EncoderComparison:
-        """The two rankings of a question, each passage with its rank in the other.
+        """The rankings of a question by dual-encoder and GNN-encoder, each passage with its rank in the other.
 
         Raises:
-            InputError: as :meth:`search`.
-            ArtifactError: no graph stands behind this index.
+            InputError: The question is empty or not a text, or ``k`` is below 1.
+            ArtifactError: This index has no graph.
         """
         return self.compare_all([question], k)[0]
 
@@ -205,19 +206,19 @@ class Retriever(OpenedIndex):
         return [compared(self.index.texts, ranked[:2], ranked[2:], k, depth) for ranked in found]
 
     def explain(self, passage_id: str, most: int = 5) -> Explanation:
-        """Why a passage's embedding is what it is: the ``most`` heaviest questions, the gate and ``λ``.
+        """Explain a passage's embedding: its ``most`` heaviest training questions, the gate and ``λ``.
 
         Raises:
-            InputError: there is no such passage.
-            ArtifactError: no graph stands behind this index.
+            InputError: There is no passage with this id.
+            ArtifactError: This index has no graph.
         """
         return self._explainer.explain(self.passage(passage_id).row, most)
 
     def why(self, question: str, hits: Sequence[Hit], most: int = 5) -> list[Why]:
-        """Why each of the hits of a question is where it is.
+        """Explain why each hit of a question has its place in the ranking.
 
         Raises:
-            ArtifactError: no graph stands behind this index.
+            ArtifactError: This index has no graph.
         """
         if not hits:
             return []
@@ -226,23 +227,31 @@ class Retriever(OpenedIndex):
         return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:
-        """A passage with the questions that found it and their other passages, or a training question likewise.
+        """A passage with its training questions and their other passages; or a training question with its passages.
 
         Returns:
             As :func:`gnnretrieval.index.neighborhood.describe`, with attention.
 
         Raises:
-            InputError: there is no such node.
-            ArtifactError: no graph stands behind this index.
+            InputError: The graph has no such node.
+            ArtifactError: This index has no graph.
         """
         return describe(self.shown_graph, id_, is_query, most=most, hops=hops, explainer=self._explainer)
 
     def passage(self, id_: str) -> PassageRow:
-        """The passage called ``id_``; :class:`InputError` where there is none."""
+        """The passage with the id ``id_``.
+
+        Raises:
+            InputError: There is no such passage.
+        """
         return self.texts.passage_by_id(id_)
 
     def query(self, id_: str) -> QueryRow:
-        """The training question called ``id_``; :class:`InputError` where there is none."""
+        """The training question with the id ``id_``.
+
+        Raises:
+            InputError: There is no such question.
+        """
         return self.texts.query_by_id(id_)
 
     def _require_system(self, system: str | None) -> None:
@@ -254,10 +263,10 @@ class Retriever(OpenedIndex):
         raise InputError(f"there is no system {system!r}.{nearest(system, known)} Present: {', '.join(known)}.")
 
     def encode(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """Questions' vectors ``(q, d)``, for :meth:`search_vectors` and :meth:`run`.
+        """Vectors of questions ``(q, d)`` float32, for :meth:`search_vectors` and :meth:`run`.
 
         Raises:
-            InputError: a question is empty.
+            InputError: A question is empty or not a text.
         """
         _require(questions, 1)
         if len(questions) <= _FEW:
@@ -279,7 +288,7 @@ class Retriever(OpenedIndex):
 
 
 def index_in(path: str | Path) -> Path:
-    """``path``, or the index in the directory of a run at ``path``."""
+    """``path``, or the path of the index if ``path`` is a run's directory."""
     path = Path(path)
     return path / INDEX if not (path / "meta.json").exists() and find(path / INDEX, KIND).is_dir() else path
 

@@ -1,4 +1,4 @@
-"""Questions' vectors to hits and runs."""
+"""Search by vectors of questions, for hits and runs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _BLOCK = 1024  # questions encoded or searched together
 
 
 class Hit(NamedTuple):
-    """A passage found.
+    """A retrieved passage.
 
     Attributes:
-        rank: From 1.
+        rank: Its rank, from 1.
         row: Its row in the index.
         id: Its id.
-        title: Its title, empty where it has none or the index holds no texts.
+        title: Its title; empty if it has none or the index holds no texts.
         text: Its text.
-        score: Similarity to the question; from an index of sentences, the probability that it has the answer.
-        sentence: The sentence that it was found by, from an index of sentences.
+        score: Similarity to the question; from an index of sentences, the probability that it has the answer; with BM25
+            or a cross-encoder, the score by which they rank (:class:`gnnretrieval.index.hybrid.Ranker`).
+        sentence: From an index of sentences, its sentence of the highest score.
     """
 
     rank: int
@@ -46,19 +47,19 @@ class Hit(NamedTuple):
 
 
 def hits_of(texts: TextStore, rows: NDArray[np.int64], scores: NDArray[np.floating]) -> list[Hit]:
-    """One question's rows ``(k,)`` and scores ``(k,)`` as hits in the one order (law 1); a row of -1 is none."""
+    """One question's rows ``(k,)`` and scores ``(k,)`` as hits, in the order of law 1; rows -1 must be last."""
     passages = [texts.passage(row) for row in rows.tolist() if row >= 0]
     return _ranked(passages, scores[: len(passages)])
 
 
 def hits_of_ranking(texts: TextStore, ranking: Sequence[ScoredPassage]) -> list[Hit]:
-    """A ranking of a run as hits."""
+    """The hits of a question's ranking in a run."""
     passages = [texts.passage_by_id(scored.passage_id) for scored in ranking]
     return [_hit(rank, *found, None) for rank, found in enumerate(zip(passages, ranking, strict=True), 1)]
 
 
 def hits_by_sentences(index: Index, vector: NDArray[np.floating], k: int) -> list[Hit]:
-    """The ``k`` best passages for one question's vector ``(1, d)``, each by its sentences."""
+    """The ``k`` best passages for one question's vector ``(1, d)``, ranked by their sentences."""
     found = answering_passages(index, np.asarray(vector, dtype=np.float32))
     passages = [index.texts.passage(row) for row in found.rows.tolist()]
     return _ranked(passages, found.scores, found.sentences, k)
@@ -87,7 +88,7 @@ def _hit(rank: int, passage: PassageRow, scored: ScoredPassage, sentence: str | 
 
 
 def index_run(index: Index, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
-    """The run of an index over questions' vectors ``(q, d)``."""
+    """The run of an index over vectors of questions ``(q, d)``, with at most ``depth`` passages each."""
     if index.is_of_sentences:
         return sentence_run(index, query_ids, queries, depth)
     run: Run = {}
@@ -101,11 +102,11 @@ def index_run(index: Index, query_ids: Sequence[str], queries: NDArray[np.floati
 
 
 def vectors_run(index: Index, vectors: VectorFile, depth: int) -> Run:
-    """The run of an index over questions given as vectors, by their ids.
+    """The run of an index over questions given as a file of vectors with ids.
 
     Raises:
-        InputError: the file says no ids, or ids that no run can hold, or its vectors are not as wide as the index's,
-            not finite, or zero where the similarity is cosine.
+        InputError: The file has no ids, or ids that a run cannot hold; or its vectors have another dimension than the
+            index, are not finite, or are zero although the similarity is cosine.
     """
     if vectors.ids is None:
         raise InputError("these questions have no ids, which a run needs: give a file of ids.", vectors.path)
@@ -127,10 +128,10 @@ def vectors_run(index: Index, vectors: VectorFile, depth: int) -> Run:
 def features_vectors(
     index: Index, features: Features, texts_hash: str, query_ids: Sequence[str]
 ) -> NDArray[np.floating]:
-    """Vectors ``(q, d)`` of a dataset's queries, encoded before into ``features``.
+    """Vectors ``(q, d)`` of a dataset's queries, from ``features``.
 
     Raises:
-        ArtifactError: they are of other texts, or by another encoder than the index's.
+        ArtifactError: The features are of other texts, or from another encoder than the index's.
     """
     if features.meta["inputs"].get("texts") != texts_hash:
         raise ArtifactError(f"{features.path}: features of other texts than this dataset's. Encode this dataset.")
@@ -145,7 +146,7 @@ def features_vectors(
 
 
 def bm25_run(bm25: BM25, queries: Mapping[str, str], passage_ids: Sequence[str], depth: int) -> Run:
-    """The run of BM25 over questions' texts by id."""
+    """BM25's run over texts of questions by id, with at most ``depth`` passages each."""
     run: Run = {}
     with progress("ranking by BM25", len(queries), "queries") as meter:
         found = bm25.top_k_of(list(queries.values()), depth, meter.advance)

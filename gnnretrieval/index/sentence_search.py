@@ -1,4 +1,4 @@
-"""Passages by the sentences that were found (DCSR, 3.3): how probable it is that one of them has the answer."""
+"""Ranking passages by their retrieved sentences (DCSR, 3.3): the probability that one of them has the answer."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
 _BLOCK = 1024  # questions searched together
-_PASSAGES = 100  # passages' worth of sentences that are looked at
+_PASSAGES = 100  # a question retrieves as many sentences as this number of passages has on average
 
 
 class AnsweringPassages(NamedTuple):
     """Passages of one question, by row.
 
     Attributes:
-        rows: ``(r,)``.
-        scores: ``HasAns`` of each ``(r,)`` float64, 0 to 1.
-        sentences: Its sentence of the highest score ``(r,)``, counted from 0 within the passage.
+        rows: Passage rows ``(r,)``, ascending.
+        scores: ``HasAns`` of each passage ``(r,)`` float64, 0 to 1.
+        sentences: Each passage's sentence of the highest score ``(r,)``, counted from 0 within the passage.
     """
 
     rows: NDArray[np.int64]
@@ -36,23 +36,23 @@ class AnsweringPassages(NamedTuple):
 
 
 def sentences_looked_at(num_sentences: int, num_passages: int) -> int:
-    """``100 k̄``: how many sentences a question retrieves, all where there are fewer."""
+    """Number of sentences that a question retrieves: 100 times their mean per passage ``k̄``, or all if fewer."""
     return min(num_sentences, round(_PASSAGES * num_sentences / num_passages))
 
 
 def has_answer(
     rows: NDArray[np.int64], scores: NDArray[np.floating], starts: NDArray[np.int64], scale: float
 ) -> AnsweringPassages:
-    r"""Passages of one question by the sentences it found, eq. 2:
+    r"""Passages of one question, scored by the sentences that it retrieves, eq. 2:
 
     .. math:: \mathrm{HasAns}(P) = 1 - \prod_{i=1}^{n} (1 - p_{s_i})
 
-    where :math:`p` is the softmax over the scores of all sentences found, times ``scale``; a sentence that was not
-    found has probability 0. Summed in float64 as logarithms, so that small probabilities keep their order.
+    where :math:`p` is the softmax over the scores of all retrieved sentences, times ``scale``; other sentences have
+    probability 0. Logarithms are summed in float64, so that small probabilities keep their order.
 
     Args:
-        rows: Sentence rows ``(K,)``; a negative one is left out.
-        scores: Their similarities ``(K,)``.
+        rows: Sentence rows ``(K,)``; negative ones are left out.
+        scores: Similarities of the sentences ``(K,)``.
         starts: First sentence row of each passage, and one past the last ``(m + 1,)``.
         scale: The similarity's factor in a softmax.
     """
@@ -70,18 +70,18 @@ def has_answer(
 
 
 def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
-    """The run over questions' vectors ``(q, d)``, passages ranked by :func:`has_answer`, ``depth`` at most.
+    """The run over vectors of questions, with passages ranked by :func:`has_answer`.
 
-    A passage of which no sentence is among the :func:`sentences_looked_at` is not in it.
+    A passage without a sentence among the :func:`sentences_looked_at` is not in the run.
 
     Args:
-        source: Features or an index with vectors of sentences; of features the search is exact.
-        query_ids: Their ids.
-        queries: Their vectors.
-        depth: Passages a question.
+        source: Features or an index with vectors of sentences; over features the search is exact.
+        query_ids: Ids of the questions.
+        queries: Their vectors ``(q, d)``.
+        depth: Maximum number of passages per question.
 
     Raises:
-        ArtifactError: the source has no vectors of sentences.
+        ArtifactError: The source has no vectors of sentences.
     """
     if isinstance(source, Features):
         with TextStore(source.path / TEXTS) as texts:
@@ -102,7 +102,7 @@ def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: ND
 
 
 def features_run(features: Features, query_ids: Sequence[str], depth: int) -> Run:
-    """The exact run over features' own queries: by their sentences where they have such, else by whole passages."""
+    """The exact run over queries of the features, by sentences if the features have them, else by passages."""
     queries = features.queries[features.rows_of(query_ids)]
     if features.has_sentences:
         return sentence_run(features, query_ids, queries, depth)
@@ -116,10 +116,10 @@ def features_run(features: Features, query_ids: Sequence[str], depth: int) -> Ru
 
 
 def answering_passages(index: Index, query: NDArray[np.floating]) -> AnsweringPassages:
-    """The passages that an index of sentences finds for one question's vector ``(1, d)``.
+    """The passages that an index of sentences retrieves for one question's vector ``(1, d)``.
 
     Raises:
-        ArtifactError: it is an index of whole passages.
+        ArtifactError: It is an index of whole passages.
     """
     (rows,), (scores,) = _nearest(index, query)
     return has_answer(rows, scores, np.asarray(index.sentence_starts), index.similarity.scale)
@@ -134,7 +134,7 @@ def _nearest(source: Features | Index, queries: NDArray[np.floating]) -> tuple[N
 
 
 def sentence_text(text: str, number: int) -> str:
-    """Sentence ``number`` of a passage's full text; of one without any, the text."""
+    """Sentence ``number`` of a passage's full text; the whole text if it has no sentences."""
     spans = split_sentences(text)
     if not spans:
         return text

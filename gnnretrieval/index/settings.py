@@ -8,22 +8,22 @@ from pydantic import Field, model_validator
 
 from gnnretrieval.settings import Settings
 
-TARGET = 0.99  # recall@10 that a search is tuned to where nothing is said
+TARGET = 0.99  # recall@10 that a search is tuned to if no target is given
 
 
 class IndexSettings(Settings):
-    """Which FAISS index, and how it is searched.
+    """The kind of FAISS index, and how it is searched.
 
     Attributes:
-        factory: What FAISS's index_factory is asked for, such as Flat, IVF4096,SQ8, HNSW32, PQ48 or
-            OPQ48,IVF1024,PQ48. ``auto``: Flat, which is exact, up to 1 GiB of float32 vectors; above, IVF with float16
-            vectors, or with 8-bit ones where those exceed the memory.
-        search: What is set when it is searched, such as nprobe=32; not given: found by measuring.
-        target_recall: Recall@10 against exact search that the cheapest search setting must reach; none reaching it is
-            an error. Not given: 0.99, or as near as the kind comes.
-        training: Vectors that lists and codes are learned from; not given: 64 a list, 65,536 at least.
+        factory: Argument of FAISS's index_factory, such as Flat, IVF4096,SQ8, HNSW32, PQ48 or OPQ48,IVF1024,PQ48.
+            ``auto``: Flat, which is exact, up to 1 GiB of float32 vectors; above, IVF with float16 vectors, or with
+            8-bit vectors if those exceed the memory.
+        search: Parameters of the search, such as nprobe=32; not given: chosen by measuring.
+        target_recall: Recall@10 against exact search that the search setting must reach; it is an error if none does.
+            The fastest one that does is chosen. Not given: 0.99, or as near as this kind of index comes.
+        training: Number of vectors that lists and codes are learned from; not given: 64 per list, at least 65,536.
         memory: GiB that building may take; an index that needs more is built and kept in shards.
-        seed: Of the vectors that are learned from, of learning, and of the sample that is measured.
+        seed: Seed of the choice of vectors that are learned from, of learning, and of the sample that is measured.
     """
 
     factory: str = Field("auto", min_length=1)

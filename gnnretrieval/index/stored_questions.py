@@ -1,4 +1,4 @@
-"""Questions whose vectors are stored: all that an index can be asked in words where its encoder is not at hand."""
+"""Questions with stored vectors: the only ones that can be searched as text if an index's encoder is not available."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gnnretrieval.errors import InputError
 
 
 class UnknownQuestion(InputError):
-    """A question that is not stored, where only stored ones can be asked."""
+    """Raised for a question that is not stored, where only stored questions can be encoded."""
 
 
 class StoredQuestions:
-    """Encodes the questions of a dataset by looking up their vectors, and no others.
+    """Encodes the questions of a dataset by looking up their vectors; refuses all others.
 
     Args:
         features: Vectors of all queries, with their texts.
@@ -34,7 +34,7 @@ class StoredQuestions:
 
     @property
     def similarity(self) -> Similarity:
-        """As the features'."""
+        """The similarity of the features."""
         return self._features.similarity
 
     @property
@@ -44,12 +44,12 @@ class StoredQuestions:
 
     @property
     def source(self) -> str:
-        """In words, where the vectors come from."""
+        """Where the vectors come from, in words."""
         return "stored vectors"
 
     @property
     def any(self) -> str | None:
-        """A question that is stored; None where none is."""
+        """One of the stored questions; None if there is none."""
         return next(iter(self._row_of), None)
 
     @cached_property
@@ -62,10 +62,10 @@ class StoredQuestions:
             return {_plain(query.text): query.row for query in texts.queries()}
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
-        """Vectors ``(len(texts), d)`` of stored questions.
+        """Vectors ``(len(texts), d)`` float32 of stored questions.
 
         Raises:
-            UnknownQuestion: one is not stored.
+            UnknownQuestion: A question is not stored, or ``side`` is ``passage``.
         """
         unknown = next((text for text in texts if _plain(text) not in self._row_of), None)
         if unknown is not None or side == "passage":
@@ -79,10 +79,10 @@ class StoredQuestions:
         return np.asarray(self._vectors[rows], dtype=np.float32)
 
     def keep_open(self) -> None:
-        """Open every file, so that none is opened by its path later: it may be another version's by then."""
+        """Open every file now, because another version may be at the same paths later."""
         _ = self._row_of, self._vectors
 
 
 def _plain(text: str) -> str:
-    """A question without what nobody sees: white space that differs."""
+    """A question with each run of white space as one space, for comparison."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Changing an index in place: vectors replaced and added as their source was, passages taken out by id."""
+"""Updating an index: vectors replaced and added as in its source, and passages removed by id."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Vectors = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 
 class _Contents(NamedTuple):
-    """The FAISS indexes of an index in memory, to be changed, and what their numbers are.
+    """The FAISS indexes of an index, in memory to be changed, and the rows of their numbers.
 
     Attributes:
-        shards: One a file.
-        rows: Row by number, -1 where there is nothing any more; None where numbers are rows and stay so.
+        shards: FAISS indexes, one per file.
+        rows: Row by number, -1 if the vector was replaced or removed; None if numbers are stored and are the rows.
     """
 
     shards: list[Any]
@@ -41,13 +41,13 @@ class _Contents(NamedTuple):
 
 
 def update_index(source: Embeddings | Features, out: str | Path) -> Index:
-    """Bring the index at ``out`` up to embeddings that were updated: ids stay, changed vectors are replaced.
+    """Update the index at ``out`` to its updated ``source``: changed vectors are replaced, new ones are added.
 
-    Inverted lists and plain codes are changed in place. Of a graph of vectors (HNSW), the new vector is added and the
-    old one is passed over when it is found, until the index is built again. Removed passages stay removed.
+    Ids stay, and removed passages stay removed. In inverted lists and flat codes a vector is replaced. In other kinds,
+    such as HNSW, the new vector is added and searches skip the old one until the index is built again.
 
     Raises:
-        ArtifactError: the index was made from no earlier state of these embeddings.
+        ArtifactError: The index was not made from an earlier version of ``source``, or is an index of sentences.
     """
     settle(Path(out), KIND)
     current = open_index(out)
@@ -81,18 +81,18 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
 
 
 def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
-    """Take passages out of the index at ``out``, in one step: no search finds them any more.
+    """Remove passages from the index at ``out`` in one step: no search returns them any more.
 
-    Inverted lists lose the vectors; elsewhere they are passed over when they are found, until the index is built again.
+    Inverted lists lose the vectors. In other kinds, searches skip them until the index is built again.
 
     Raises:
-        InputError: no ids are given, or the index has no passage of one.
+        InputError: No ids are given, or one is of no passage of the index; the message suggests the nearest id.
     """
     settle(Path(out), KIND)
     current = open_index(out)
     if not ids:
         raise InputError("there is nothing to remove: give ids of passages.")
-    with TextStore(current.path / TEXTS) as texts:  # those that were removed before too
+    with TextStore(current.path / TEXTS) as texts:  # includes passages removed before
         found = texts.rows_of_passages(list(dict.fromkeys(ids)))
     unknown = [id_ for id_ in ids if id_ not in found]
     if unknown:
@@ -137,7 +137,7 @@ def _contents(current: Index) -> _Contents:
 def _put(
     contents: _Contents, replaced: NDArray[np.int64], added: NDArray[np.int64], vectors: Vectors
 ) -> tuple[NDArray[np.int64] | None, list[bool]]:
-    """Replace and add the vectors of some rows. Returns the new row by number, and which shards were touched."""
+    """Replace and add the vectors of some rows; returns the new row by number, and which shards changed."""
     faiss, shards, rows = import_faiss(), contents.shards, contents.rows
     touched = [False] * len(shards)
     if rows is None:
@@ -176,7 +176,7 @@ def _write(directory: Path, current: Index, shards: list[Any], touched: list[boo
 
 
 def _figures(directory: Path, current: Index) -> dict[str, Any]:
-    """The size of the files now, and that what was measured is of before."""
+    """Entries of ``meta.json``: the new size of the files, and the number of updates since recall was measured."""
     measured = current.meta.get("measured")
     return {"bytes": sum((directory / name).stat().st_size for name in current.files)} | (
         {"measured": {**measured, "updates_since": measured.get("updates_since", 0) + 1}} if measured else {}
