@@ -78,7 +78,7 @@ class FaissEngine:
         if self._graphed is not None:
             found[short, :most], scores[short, :most] = self._live_ones(self._graphed, queries[short], most)
         elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
-            with self._lock:  # the setting belongs to the index: it only makes other threads' searches more thorough
+            with self._lock:  # nprobe belongs to the index: meanwhile other threads' searches are only more thorough
                 set_search(self._on_cpu, f"nprobe={self._lists.nlist}")
                 try:
                     found[short, :most], scores[short, :most] = self._live_ones(self._on_cpu, queries[short], most)
@@ -87,7 +87,7 @@ class FaissEngine:
         return found, scores
 
     def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
-        """The best vectors that are not replaced or removed; fetches more and more until there are ``k``."""
+        """The ``k`` best vectors that are not replaced or removed; fetches more while too few of them are."""
         if not self._dead:
             scores, numbers = self._found_by(index, queries, k)
             return numbers if self._rows is None else self._rows_of(numbers), scores

@@ -9,7 +9,7 @@ from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.errors import InputError
 
 EXACT = "Flat"
-_EXACT_BYTES = 2**30  # of float32 vectors that one question may read through: about a tenth of a second
+_EXACT_BYTES = 2**30  # of float32 vectors: comparing one question with them takes about a tenth of a second
 _LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
 _REFINED = (1, 2, 4, 8, 16, 32)
 

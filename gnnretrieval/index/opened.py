@@ -205,11 +205,7 @@ def _same_encoder(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _require_inputs(artifact: Artifact, others: Sequence[Artifact]) -> None:
-    """Refuse an artifact that was made from another version of one of ``others``.
-
-    Raises:
-        ArtifactError: It was.
-    """
+    """Raise an :class:`ArtifactError` for an artifact that was made from another version of one of ``others``."""
     for other in others:
         kind = other.meta["kind"]
         if kind in artifact.meta["made_from"] and artifact.meta["inputs"].get(kind) != other.hash:

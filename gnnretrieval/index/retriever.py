@@ -129,7 +129,7 @@ class Retriever(OpenedIndex):
         return self.search_all([question], k, system)[0]
 
     def search_all(self, questions: Sequence[str], k: int = 10, system: System | None = None) -> list[list[Hit]]:
-        """As :meth:`search`, for many questions together."""
+        """As :meth:`search`, for many questions together: the same passages, and the same scores up to rounding."""
         _require(questions, k)
         self._require_system(system)
         if not self.num_passages or not questions:

@@ -64,7 +64,7 @@ def locked(path: Path, kind: str) -> Iterator[Require]:
                 continue  # its holder deleted the file in between
             try:
                 if has_locks:
-                    _require_free(path, lease, kind)  # held by a machine that mounts this directory without locks
+                    _require_free(path, lease, kind)  # a machine that sees no locks here may hold a lease
                     yield lambda: None
                     return
                 lock.unlink(missing_ok=True)
@@ -136,10 +136,10 @@ def _leased(path: Path, lease: Path, kind: str) -> Iterator[Require]:
 
 
 def _require_free(path: Path, lease: Path, kind: str) -> None:
-    """Delete a stale lease.
+    """Check that no other process holds the lease, and delete a stale one.
 
     Raises:
-        ArtifactError: The lease is held.
+        ArtifactError: Another process holds it.
     """
     held = _read(lease)
     if held is None:
