@@ -58,7 +58,7 @@ CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "linear-head-queries": [DenseSetting(steps, "queries") for steps in (0, *STEPS)],
     "linear-heads-apart": [DenseSetting(steps, "apart") for steps in (0, *STEPS)],
     "linear-head+label-mean": [DenseSetting(steps, mean=mean) for steps, mean in product((0, *STEPS), _TENTHS)],
-}  # by baseline, the simplest first: it is chosen among equally good ones
+}  # by baseline, the simplest first: of equally good settings, the first is chosen
 
 
 class DenseBaseline(NamedTuple):
@@ -178,11 +178,11 @@ def choose_dense(
 ) -> dict[str, DenseBaseline]:
     """Choose the best setting of every baseline on dev.
 
-    Where questions of ``whole`` were held out, the chosen heads are then trained again on all its labels.
+    If questions of ``whole`` were held out, the chosen heads are then trained again on all its labels.
 
     Args:
         graph: The graph without the questions that are held out.
-        whole: The graph with them; the same object where none are held out.
+        whole: The graph with them; the same object if none are held out.
         queries: Features of the dev questions ``(q, d)``.
         relevant: Rows of the relevant passages of each dev question.
         parts: Kind of each dev question ``(q,)``; a setting counts by its lowest mean over the kinds.
@@ -190,6 +190,9 @@ def choose_dense(
             training questions.
         seed: Seed of the order of training pairs.
         names: Names of the baselines.
+
+    Returns:
+        The baselines with their chosen settings, by name.
     """
     features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
     wanted = {

@@ -110,7 +110,7 @@ def lexical_index(
         neighbours: Neighbouring questions by passage row (:func:`neighbour_questions`); None: none.
 
     Raises:
-        InputError: a row is not below ``m``.
+        InputError: Questions are given for a row that is not below ``m``.
     """
     _require_rows(num_passages, train_questions, neighbours or {})
     texts = expanded_texts(passages(), train_questions, setting.repeats)
@@ -143,7 +143,8 @@ def choose_lexical(
         neighbours: Neighbouring questions by passage row; None: ``neighbour_weight`` stays 0.
 
     Raises:
-        InputError: a row is not below ``m``, there are no dev questions, or ``dev_relevant`` has another length.
+        InputError: Questions are given for a row that is not below ``m``, there are no dev questions, or
+            ``dev_relevant`` has another length.
     """
     if not dev_queries or len(dev_queries) != len(dev_relevant):
         raise InputError(
@@ -165,7 +166,7 @@ class _Search:
     """Measures settings on dev, each once.
 
     Args:
-        counts: Words of the fields text, labelled questions, neighbouring questions.
+        counts: Word counts of the three fields: text, labelled questions, neighbouring questions.
         queries: Dev questions.
         relevant: Rows of the relevant passages of each.
     """

@@ -79,7 +79,7 @@ def rank_baselines(
     """Choose the setting of each baseline on dev, and rank a split's queries, into the artifact ``out``.
 
     The baselines see only the labels of the graph. Settings are chosen on the dev questions that
-    :func:`gnnretrieval.training.gnn.train.train_gnn` uses, at most 2,000 of them. Where there is a dev split, its
+    :func:`gnnretrieval.training.gnn.train.train_gnn` uses, at most 2,000 of them. If there is a dev split, its
     questions are ranked too.
 
     Args:
@@ -89,12 +89,12 @@ def rank_baselines(
         split: The split to rank.
         out: Where the rankings go.
         depth: Passages per query.
-        seed: Seed of the training of heads, and of the held-out questions where there is no dev split.
+        seed: Seed of the training of heads, and of the held-out questions if there is no dev split.
         only: Which of :data:`BASELINES` to rank.
         overwrite: Replace rankings made from other inputs.
 
     Raises:
-        GnnRetrievalError: there are no questions to choose by, the split is missing or is the one to choose by, or the
+        GnnRetrievalError: There are no questions to choose by, the split is missing or is the one to choose by, or the
             vectors do not fit into memory.
     """
     features.require_of(dataset)

@@ -17,6 +17,11 @@ class LangChainRetriever(BaseRetriever):
 
         retriever = LangChainRetriever(retriever=Retriever.open("graphs/docstrings"), k=5)
         documents = retriever.invoke("solve a banded system")
+
+    Attributes:
+        retriever: The retriever to search with.
+        k: Passages per question.
+        system: See :meth:`gnnretrieval.index.retriever.Retriever.search`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -1,4 +1,4 @@
-"""Who may ask: by which names the server is called, with which token, and how often."""
+"""Access control: the host names that the server answers to, its bearer token, and the rate limit per client."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pathlib import Path
 from gnnretrieval.errors import InputError
 from gnnretrieval.serve.listening import is_loopback_address
 
-_SHORTEST = 16  # characters of a token
-_LONGEST = 4096  # bytes of its file
-_EXTRA = 20  # requests at once beyond a second's: the explorer's page asks for some ten
-_ADDRESSES = 10_000  # that are remembered, those that asked last
+_SHORTEST = 16  # minimum characters of a token
+_LONGEST = 4096  # maximum bytes of a token and of its file
+_EXTRA = 20  # burst beyond a second's requests: the explorer's page sends about ten at once
+_ADDRESSES = 10_000  # maximum number of clients that are remembered
 
 
 def read_token(path: Path) -> str:
-    """The token in a file: its one line.
+    """The token in a file: its only line.
 
     Raises:
-        InputError: others may read it, or it holds no token.
+        InputError: The file cannot be read, every user of this machine may read or write it, or it holds no token.
     """
     try:
         with path.open("rb") as file:
@@ -45,22 +45,22 @@ def read_token(path: Path) -> str:
 
 
 def has_token(authorization: str, token: str) -> bool:
-    """Whether an ``Authorization`` header gives the token, compared in constant time."""
+    """Whether an ``Authorization`` header carries the token; compared in constant time."""
     scheme, _, given = authorization.partition(" ")
     same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     return same and scheme.lower() == "bearer"
 
 
 class Names:
-    """Names that a request may call the server by.
+    """Host names that the server answers to.
 
-    A page of another site whose name was made to point here (DNS rebinding) calls the server by that name, and so is
-    kept out. An address is no name, and cannot be made to point elsewhere.
+    This stops DNS rebinding: a page of another site, whose name was made to resolve to this server, sends that name
+    as the host and is refused. IP addresses are safe, since they cannot be made to resolve elsewhere.
 
     Args:
-        allowed: Names beside those.
-        on_loopback: Only addresses of this machine alone, and ``localhost``; else every address, and this machine's
-            name.
+        allowed: Further names.
+        on_loopback: Whether to accept only ``localhost`` and loopback addresses; otherwise also this machine's name
+            and every IP address.
     """
 
     def __init__(self, allowed: Sequence[str], *, on_loopback: bool) -> None:
@@ -69,7 +69,7 @@ class Names:
         self._on_loopback = on_loopback
 
     def __contains__(self, host: str) -> bool:
-        """Whether ``host``, the header without or with its port, is one."""
+        """Whether ``host``, a ``Host`` header with or without a port, is accepted."""
         name = _name(host)
         if name in self._names or is_loopback_address(name):
             return True
@@ -81,7 +81,7 @@ def _plain(name: str) -> str:
 
 
 def _name(host: str) -> str:
-    """A Host header without its port."""
+    """The host of a ``Host`` header, without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return _plain(host.partition(":")[0])
@@ -96,22 +96,22 @@ def _is_address(name: str) -> bool:
 
 
 class Rate:
-    """A token bucket for each client: ``rate`` requests a second, and some at once.
+    """Rate limit by one token bucket per client: ``rate`` requests a second, with a burst.
 
-    Only the 10,000 clients that asked last are remembered. Of IPv6 a client is a network of 64 bits, which one
-    machine has to itself.
+    Only the 10,000 most recent clients are remembered. A client is an IPv4 address or an IPv6 network of 64 bits, of
+    which one machine can use every address.
 
     Args:
         rate: Requests a second.
-        clock: Seconds that go on.
+        clock: A monotonic clock in seconds.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._most, self._clock = rate, rate + _EXTRA, clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and when, by client
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by client: requests left, and when that was
 
     def wait(self, address: str) -> float:
-        """Seconds that a client has to wait for its request; 0: it may ask, and this one counts."""
+        """Seconds until a client may send a request; 0: it may now, and the request is counted."""
         client, now = _client(address), self._clock()
         left, then = self._left.pop(client, (self._most, now))
         left = min(self._most, left + (now - then) * self._rate)

@@ -34,7 +34,7 @@ NodeId = Annotated[str, Query(min_length=1, max_length=MAX_ID, description="The 
 
 
 async def _served(request: Request) -> Served:
-    """What answers a request: the guard chose it when the request came."""
+    """The version that answers a request; the guard chose it when the request arrived."""
     served: Served = request.scope["served"]
     return served
 
@@ -44,12 +44,14 @@ PathId = Annotated[str, PathParameter(min_length=1, max_length=MAX_ID)]
 
 
 def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, load: Load | None = None) -> FastAPI:
-    """The application that serves ``retriever``, with two threads: one for questions, one for the graph.
+    """The application that serves ``retriever``.
+
+    It works in three threads: one answers questions, one reads the graph, one loads new versions of the index.
 
     Args:
-        retriever: What it serves; used by nothing else meanwhile.
-        settings: How it works.
-        load: Opens the version that is there now, for a reload; None: it serves this one for good.
+        retriever: The retriever to serve; nothing else may use it meanwhile.
+        settings: Settings; None: the defaults.
+        load: Opens the index's current version, for a reload; None: no reloads.
     """
     settings = settings or ServeSettings()
     measurements = Measurements()
@@ -64,7 +66,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
     graph = Worker(lambda job, items: [job(*item) for item in items], batch_size=1, wait=0, **limits)
 
     async def warm_up(served: Served) -> None:
-        """Ask in the threads that will answer: an encoder is used by one thread at a time."""
+        """Send first requests through the threads that will answer: only one thread at a time may use an encoder."""
         await graph.ask(served.lookups.warm_up, ())
         question = await questions.ask((served.retriever, "warm_up"), 1)
         if question and served.retriever.has_graph and served.retriever.num_passages:
@@ -196,7 +198,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
             version=served.version,
             gnnretrieval=__version__,
             system=retriever.system,
-            encoder=Path(retriever.index.encoder_settings.checkpoint).name,  # a checkpoint may be a path of the server
+            encoder=Path(retriever.index.encoder_settings.checkpoint).name,  # a checkpoint may be a path on the server
             passages=retriever.num_passages,
             graph=retriever.has_graph,
             reload=None if last is None else schemas.ReloadOut(**last._asdict()),
@@ -244,7 +246,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
 
 
 def _answers(retriever: Retriever, job: str, *rest: Any) -> Sequence[Any]:
-    """Answers of one version to questions that ask for the same; ``rest`` ends with the questions."""
+    """Answers of one version to a batch of the same ``job``; ``rest`` is the job's arguments, then the batch."""
     *how, items = rest
     if job == "warm_up":
         return [retriever.warm_up(k) for k in items]

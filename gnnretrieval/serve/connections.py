@@ -1,4 +1,4 @@
-"""One connection: how long its requests and answers may take, and who makes room when too many are open."""
+"""Connections with deadlines for requests and answers, and with a limit on how many are open."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any, NamedTuple
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_LOOK = 1.0  # seconds between two looks at a connection
+_LOOK = 1.0  # maximum seconds between two checks of a connection
 
 
 class Limits(NamedTuple):
-    """What a connection may take.
+    """Limits of connections.
 
     Attributes:
-        connections: Connections that may be open; one more takes the place of the one that has been silent longest.
-        head: Seconds from a request's first byte to the end of its head, and from a connection to its first byte.
-        request: Seconds from a request's first byte to the end of its body.
-        answer: Seconds in which a client must take what was sent to it.
+        connections: Maximum number of open connections; one more replaces the one that has been silent longest.
+        head: Seconds from a request's first byte (of the first request: from the connection's opening) to the end of
+            its head.
+        request: Seconds from the same moment to the end of its body.
+        answer: Seconds in which a client must read what was sent to it.
     """
 
     connections: int
@@ -31,11 +32,11 @@ class Limits(NamedTuple):
 
 
 def protocol_with(limits: Limits, is_open: Callable[[], bool] = lambda: True) -> Any:
-    """What uvicorn makes of each connection (``http=`` of its configuration).
+    """The factory of connections for uvicorn's configuration (``http=``).
 
     Args:
-        limits: What a connection may take.
-        is_open: Whether the server listens still: a connection that was taken just before it stopped is closed.
+        limits: Limits of the connections.
+        is_open: Whether the server still listens; a connection that was accepted just before it stopped is closed.
     """
     return partial(Connection, limits, {}, is_open)
 
@@ -51,14 +52,14 @@ _FULL = _refusal("503 Service Unavailable", "busy", "Too many connections are op
 
 
 class Connection(H11Protocol):
-    """uvicorn's own connection, with deadlines that it does not have, and a place to give up.
+    """uvicorn's connection with deadlines, which can be replaced by a new one when too many are open.
 
     Args:
-        limits: What it may take.
-        silent: The open connections that are owed no answer, by how long they have been so. Shared by all.
-        is_open: As :func:`protocol_with`.
-        arguments: As uvicorn gives them.
-        named: As uvicorn gives them.
+        limits: Limits of the connections.
+        silent: The open connections that wait for no answer, the longest silent first; shared by all connections.
+        is_open: As in :func:`protocol_with`.
+        arguments: Positional arguments of uvicorn's class.
+        named: Keyword arguments of uvicorn's class.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(*arguments, **named)
         self._limits, self._silent, self._is_open = limits, silent, is_open
-        self._begun: float | None = None  # when the request began that has not arrived whole
-        self._unsent: float | None = None  # since when there is something that the client has not taken
+        self._begun: float | None = None  # when the incomplete request began
+        self._unsent: float | None = None  # since when the client has left output unread
         self._timer: asyncio.TimerHandle | None = None
         self._look_every = min(_LOOK, limits.head / 4, limits.request / 4, limits.answer / 4)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, in place of the one that has been silent longest where too many are open."""
+        """Accept the connection; if too many are open, replace the longest silent one, or refuse if none is silent."""
         is_full = len(self.connections) >= self._limits.connections
         super().connection_made(transport)
         self._begun = self.loop.time()
@@ -94,31 +95,31 @@ class Connection(H11Protocol):
         self._silent[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget the connection."""
         self._silent.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and note whether a whole request is here."""
+        """Read data, and note whether a whole request has arrived."""
         super().data_received(data)
         self._note()
 
     def on_response_complete(self) -> None:
-        """Go on to the next request, and note whether it is here."""
+        """Go on to the next request, and note whether it has arrived."""
         super().on_response_complete()
         self._note()
 
     def shutdown(self) -> None:
-        """Close it when the request that is here is answered; at once where none is."""
+        """Close the connection after its pending answer, or at once if there is none."""
         if self in self._silent:
             self._leave()
         else:
             super().shutdown()
 
     def _note(self) -> None:
-        """Whether a request is on its way, and whether an answer is owed."""
+        """Note whether a request is arriving, and whether an answer is due."""
         state = self.conn.their_state
         is_arriving = state is h11.SEND_BODY or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
         self._begun = (self._begun or self.loop.time()) if is_arriving else None
@@ -128,7 +129,7 @@ class Connection(H11Protocol):
             self._silent.pop(self, None)
 
     def _look(self) -> None:
-        """Give the connection up where it is beyond a deadline; else look again later."""
+        """Close the connection if it is past a deadline, and schedule the next check."""
         now = self.loop.time()
         self._timer = self.loop.call_later(self._look_every, self._look)
         unsent = self.transport.get_write_buffer_size() > 0
@@ -141,7 +142,7 @@ class Connection(H11Protocol):
                 self._refuse_late(in_body)
 
     def _refuse_late(self, in_body: bool) -> None:
-        """Say that the request took too long, where it began and nothing was answered yet."""
+        """Close the connection, with an answer 408 if a request has begun and its answer has not."""
         is_answered = in_body and self.cycle.response_started
         if is_answered or not (in_body or self.conn.trailing_data[0]):
             self._leave()
@@ -150,7 +151,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _leave(self) -> None:
-        """Close it now, whatever is unsent."""
+        """Close the connection at once and drop unsent output."""
         self._silent.pop(self, None)
         self.connections.discard(self)
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""Questions that a reader of the explorer can try at once."""
+"""Example questions of the explorer."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _MOST = 6
 
 
 def examples_of(retriever: Retriever, version: str) -> ExamplesAnswer:
-    """The questions that a recipe's run found to gain most; without one, some training questions of the graph.
+    """The questions that gained most in a recipe's run, or else some training questions of the graph, if there is one.
 
     Args:
-        retriever: What is served.
-        version: What the answer names.
+        retriever: The retriever that is served.
+        version: The version that the answer names.
     """
     place = retriever.index.path.resolve().parent / FILE
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
         questions = _shown(retriever, [ExampleOut.model_validate(example) for example in found])
         return ExamplesAnswer(version=version, gained=True, questions=questions[:_MOST])
-    except (OSError, ValueError):  # none, or not one of ours: it is only a suggestion
+    except (OSError, ValueError):  # missing or unreadable: examples are only a suggestion
         pass
     if not retriever.has_graph:
         return ExamplesAnswer(version=version, gained=False, questions=[])
@@ -37,7 +37,7 @@ def examples_of(retriever: Retriever, version: str) -> ExamplesAnswer:
 
 
 def _shown(retriever: Retriever, examples: list[ExampleOut]) -> list[ExampleOut]:
-    """Without those of passages that were removed since."""
+    """The examples whose passages have not been removed since."""
     if not len(retriever.index.removed):
         return examples
     there = retriever.texts.rows_of_passages([example.passage for example in examples if example.passage is not None])

@@ -1,4 +1,4 @@
-"""Errors as a client sees them: a code and one sentence, and nothing of the server's paths or texts."""
+"""Errors as a client sees them: a code and one sentence, without the server's paths or texts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TOO_LARGE = ("too_large", f"The request's body is above {MAX_BODY:,} bytes: ask 
 
 
 class Refusal(Exception):
-    """A request that cannot be answered.
+    """Raised for a request that cannot be answered.
 
     Args:
         status: HTTP status.
         code: What went wrong, for programs.
-        message: The same for people, one sentence.
+        message: What went wrong, for people, in one sentence.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -35,12 +35,12 @@ class Refusal(Exception):
 
 
 def failure(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An error's response."""
+    """The JSON response for an error."""
     return JSONResponse({"error": {"code": code, "message": message}}, status, headers)
 
 
 def install(app: FastAPI) -> None:
-    """Let ``app`` answer every error so."""
+    """Make ``app`` answer every error with :func:`failure`."""
 
     @app.exception_handler(Refusal)
     async def refused(request: Request, error: Refusal) -> JSONResponse:
@@ -84,7 +84,7 @@ def install(app: FastAPI) -> None:
 
 
 def _sentence(error: Any) -> str:
-    """What a validation error says, without what was given."""
+    """A validation error as one sentence, without the rejected value."""
     where = ".".join(str(part) for part in error["loc"][1:] if isinstance(part, str)) or str(error["loc"][0])
     if error["type"] == "json_invalid":
         return "The body is not JSON."

@@ -1,4 +1,4 @@
-"""The graph's figures that the explorer shows: those that are counted in one pass over its edges."""
+"""The graph's figures that the explorer shows: only those that are quick to count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 5
 
 
 def graph_summary(store: Graph, version: str) -> GraphAnswer:
-    """Sizes, degrees and recall of a graph; ``version`` is what the answer names."""
+    """Sizes, degrees and recall of a graph; the answer names ``version``."""
     degrees = store.degrees()
     labelled, recall = recall_by_rank(store)
     return GraphAnswer(

@@ -1,4 +1,4 @@
-"""Around every request: who may ask, how much, what the answer's headers say, and how long it took."""
+"""Middleware around every request: access, size of the body, headers of the answer, and timing."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_OPEN = ("/", "/docs", "/openapi.json", "/health")  # pages and the API's description hold nothing of the index
+_OPEN = ("/", "/docs", "/openapi.json", "/health")  # need no token: they show nothing of the index
 _STATIC = "/static/"
-_LEFT = 499  # in the measurements: the client left before it had asked
+_LEFT = 499  # in the metrics: the client left before its request was complete
 
 _TOO_LARGE = failure(413, *TOO_LARGE)
 _STOPPING = failure(503, "stopping", "The server stops: ask again when it is back.", {"connection": "close"})
 
 
 class Guard:
-    """ASGI middleware. It puts into a request's scope what answers it (``served``) and whether it gave the token.
+    """ASGI middleware that refuses requests or passes them on.
+
+    It adds to a request's scope ``served``, the version that answers it, and ``is_trusted``: whether it gave the token,
+    or none is needed.
 
     Args:
-        app: What answers.
-        settings: Names, token and rate.
-        served: Gives what is served now.
-        observe: Called with a route, a status and seconds.
+        app: The application behind it.
+        settings: Settings of the server: host names, token and rate.
+        served: Returns the version that is served now.
+        observe: Called after each request with its route, status and seconds.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Guard:
         self._token = settings.token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Refuse one request or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -87,7 +90,7 @@ class Guard:
             else:
                 scope["served"] = self._served()
                 await self._app(scope, _given_first(body, receive), guarded_send)
-        except asyncio.CancelledError:  # the server stops, and this took longer than it may then
+        except asyncio.CancelledError:  # the server stops and waits no longer for this
             if not is_begun:
                 await _STOPPING(scope, receive, guarded_send)
         finally:
@@ -110,9 +113,9 @@ class Guard:
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """A request's body, or its beginning where it is too large; None: the client left.
+    """A request's body, or its beginning if it is too large; None: the client left.
 
-    The application sees a request only when it is whole: one that never is costs little.
+    The application only sees complete requests, so one that is never completed costs little.
     """
     body = bytearray()
     while len(body) <= MAX_BODY:
@@ -126,7 +129,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _given_first(body: bytes, receive: Receive) -> Receive:
-    """Gives the body, and then what comes."""
+    """A ``receive`` function that gives ``body`` first, then the messages of ``receive``."""
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def given() -> Message:

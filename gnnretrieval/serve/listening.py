@@ -14,19 +14,19 @@ from typing import Any
 
 from gnnretrieval.errors import GnnRetrievalError
 
-_QUEUE = 2048  # connections that may wait to be taken
-AT_ONCE = 64  # of them that are taken together
-_SPARE = 64  # descriptors that are left for files
-_FEWEST = 16  # connections below which serving makes no sense
-_MOST = 65536  # descriptors: more only make the tables of the system larger
+_QUEUE = 2048  # connections that may wait to be accepted
+AT_ONCE = 64  # connections that are accepted in one go
+_SPARE = 64  # descriptors that are left for other files
+_FEWEST = 16  # minimum number of connections that is worth serving
+_MOST = 65536  # descriptors: more would only enlarge the system's tables
 _NO_MORE = (errno.EMFILE, errno.ENFILE)
 
 
 class Listener(socket.socket):
-    """A socket that takes a connection even where no descriptor is left, and closes it at once.
+    """A socket that accepts a connection even if no descriptor is left, and then closes it at once.
 
-    A descriptor is kept for that. Without it, the connection would stay in the queue, and the event loop would try to
-    take it again and again, with a line in the log each time.
+    One descriptor is kept in reserve for this. Without it, the connection would stay in the queue, and the event loop
+    would retry it again and again, with a line in the log each time.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -34,14 +34,14 @@ class Listener(socket.socket):
         self._kept = os.open(os.devnull, os.O_RDONLY)
 
     def listen(self, backlog: int = _QUEUE, /) -> None:
-        """Listen, with a long queue however few are taken together."""
+        """Listen with a long queue, even if ``backlog`` is short: asyncio also accepts that many in one go."""
         super().listen(max(backlog, _QUEUE))
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection.
 
         Raises:
-            ConnectionAbortedError: it had to be closed, since no descriptor is left.
+            ConnectionAbortedError: No descriptor is left, so the connection was closed.
         """
         try:
             return super().accept()
@@ -57,7 +57,7 @@ class Listener(socket.socket):
         raise ConnectionAbortedError(errno.ECONNABORTED, "no descriptor is left for it")
 
     def close(self) -> None:
-        """Close it, and the descriptor that was kept."""
+        """Close the socket and the reserve descriptor."""
         if self.fileno() >= 0:
             os.close(self._kept)
         super().close()
@@ -65,10 +65,10 @@ class Listener(socket.socket):
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[Listener]:
-    """A socket that has the address, before any work is done for it.
+    """A socket that is bound to the address but does not listen yet, so that a taken port is noticed before loading.
 
     Raises:
-        GnnRetrievalError: the address cannot be had.
+        GnnRetrievalError: The address is unknown, in use or not permitted.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -78,7 +78,7 @@ def bound(host: str, port: int) -> Iterator[Listener]:
             f"{host}: this address cannot be had ({error.strerror}). Give another --host."
         ) from None
     with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left can be had again
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just released can be bound
         try:
             listener.bind(address)
         except OSError as error:
@@ -93,12 +93,12 @@ def bound(host: str, port: int) -> Iterator[Listener]:
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Whether only this machine reaches a socket."""
+    """Whether a socket can be reached from this machine only."""
     return is_loopback_address(listener.getsockname()[0])
 
 
 def is_loopback_address(text: str) -> bool:
-    """Whether a text is an address of this machine alone: 127.0.0.0/8, ::1, and the former written as IPv6."""
+    """Whether a text is a loopback address: one in 127.0.0.0/8, also when mapped to IPv6, or ::1."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -112,12 +112,13 @@ def _open_files() -> int:
 
 
 def connections_that_fit(wanted: int) -> int:
-    """How many connections may be open, ``wanted`` at most, so that descriptors are left for the index's files.
+    """Number of connections that may be open, at most ``wanted``, so that descriptors are left for the index's files.
 
-    Call it when the index is open: a reload opens as many files again. The soft limit is raised first.
+    Call it when the index is open: the files that are open now count twice, since a reload opens as many again. The
+    soft limit of descriptors is raised first.
 
     Raises:
-        GnnRetrievalError: hardly any descriptors are left.
+        GnnRetrievalError: Fewer than 16 connections fit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     raised = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)

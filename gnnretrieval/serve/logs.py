@@ -1,4 +1,4 @@
-"""What the server writes to standard error: warnings and errors, the same ones a few times a minute at most."""
+"""Logging of the server: warnings and errors go to standard error, repeated ones at most a few times a minute."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ _MOST, _SECONDS = 5, 60.0
 
 
 class Seldom(logging.Filter):
-    """Lets no line of the code write more than ``most`` records in ``seconds``; the next one says how many were not.
+    """Logging filter that lets each line of code write at most ``most`` records in ``seconds``.
+
+    The next record after that period says how many were left out.
 
     Args:
-        most: Records.
-        seconds: Of this time.
-        clock: Seconds that go on.
+        most: Maximum number of records.
+        seconds: Length of the period.
+        clock: A monotonic clock in seconds.
     """
 
     def __init__(
@@ -24,10 +26,10 @@ class Seldom(logging.Filter):
     ) -> None:
         super().__init__()
         self._most, self._seconds, self._clock = most, seconds, clock
-        self._seen: dict[tuple[str, int], tuple[float, int]] = {}  # begin and number, by the line of the code
+        self._seen: dict[tuple[str, int], tuple[float, int]] = {}  # by line of code: the period's start, and records
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+        """Whether to write a record."""
         place, now = (record.pathname, record.lineno), self._clock()
         begun, number = self._seen.get(place, (now, 0))
         unwritten = 0
@@ -48,7 +50,7 @@ LOGGING: dict[str, Any] = {
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
-            "level": "WARNING",  # progress is printed as it is
+            "level": "WARNING",  # progress is printed, not logged
             "formatter": "plain",
             "filters": ["seldom"],
         }

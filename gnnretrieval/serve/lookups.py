@@ -1,4 +1,4 @@
-"""What is looked up in the graph and its texts, by id, in the thread of the graph."""
+"""Lookups by id in the graph and its texts, made in the graph's thread."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.graph_summary import graph_summary
 
 _VERSION = 12  # characters of a hash
-_SHOWN = 400  # characters of a neighbour's text; /passages/{id} has all of it
+_SHOWN = 400  # maximum characters of a neighbour's text; /passages/{id} gives all of it
 
 
 class Lookups:
-    """Looks things up for one server.
+    """Lookups in one version of the index and its graph.
 
     Args:
-        retriever: What it serves.
+        retriever: The retriever of this version.
 
     Attributes:
         version: The beginning of the index's hash, which every answer names.
@@ -30,24 +30,40 @@ class Lookups:
         self.version = retriever.index.hash[:_VERSION]
 
     def require_graph(self) -> None:
-        """Refuse where no graph stands behind the index."""
+        """Check that the index is of a graph.
+
+        Raises:
+            Refusal: It is not (404).
+        """
         if not self._retriever.has_graph:
             raise Refusal(
                 404, "no_graph", "No graph stands behind this server's index: nothing can be compared or explained."
             )
 
     def passage(self, id_: str) -> schemas.PassageOut:
-        """A passage."""
+        """The passage with an id.
+
+        Raises:
+            Refusal: There is none (404).
+        """
         self._require(id_, is_query=False)
         return schemas.PassageOut(version=self.version, **self._retriever.passage(id_)._asdict())
 
     def query(self, id_: str) -> schemas.QueryOut:
-        """A training question."""
+        """The training question with an id.
+
+        Raises:
+            Refusal: There is none (404).
+        """
         self._require(id_, is_query=True)
         return schemas.QueryOut(version=self.version, **self._retriever.query(id_)._asdict())
 
     def neighbors(self, id_: str, is_query: bool, most: int) -> schemas.NeighborsAnswer:
-        """A node with its neighbours and theirs, neighbours' texts cut."""
+        """A node with its ``most`` heaviest neighbours and theirs; the neighbours' texts are cut.
+
+        Raises:
+            Refusal: There is no such node (404).
+        """
         self._require(id_, is_query)
         described = self._retriever.neighborhood(id_, is_query, most=most)
         for neighbor in described["neighbors"]:
@@ -61,14 +77,14 @@ class Lookups:
         return graph_summary(self._retriever.shown_graph, self.version)
 
     def warm_up(self) -> None:
-        """Read what is opened by its path: of this version now, and perhaps of another later."""
+        """Read the files that are opened by path, now that they are surely of this version."""
         _ = self.examples
         if self._retriever.has_graph and self._retriever.num_passages:
             self._retriever.neighborhood(next(self._retriever.texts.passages()).id, most=1)
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:
-        """Questions to try."""
+        """Example questions."""
         return examples.examples_of(self._retriever, self.version)
 
     def _require(self, id_: str, is_query: bool) -> None:

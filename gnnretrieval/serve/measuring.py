@@ -1,4 +1,4 @@
-"""What ``/metrics`` tells, in Prometheus' text form."""
+"""The server's metrics in Prometheus' text format, for ``/metrics``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Measurements:
-    """Counts and times of one server."""
+    """Counters and histograms of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -46,25 +46,25 @@ class Measurements:
         )
 
     def serves(self, version: str) -> None:
-        """A version is served from now on."""
+        """Note the version that is served from now on."""
         self._version.clear()
         self._version.labels(version).set(1)
 
     def reload(self, version: str, failed: bool) -> None:
-        """A reload ended; ``version`` is served now."""
+        """Count a reload that ended; ``version`` is served now."""
         self._reloads.labels("failed" if failed else "done").inc()
         self._failed.set(failed)
         self.serves(version)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        """A request was answered; ``path`` is a route's, so that there are few."""
+        """Count an answered request; ``path`` is that of its route, so that there are few different ones."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
     def batch(self, size: int) -> None:
-        """A batch is about to be answered."""
+        """Count a batch of this size."""
         self._batches.observe(size)
 
     def text(self) -> bytes:
-        """All of it."""
+        """All metrics as text."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""What makes a server reload by itself: SIGHUP, and a new index at its place."""
+"""Triggers of a reload: SIGHUP, and a new index in the place of the old one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ from gnnretrieval.serve.worker import Busy
 
 @asynccontextmanager
 async def reloading(versions: Versions, watch: float | None) -> AsyncIterator[None]:
-    """Inside, SIGHUP reloads ``versions``, and so does a new index where ``watch`` seconds are given.
+    """While this context is open, SIGHUP reloads ``versions``, and so does a new index if ``watch`` is given.
 
-    Signals come to the main thread alone: a server in another thread does not listen for them.
+    A SIGHUP that comes from closing the server's terminal stops the server. Only the main thread receives signals, so
+    a server in another thread does not handle SIGHUP.
+
+    Args:
+        versions: The versions to reload; does nothing if they cannot be reloaded.
+        watch: Seconds between two checks for a new index; None: no checks.
     """
     if not versions.can_reload:
         yield
@@ -27,7 +32,7 @@ async def reloading(versions: Versions, watch: float | None) -> AsyncIterator[No
     on_terminal = _has_terminal()
 
     def hung_up() -> None:
-        if on_terminal and not _has_terminal():  # it was closed: nobody can stop the server from there any more
+        if on_terminal and not _has_terminal():  # closed: nobody can stop the server from there any more
             signal.raise_signal(signal.SIGTERM)
             return
         task = loop.create_task(_reload(versions))
@@ -49,7 +54,7 @@ async def reloading(versions: Versions, watch: float | None) -> AsyncIterator[No
 
 
 async def _reload(versions: Versions) -> None:
-    with suppress(Busy):  # reloads that wait already will see what is there now
+    with suppress(Busy):  # reloads that already wait will load the same version
         await versions.reload()
 
 

@@ -1,4 +1,4 @@
-"""Run the server: take the port, load, answer, and stop cleanly."""
+"""Run the server: bind the port, load, answer, and stop cleanly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gnnretrieval.serve.served import Served
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-NETWORK_RATE = 50.0  # requests a second of one client, where others can reach the server
+NETWORK_RATE = 50.0  # requests a second of one client, if other machines can reach the server
 
 
 def serve(
@@ -36,26 +36,28 @@ def serve(
     rate: float | None = None,
     watch: float | None = None,
 ) -> None:
-    """Serve an index, or the one of a run, until SIGINT or SIGTERM; then it ends within 5 seconds.
+    """Serve an index, or the index of a run, until SIGINT or SIGTERM.
 
-    Requests in flight that are answered in that time are. SIGHUP makes it load the index again.
+    It then ends within 5 seconds, of which requests in flight have 2. SIGHUP reloads the index.
 
     Args:
-        path: As :meth:`gnnretrieval.index.retriever.Retriever.open`.
-        host: Where to listen.
-        port: 0: any that is free.
+        path: As in :meth:`gnnretrieval.index.retriever.Retriever.open`.
+        host: Address or name to listen on.
+        port: Port to listen on; 0: any free one.
         device: Where questions are encoded.
-        endpoint: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
-        ranking: As :meth:`~gnnretrieval.index.retriever.Retriever.open`.
-        token_file: A file with the token that requests must give.
-        no_auth: Answer without a token where others can reach the server.
-        allowed_hosts: Names that it answers to, beside its addresses.
-        rate: Requests a second of one client; 0: any number; None: 50, and any number on a loopback address.
-        watch: Seconds between two looks for a new version of the index; None: it is not looked for.
+        endpoint: As in :meth:`~gnnretrieval.index.retriever.Retriever.open`.
+        ranking: As in :meth:`~gnnretrieval.index.retriever.Retriever.open`.
+        token_file: File with the token that requests must give; None: they need none.
+        no_auth: Answer without a token even if other machines can reach the server.
+        allowed_hosts: Names that the server answers to, beside its addresses.
+        rate: Maximum requests a second of one client; 0: no limit; None: 50, or no limit on a loopback address.
+        watch: Seconds between two checks for a new version of the index; None: no checks.
 
     Raises:
-        GnnRetrievalError: the address cannot be had, others can reach it and there is neither token nor ``no_auth``, or
-            FastAPI or uvicorn is not installed; or as :meth:`~gnnretrieval.index.retriever.Retriever.open`.
+        InputError: Other machines can reach the address and there is neither a token nor ``no_auth``, or the token
+            cannot be used (:func:`gnnretrieval.serve.access.read_token`).
+        GnnRetrievalError: The address cannot be bound, FastAPI or uvicorn is not installed, too few files may be open,
+            or the index cannot be opened (:meth:`~gnnretrieval.index.retriever.Retriever.open`).
     """
     try:
         import uvicorn
@@ -116,10 +118,10 @@ def serve(
             timeout_graceful_shutdown=settings.stop_timeout,
         )
         server = uvicorn.Server(config)
-        listener.listen()  # who comes from now on waits instead of being refused
+        listener.listen()  # connections wait from now on instead of being refused
         name = f"[{host}]" if ":" in host else host
         say(f"{retriever.num_passages:,} passages at http://{name}:{listener.getsockname()[1]} (Ctrl-C stops it)")
-        del retriever  # closed when another version takes its place
+        del retriever  # so that it is closed when another version replaces it
         with stopped_by_signals(server):
             server.run(sockets=[listener])
     say("stopped")
@@ -135,7 +137,10 @@ def _warm_up(retriever: Retriever) -> None:
 
 @contextmanager
 def stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Inside, signals stop the server: before it listens for them, and when it raises the one it heard again."""
+    """While this context is open, SIGINT and SIGTERM stop the server.
+
+    This covers the time before uvicorn handles signals itself, and the signal that it raises again when it ends.
+    """
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True

@@ -1,4 +1,4 @@
-"""What requests and answers look like, for validation and for the OpenAPI description."""
+"""Models of requests and answers, for validation and for the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Request(BaseModel):
 
 
 class SearchRequest(_Request):
-    """A question."""
+    """A question to one encoder."""
 
     question: Question
     k: int = Field(10, ge=1, le=MAX_K, description="Passages wanted; fewer come where there are fewer.")
@@ -42,7 +42,7 @@ class SearchRequest(_Request):
 
 
 class SearchParameters(SearchRequest):
-    """A question in the address, where a number is a text."""
+    """A question in the address, where numbers are text."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
 
@@ -55,7 +55,7 @@ class CompareRequest(_Request):
 
 
 class HitOut(BaseModel):
-    """A passage found."""
+    """A retrieved passage."""
 
     rank: int = Field(description="From 1.")
     id: str
@@ -70,7 +70,7 @@ class _Answer(BaseModel):
 
 
 class SearchAnswer(_Answer):
-    """A ranking."""
+    """The ranking of a question."""
 
     question: str
     system: str
@@ -79,13 +79,13 @@ class SearchAnswer(_Answer):
 
 
 class MovedOut(HitOut):
-    """A passage found, and where the other encoder has it."""
+    """A retrieved passage with its rank by the other encoder."""
 
     elsewhere: int | None = Field(description="Its rank by the other encoder; null where it is below `depth`.")
 
 
 class CompareAnswer(_Answer):
-    """Both rankings."""
+    """The rankings of both encoders."""
 
     question: str
     milliseconds: float
@@ -143,7 +143,7 @@ class FurtherOut(BaseModel):
 
 
 class NeighborOut(FurtherOut):
-    """A neighbour."""
+    """A neighbour with its own neighbours."""
 
     edges: int
     own_attention: float
@@ -159,7 +159,7 @@ class NeighborsAnswer(_Answer):
 
 
 class MostFoundOut(BaseModel):
-    """A passage that many questions found."""
+    """A passage that many questions retrieve."""
 
     id: str
     title: str
@@ -183,7 +183,7 @@ class GraphAnswer(_Answer):
 
 
 class ExampleOut(BaseModel):
-    """A question to try."""
+    """An example question."""
 
     question: str
     passage: str | None = Field(None, description="The relevant passage.")
@@ -192,7 +192,7 @@ class ExampleOut(BaseModel):
 
 
 class ExamplesAnswer(_Answer):
-    """Questions to try: the ones that gained most, or some of the graph's own."""
+    """Example questions: those that gained most, or some training questions of the graph."""
 
     gained: bool
     questions: list[ExampleOut]
@@ -207,7 +207,7 @@ class ReloadOut(_Answer):
 
 
 class StatusAnswer(BaseModel):
-    """Whether the server answers: all that one without the token is told."""
+    """Whether the server answers: all that a client without the token is told."""
 
     status: Literal["ready", "failed"]
 

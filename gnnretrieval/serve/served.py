@@ -1,4 +1,4 @@
-"""What is served, one version at a time: loaded beside the one before, and put in its place between two requests."""
+"""The served version of the index; a new one is loaded beside it and replaces it between two requests."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from gnnretrieval.serve.lookups import Lookups
 from gnnretrieval.serve.worker import Busy, Worker
 
 _log = logging.getLogger(__name__)
-_TRIES, _PAUSE = 3, 0.3  # a directory is gone for a moment while another takes its place
-_LONGEST = 3600.0  # seconds that loading may take
-_MANY = 3  # reloads that may wait
-_RETRY = 30.0  # seconds after which a failed reload is tried again by who watches
+_TRIES, _PAUSE = 3, 0.3  # a directory is gone for a moment while it is replaced
+_LONGEST = 3600.0  # maximum seconds that loading may take
+_MANY = 3  # maximum number of reloads that run or wait
+_RETRY = 30.0  # seconds after which a watching server tries a failed reload again
 
 Load = Callable[["Served"], Retriever]
 Warm = Callable[["Served"], Any]
 
 
 class Served:
-    """One version of what is served. Its files are closed when its last request is done.
+    """One version of the index.
 
     Args:
-        retriever: What answers.
-        is_own: Nobody else uses it: it is closed.
+        retriever: The retriever of this version.
+        is_own: Whether nothing else uses the retriever, so that it is closed after this version's last request.
 
     Attributes:
         version: The beginning of the index's hash, which every answer names.
-        lookups: What looks things up in its graph and texts.
+        lookups: Lookups in its graph and texts.
     """
 
     def __init__(self, retriever: Retriever, *, is_own: bool = False) -> None:
@@ -49,10 +49,10 @@ class Reload(NamedTuple):
     """How a reload ended.
 
     Attributes:
-        version: What is served now.
-        before: What was served before.
-        failed: Whether the new version could not be loaded, so that the one before is served still.
-        when: When it ended.
+        version: The version that is served now.
+        before: The version that was served before; the same if the reload failed.
+        failed: Whether the new version could not be loaded.
+        when: When the reload ended, in UTC.
     """
 
     version: str
@@ -65,13 +65,13 @@ class Versions:
     """The version that is served now, and its replacement.
 
     Args:
-        first: What is served at first.
-        load: Opens what lies at the index's place now, given what is served; None: it is never replaced.
-        warm_up: Asks a new version what its first requests would wait for; awaited.
+        first: The version that is served at first.
+        load: Opens the index's current version, given the one that is served; None: no reloads.
+        warm_up: Loads what a new version's first requests would wait for; awaited before it is served.
         observe: Called with how each reload ended.
 
     Attributes:
-        current: What is served now.
+        current: The version that is served now.
         last: How the last reload ended; None: there was none.
     """
 
@@ -96,14 +96,17 @@ class Versions:
 
     @property
     def can_reload(self) -> bool:
-        """Whether another version can take the place of this one."""
+        """Whether another version can replace this one."""
         return self._load is not None
 
     async def reload(self) -> Reload:
-        """Load what lies at the index's place now, and serve it from the next request on.
+        """Load the index's current version, and serve it from the next request on.
+
+        Returns:
+            How the reload ended. If loading failed, the version before is still served.
 
         Raises:
-            Busy: several reloads wait already.
+            Busy: Three reloads already run or wait.
         """
         if self._waiting >= _MANY:
             raise Busy
@@ -122,21 +125,24 @@ class Versions:
             opened = Served(await self._loader.ask(self._load, before), is_own=True)
             await self._warm_up(opened)
             self.current = opened
-        except Exception as error:  # whatever is wrong with the new version, the one before is there
+        except Exception as error:  # whatever is wrong with the new version, the one before can serve
             failed = True
             why = str(error) if isinstance(error, GnnRetrievalError | OSError) else repr(error)
             _log.error("The index was not loaded again, and version %s is served still: %s", before.version, why)
         return Reload(self.current.version, before.version, failed, datetime.now(UTC))
 
     async def watch(self, seconds: float) -> None:
-        """Reload when the index's ``meta.json`` changes, looking every so many seconds; never ends."""
+        """Reload when the index's ``meta.json`` changes, checking it every ``seconds``; never returns.
+
+        A failed reload is tried again after 30 seconds.
+        """
         meta = self.current.retriever.index.path / "meta.json"
         seen, gone = _signature(meta), 0
         while True:
             await asyncio.sleep(seconds)
             found = _signature(meta)
             gone = gone + 1 if found is None else 0
-            if gone == 1:  # for a moment, while another takes its place
+            if gone == 1:  # perhaps only for a moment, while it is replaced
                 continue
             last = self.last
             is_due = last is not None and last.failed and (datetime.now(UTC) - last.when).total_seconds() >= _RETRY
@@ -145,22 +151,23 @@ class Versions:
                 await self.reload()
 
     def close(self, seconds: float | None = None) -> None:
-        """End the thread that loads, as :meth:`gnnretrieval.serve.worker.Worker.close`."""
+        """End the thread that loads; see :meth:`gnnretrieval.serve.worker.Worker.close`."""
         self._loader.close(seconds)
 
 
 def open_version(open_: Callable[[], Retriever], in_memory: int, *, is_patient: bool = False) -> Retriever:
-    """A retriever with every file open that its answers read, all of one version.
+    """A retriever with all files open that its answers read, all of the same version.
 
-    An artifact that is replaced while it is being opened is opened again.
+    An index that is replaced while it is being opened is opened again.
 
     Args:
-        open_: Opens it.
-        in_memory: As :meth:`gnnretrieval.index.opened.OpenedIndex.keep_open`.
-        is_patient: Try again where it cannot be opened: a directory is gone for a moment while another takes its place.
+        open_: Opens the retriever.
+        in_memory: As in :meth:`gnnretrieval.index.opened.OpenedIndex.keep_open`.
+        is_patient: Whether to try again if it cannot be opened: a directory is gone for a moment while it is replaced.
 
     Raises:
-        GnnRetrievalError: it cannot be opened, or changes all the time.
+        GnnRetrievalError: It cannot be opened, or changed during every attempt.
+        OSError: One of its files cannot be opened.
     """
     for number in range(_TRIES):
         try:

@@ -1,4 +1,4 @@
-"""How a server batches, waits and whom it answers; and the limits of a request."""
+"""Settings of a server (batches, deadlines, access), and the limits of a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gnnretrieval.settings import Settings
 
-MAX_QUESTION = 10_000  # characters: an encoder reads some hundred tokens, and the rest is not looked at
+MAX_QUESTION = 10_000  # characters; an encoder reads a few hundred tokens and ignores the rest
 MAX_K = 1000
 MAX_NEIGHBORS = 50
 MAX_ID = 1000  # characters
@@ -16,29 +16,30 @@ MAX_BODY = 256 * 1024  # bytes
 
 
 class ServeSettings(Settings):
-    """How a server works.
+    """Settings of a server.
 
     Attributes:
-        batch_size: Most questions that are encoded and searched together.
-        batch_wait: Seconds that a question waits for others.
-        max_waiting: Requests that may wait; more are refused with 503.
+        batch_size: Maximum number of questions that are encoded and searched together.
+        batch_wait: Seconds that a question waits for others to join its batch.
+        max_waiting: Maximum number of waiting requests; more are refused with 503.
         timeout: Seconds after which a request is given up with 504.
-        listens: Where it is reached, which decides the names it answers to
-            (:class:`gnnretrieval.serve.access.Names`); None: it answers to any name.
-        allowed_hosts: Names that it answers to as well.
-        token: What a request must give as its bearer token; None: nothing.
-        rate: Requests a second of one client; None: any number.
+        listens: Whether the server is reached from this machine only or from the network, which decides the names it
+            answers to (:class:`gnnretrieval.serve.access.Names`); None: it answers to any name.
+        allowed_hosts: Further names that it answers to.
+        token: The bearer token that a request must give; None: it needs none.
+        rate: Maximum requests a second of one client; None: no limit.
         head_timeout: Seconds in which a request's head must arrive.
-        request_timeout: Seconds in which its body must.
-        answer_timeout: Seconds in which a client must take its answer.
-        idle_timeout: Seconds that a connection is kept for a further request.
-        max_connections: Connections that may be open.
+        request_timeout: Seconds in which a whole request must arrive.
+        answer_timeout: Seconds in which a client must read its answer.
+        idle_timeout: Seconds that a connection is kept open for a further request.
+        max_connections: Maximum number of open connections.
         stop_timeout: Seconds that requests in flight have when the server stops.
-        watch: Seconds between two looks for a new version of the index; None: it is not looked for.
-        in_memory: Bytes of index and graph up to which their files are read into memory; larger ones are mapped.
+        watch: Seconds between two checks for a new version of the index; None: no checks.
+        in_memory: Total bytes of index and graph up to which their files are read into memory; larger ones are
+            memory-mapped.
     """
 
-    batch_size: int = Field(16, ge=1)  # below 20 FAISS scores each question as it does alone
+    batch_size: int = Field(16, ge=1)  # below 20, FAISS gives each question the same scores as alone
     batch_wait: float = Field(0.001, ge=0)
     max_waiting: int = Field(1024, ge=1)
     timeout: float = Field(30.0, gt=0)

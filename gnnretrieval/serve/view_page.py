@@ -1,4 +1,4 @@
-"""The explorer's picture of one node as a file that opens offline."""
+"""The explorer's view of one node as an HTML file that opens offline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_view(described: Mapping[str, Any], path: str | Path) -> None:
         path: The file to write.
 
     Raises:
-        GnnRetrievalError: no file can be written there.
+        GnnRetrievalError: The file cannot be written.
     """
     page = view_page(described)
     try:
@@ -34,13 +34,13 @@ def write_view(described: Mapping[str, Any], path: str | Path) -> None:
 
 
 def view_page(described: Mapping[str, Any]) -> str:
-    """The page as text."""
+    """The HTML page as text."""
     data = json.dumps(described, ensure_ascii=True)
     return Template(_read("view.html")).substitute(
         name=html.escape(f"{described['node']['id']}: its neighbourhood"),
         style=_read("style.css"),
         script=_read("neighborhood.js"),
-        # JSON that cannot end the script element it stands in
+        # escaped, so that the JSON cannot end its script element
         data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
     )
 

@@ -1,4 +1,4 @@
-"""One thread that answers requests, those that wait together in one batch."""
+"""A thread that answers waiting requests in batches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 
 class Busy(Exception):
-    """So many requests wait already that one more is refused."""
+    """Raised when too many requests wait already."""
 
 
 class TimedOut(Exception):
-    """A request waited longer than it may."""
+    """Raised when the answer to a request takes too long."""
 
 
 class _Waiting(NamedTuple):
@@ -26,18 +26,18 @@ class _Waiting(NamedTuple):
 
 
 class Worker:
-    """Answers requests in a thread of its own.
+    """Answers requests in a separate thread.
 
-    Requests that came while a batch was answered make the next one, so batches grow with the load by themselves; a
-    request that finds the thread idle waits ``wait`` seconds for others.
+    Requests that arrive while a batch is answered make up the next one, so batches grow with the load. A batch that is
+    not full waits ``wait`` seconds for more requests.
 
     Args:
-        answer: ``answer(kind, items)`` gives an answer for each item of a kind.
-        batch_size: Most items at once.
-        wait: Seconds that an item waits for others.
-        max_waiting: Items that may wait.
+        answer: ``answer(kind, items)`` returns an answer for each of the items, which are of one kind.
+        batch_size: Maximum number of items in a batch.
+        wait: Seconds that a batch waits for more items.
+        max_waiting: Maximum number of waiting items.
         timeout: Seconds after which an item is given up.
-        observe: Called with the size of each batch.
+        observe: Called with the number of items of each kind in a batch.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Worker:
         return self._thread.is_alive() and not self._closed
 
     async def ask(self, kind: Hashable, item: Any) -> Any:
-        """The answer for one item.
+        """The answer for one item; an exception of ``answer`` is raised here.
 
         Raises:
-            Busy: too many wait.
-            TimedOut: it took too long.
+            Busy: Too many items wait, or the worker is closed.
+            TimedOut: The answer took longer than ``timeout``.
         """
         waiting = _Waiting(kind, item, Future())
         with self._changed:
@@ -83,10 +83,10 @@ class Worker:
             raise TimedOut from None
 
     def close(self, seconds: float | None = None) -> None:
-        """Answer what waits, and end the thread.
+        """Answer the waiting items, and end the thread.
 
         Args:
-            seconds: How long that may take; then the thread is left to end with the process. None: as long as it does.
+            seconds: Maximum time to wait for it; then the thread is left to end with the process. None: no limit.
         """
         with self._changed:
             self._closed = True
@@ -96,12 +96,12 @@ class Worker:
     def _run(self) -> None:
         while batch := self._next():
             self._answer_all(batch)
-            del batch  # so that nothing of it is kept while the thread waits
+            del batch  # so that the thread keeps nothing of it while it waits
 
     def _answer_all(self, batch: Sequence[_Waiting]) -> None:
         kinds: dict[Hashable, list[_Waiting]] = {}
         for one in batch:
-            if one.future.set_running_or_notify_cancel():  # else it was given up while it waited
+            if one.future.set_running_or_notify_cancel():  # False: the item was given up while it waited
                 kinds.setdefault(one.kind, []).append(one)
         for kind, together in kinds.items():
             self._observe(len(together))
@@ -127,7 +127,7 @@ class Worker:
             if len(together) == 1:
                 together[0].future.set_exception(error)
                 return
-            for one in together:  # what one item did wrong is no other's fault
+            for one in together:  # one bad item must not fail the others
                 self._settle(kind, [one])
             return
         for one, answer in zip(together, answers, strict=True):
