@@ -1,9 +1,9 @@
-"""``data import`` at MS MARCO's size: passages a second, and the most memory it takes.
+"""``data import`` at MS MARCO's size: passages a second, and peak memory.
 
     .venv/bin/python benchmarks/data_import.py
 
-A collection of 8,841,823 made-up passages of 56 words, as long as MS MARCO's, is written with queries and judgements,
-plain (3 GB) and gzipped, and imported by the command in a process of its own. Writes results/data_import.json and
+Writes a collection of 8,841,823 made-up passages of 56 words, as long as MS MARCO's, with queries and judgements, plain
+(3 GB) and gzipped. The command imports each in a separate process. Writes results/data_import.json and
 results/data_import.md.
 """
 
@@ -34,7 +34,7 @@ _BLOCK = 10_000
 
 
 def write_files(directory: Path, passages: int, queries: int) -> list[Path]:
-    """MS MARCO's three files, of made-up words."""
+    """Write MS MARCO's three files with made-up words; returns their paths."""
     rng = np.random.default_rng(0)
     words = np.array(["".join(rng.choice(list("aeioubdgklmnprst"), rng.integers(2, 11))) for _ in range(WORDS)])
     paths = [directory / name for name in ("collection.tsv", "queries.train.tsv", "qrels.train.tsv")]
@@ -52,7 +52,7 @@ def write_files(directory: Path, passages: int, queries: int) -> list[Path]:
 
 
 def zipped(path: Path) -> Path:
-    """The file, gzipped in its place."""
+    """Replace a file by its gzipped version; returns its path."""
     target = path.with_name(f"{path.name}.gz")
     with path.open("rb") as source, gzip.open(target, "wb", compresslevel=1) as file:
         shutil.copyfileobj(source, file, 1 << 22)
@@ -61,7 +61,7 @@ def zipped(path: Path) -> Path:
 
 
 def measure(files: list[Path], out: Path) -> dict[str, Any]:
-    """One import."""
+    """Import the files; returns time, memory and counts."""
     command = [sys.executable, "-m", "gnnretrieval", "data", "import", *map(str, files), "--out", str(out)]
     begun, spent = time.monotonic(), _cpu_seconds()
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -69,7 +69,7 @@ def measure(files: list[Path], out: Path) -> dict[str, Any]:
     counts = json.loads((out / "meta.json").read_text(encoding="utf-8"))["counts"]
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024  # the largest child so far
     lines = done.stderr.count(" bytes")
-    load = os.getloadavg()[0]  # over the last minute: what else the machine did
+    load = os.getloadavg()[0]  # over the last minute: other processes slow the import down
     return {
         "passages": counts["passages"],
         "seconds": seconds,
@@ -83,7 +83,7 @@ def measure(files: list[Path], out: Path) -> dict[str, Any]:
 
 
 def _cpu_seconds() -> float:
-    """Of the processes that were run."""
+    """Processor seconds of the finished child processes."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -1,10 +1,10 @@
-"""``data inspect`` at a million passages: time, the most memory it takes, and which near-duplicates it finds.
+"""``data inspect`` at a million passages: time, peak memory, and the share of near-duplicates that it finds.
 
     .venv/bin/python benchmarks/data_inspect.py
 
-A dataset of made-up passages of 56 words, as long as MS MARCO's, is written in which one passage in a hundred repeats
-an earlier one and one in a hundred repeats one but for some words, and inspected by the command in its own process.
-Each such pair's similarity is known from its texts, so the share of the near-duplicates that are found is known too.
+Writes a dataset of made-up passages of 56 words, as long as MS MARCO's. One passage in a hundred repeats an earlier
+one, and one in a hundred repeats an earlier one with a few words changed. The command inspects it in a separate
+process. The similarity of each of these pairs is computed from its texts, so the number of near-duplicates is known.
 Writes results/data_inspect.json and results/data_inspect.md.
 """
 
@@ -35,7 +35,7 @@ _BLOCK = 10_000
 
 
 def write_dataset(directory: Path, passages: int) -> dict[str, int]:
-    """A dataset, and what is hidden in it: ``repeated`` and ``near``, passages that repeat an earlier one."""
+    """Write the dataset; returns the numbers of its ``repeated`` and ``near`` duplicates."""
     rng = np.random.default_rng(0)
     words = np.array(["".join(rng.choice(list("aeioubdgklmnprst"), rng.integers(2, 11))) for _ in range(WORDS)])
     hidden = {"repeated": 0, "near": 0}

@@ -1,12 +1,12 @@
-"""Edge vectors by a cross-encoder as float16, int8 and projected: bytes, and RR@10 of what is trained on them.
+"""Edge vectors of a cross-encoder as float16, int8 and projected: bytes, and RR@10 of GNN-encoders trained on them.
 
     .venv/bin/python benchmarks/edge_forms.py --work DIRECTORY
 
-On the docstring corpus, which is made. No cross-encoder travels with the project, so one is trained first:
-all-MiniLM-L6-v2 with a fresh head, one pass over the training pairs and as many neighbours that are not relevant. Its
-vectors are kept as float16; the other forms are made from these. A GNN-encoder is trained over each graph, its epoch
-and context scale chosen on dev; RR@10 is reported on test, with a paired t-test against float16. Writes
-results/edge_forms.json and results/edge_forms.md; what is in DIRECTORY is reused.
+Uses the docstring corpus, which the script generates. The project ships no cross-encoder, so one is trained first:
+all-MiniLM-L6-v2 with a new head, on training pairs and neighbours that are not relevant. Its vectors are kept as
+float16; the other forms are made from these. A GNN-encoder is trained over each graph, and its epoch and context scale
+are chosen on dev; RR@10 is reported on test, with a paired t-test against float16. Writes results/edge_forms.json and
+results/edge_forms.md; artifacts in DIRECTORY are reused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def train_cross_encoder(store: Graph, out: Path, most: int, batch: int = 32, learning_rate: float = 1e-4) -> None:
-    """all-MiniLM-L6-v2 with a head, one pass over training pairs and as many neighbours that are not relevant."""
+    """Train all-MiniLM-L6-v2 with a new head, and write it to ``out``.
+
+    It makes one pass over at most ``most`` pairs, drawn from the training pairs and, for each query, one neighbour that
+    is not relevant.
+    """
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(0)
@@ -92,7 +96,7 @@ def train_cross_encoder(store: Graph, out: Path, most: int, batch: int = 32, lea
 def measure(
     name: str, options: dict[str, Any], work: Path, dataset: Dataset, features: Any, seeds: int, epochs: int
 ) -> dict[str, Any]:
-    """Build, train and rank with one form; figures and the test queries' RR@10, the mean over training seeds."""
+    """Build, train and rank with one form; returns its figures, and RR@10 of each test query as the mean over seeds."""
     place = work / name.replace(" ", "-").replace("(", "").replace(")", "").replace(",", "")
     pairs = {"cross_encoder": str(work / "cross-encoder"), "pair_tokens": TOKENS}
     settings = GraphSettings(label_edges=False, edge_features=CHEAP, **pairs, **options)

@@ -1,10 +1,10 @@
-"""What the graph costs (the paper's table 4): milliseconds a document, and a query, with the GNN-encoder and without.
+"""Cost of the graph (the paper's table 4): milliseconds a document and a query, with and without the GNN-encoder.
 
     .venv/bin/python benchmarks/efficiency.py
 
-Goes the quickstart's way first, where it is not made yet, then measures on its artifacts in one process: rounds of the
-dual-encoder's document encoding and of the graph's pass over all documents by turns, then questions to the two indexes
-by turns, encoding included. Writes results/efficiency.json and .md.
+Runs the recipe graphs/docstrings-cut.toml first, unless its artifacts are there, then measures on them in one process:
+the dual-encoder's encoding of documents and the graph's pass over all documents in turn, in several rounds; then
+questions to the two indexes in turn, encoding included. Writes results/efficiency.json and .md.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ROUNDS, DOCUMENTS, QUESTIONS = 5, 1000, 300
 
 
 def milliseconds(job: Callable[[], object]) -> float:
-    """What one call takes."""
+    """Milliseconds that one call takes."""
     begun = time.perf_counter()
     job()
     return 1000 * (time.perf_counter() - begun)
 
 
 def measure(work: Path) -> dict[str, Any]:
-    """Both costs, side by side."""
+    """Milliseconds a document and a query, of both encoders."""
     run = run_recipe(ROOT / "graphs" / "docstrings-cut.toml", out=work / "docstrings-cut")
     encoder = DualEncoder(run.recipe.encoder)
     texts = [passage.full_text for passage in run.dataset.passages()]
@@ -67,7 +67,7 @@ def measure(work: Path) -> dict[str, Any]:
     for searcher in searchers.values():
         for question in questions[:10]:
             searcher.search(question)
-    for number, question in enumerate(questions):  # by turns, the first one first every other time
+    for number, question in enumerate(questions):  # in turn, and in the other order every other time
         for name in list(searchers)[:: 1 if number % 2 else -1]:
             asked[name].append(milliseconds(lambda name=name, question=question: searchers[name].search(question)))
     return {
@@ -90,7 +90,7 @@ def measure(work: Path) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The table."""
+    """The table as a page."""
     document, query = found["milliseconds_a_document"], found["milliseconds_a_query"]
     dual, gnn = query["dual-encoder"], query["gnn-encoder"]
     both = document["dual-encoder"] + document["graph"]

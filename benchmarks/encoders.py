@@ -1,12 +1,12 @@
-"""The encoders of the papers from one start: DPR, RocketQA, PAIR, DCSR, ANCE, beside BM25 and MiniLM as it comes.
+"""The papers' encoders from the same start: DPR, RocketQA, PAIR, DCSR and ANCE, beside BM25 and untuned MiniLM.
 
     .venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK
 
-DIRECTORY holds squad-open (SQuAD v1.1 and SQuADShifts paragraphs in the BEIR layout); the docstring corpus is made.
-Stages and settings are in encoders.toml. Training questions are sampled, the same for every system, and the labels of
-half of them are hidden from every system: methods that learn from unlabelled questions have those. Epochs are chosen on
-dev; tables are of test. Runs for hours; stopped, the same command goes on with what WORK holds. Writes
-results/encoders-SET.json and .md for each set.
+DIRECTORY holds squad-open (SQuAD v1.1 and SQuADShifts paragraphs in the BEIR layout); the script generates the
+docstring corpus. Stages and settings are in encoders.toml. All systems share one sample of training questions. The
+labels of half of them are hidden from every system; methods that use unlabelled questions learn from these. Epochs are
+chosen on dev; tables are on test. It runs for hours; after an interruption, the same command continues with what WORK
+holds. Writes results/encoders-SET.json and .md for each set.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ WITHOUT_PSEUDO_LABELS = (
     *("dpr", "rocketqa-1", "rocketqa-3", "pair-without-distillation", "dcsr", "dcsr-adversarial", "ance"),
     "rocketqa-3-undenoised",
 )
-# All training questions of squad and wiki, and room for whole passages: what is best there, at scale.
+# The best method of squad and wiki at scale: all training questions, and room for whole passages.
 LARGE, LARGE_TOKENS = ("dcsr",), 320
 ELSEWHERE = ("dpr", "rocketqa-4", "pair", "dcsr", "ance")  # measured on other domains too
 SHARES = (0.1, 0.3, 1.0)  # of the corpus, DCSR table 7
 TOP = 100  # passages of a question in PAIR's figure 4
 
-# (what, better in the paper, against, what the paper has)
+# (comparison, the better system in the paper, the other system, the paper's values)
 FINDINGS = (
     ("RocketQA table 3: denoised hard negatives against none", "rocketqa-3", "rocketqa-1", "36.4 : 33.3 MRR@10"),
     ("RocketQA table 3: denoised against undenoised", "rocketqa-3", "rocketqa-3-undenoised", "36.4 : 26.0 MRR@10"),
@@ -90,12 +90,12 @@ FINDINGS = (
 
 
 def sample(source: Path, out: Path, questions: int | None, domains: Sequence[str] = ()) -> Path:
-    """A dataset of some training questions, half of them without their labels."""
+    """Write a sample of a dataset in which half of the training questions have no labels; returns its path."""
     return sample_dataset(source, out, questions=questions, dev=DEV, labelled=0.5, domains=domains, seed=SEED)
 
 
 def findings(qrels: Mapping[str, Any], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
-    """The papers' comparisons that these runs can make: both measures, and a paired t-test of each, Holm-corrected."""
+    """The papers' comparisons that these runs allow: RR@10 and R@20, each with a paired t-test, Holm-corrected."""
     made = []
     for what, one, other, paper in FINDINGS:
         if one in runs and other in runs:
@@ -113,7 +113,7 @@ def findings(qrels: Mapping[str, Any], runs: Mapping[str, Run]) -> list[dict[str
 
 
 def similarities(dataset: Dataset, features: Features) -> dict[str, float]:
-    """PAIR's figure 4: mean ``s(p⁺, p⁻)`` over a question's top passages, and mean ``s(p⁺, q)``, over test."""
+    """PAIR's figure 4 on test: mean and deviation of ``s(p⁺, q)``, and of ``s(p⁺, p⁻)`` over the top passages."""
     passages = features.similarity.prepare_array(np.asarray(features.passages, dtype=np.float32))
     judged = dataset.split("test")
     queries = features.similarity.prepare_array(np.asarray(features.queries[features.rows_of(judged)], np.float32))
@@ -155,7 +155,7 @@ def corpus_sizes(dataset: Dataset, features: Mapping[str, Features]) -> list[dic
 
 
 def _run_over(features: Features, part: NDArray[np.int64], ids: list[str], queries: list[str]) -> Run:
-    """The run over some passages alone, by sentences where the features have them."""
+    """The run over some of the passages, by sentences if the features have them."""
     prepare = features.similarity.prepare_array
     asked = prepare(np.asarray(features.queries[features.rows_of(queries)], dtype=np.float32))
     if not features.has_sentences:
@@ -178,7 +178,7 @@ def _run_over(features: Features, part: NDArray[np.int64], ids: list[str], queri
 def elsewhere(
     source: Path, made: Path, encoders: Path, domains: Sequence[str], systems: Sequence[str]
 ) -> dict[str, Any]:
-    """The trained encoders on domains they have not seen (DCSR table 6), each domain apart."""
+    """The trained encoders on domains that they were not trained on (DCSR table 6), one table a domain."""
     tables = {}
     for domain in domains:
         dataset = Dataset.open(sample(source, made / domain / "dataset", 2, [domain]))
@@ -327,7 +327,7 @@ def markdown(name: str, result: dict[str, Any], sampled: str, stages: Sequence[s
 
 
 def squad_wiki(name: str, data: Path, work: Path, questions: int | None, stages: tuple[str, ...]) -> dict[str, Any]:
-    """Everything on squad and wiki, with domains apart and others that were not trained on."""
+    """Train and compare on squad and wiki, also by domain, and on domains that were not trained on."""
     source, recipe = data / "squad-open", RECIPE
     place = sample(source, work / "datasets" / name, questions, ["squad", "wiki"])
     if name.endswith("large"):

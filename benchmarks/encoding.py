@@ -1,11 +1,11 @@
-"""Encoding passages and pairs against sentence-transformers, on this machine's CPU, at the same precision.
+"""Speed of encoding passages and pairs, compared with sentence-transformers on this machine's CPU.
 
     .venv/bin/python benchmarks/encoding.py --data DIRECTORY
 
-DIRECTORY is squad-open (BEIR layout; passages of the domain ``squad``). In every round each system encodes the same
-texts, one after the other, so that a change of the machine's speed meets all of them; medians over the rounds are
-reported. The cross-encoder is all-MiniLM-L6-v2 with a fresh classifier: its scores mean nothing, its speed is that of
-any cross-encoder of this shape. Writes results/encoding.json and results/encoding.md.
+DIRECTORY is squad-open (BEIR layout; passages of the domain ``squad``). In every round the systems encode the same
+texts in turn, so that a change of the machine's speed affects all of them; medians over the rounds are reported. The
+cross-encoder is all-MiniLM-L6-v2 with a new classifier: its scores mean nothing, but its speed is that of any
+cross-encoder of this shape. Writes results/encoding.json and results/encoding.md.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def product_speed() -> float:
 
 
 def gflop(lengths: NDArray[np.int64]) -> float:
-    """Of MiniLM's six layers over texts of ``lengths`` tokens, without padding."""
+    """GFLOP of MiniLM's six layers over texts of ``lengths`` tokens ``(n,)``, without padding."""
     per_token = 2 * (4 * 384 * 384 + 2 * 384 * 1536)
     return float((6 * (lengths * per_token + 4 * lengths**2 * 384)).sum() / 1e9)
 
 
 def in_rounds(systems: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Seconds of each system in each round, and what each gave; one round before them is not counted."""
+    """Seconds of each system in each round, and its last result; a first round to warm up is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in systems}
     given: dict[str, Any] = {}
     for number in range(repeats + 1):
@@ -77,7 +77,7 @@ def in_rounds(systems: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict
 
 
 def cosines(found: NDArray[np.float32], expected: NDArray[np.float32]) -> dict[str, float]:
-    """Smallest and mean cosine of rows."""
+    """Smallest and mean cosine between the rows of two arrays ``(n, d)``."""
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     values = (found * expected).sum(1) / lengths
     return {"min": float(values.min()), "mean": float(values.mean())}
@@ -94,12 +94,12 @@ def table(seconds: dict[str, list[float]], count: int, work: float, speed: float
 
 
 def token_counts(tokenizer: Any, *texts: list[str]) -> NDArray[np.int64]:
-    """Tokens of each text, or of each pair of them."""
+    """Number of tokens of each text, or of each pair of texts ``(n,)``."""
     return np.array([len(ids) for ids in tokenizer(*texts, truncation=True, max_length=MAX_TOKENS)["input_ids"]])
 
 
 def measure_passages(texts: list[str], repeats: int) -> dict[str, Any]:
-    """The corpus pass."""
+    """Measure the encoding of passages."""
     from sentence_transformers import SentenceTransformer
 
     directory = str(find_checkpoint(CHECKPOINT).directory)
@@ -128,7 +128,7 @@ def measure_passages(texts: list[str], repeats: int) -> dict[str, Any]:
 
 
 def write_cross_encoder(directory: Path) -> Path:
-    """MiniLM with a fresh classifier of one label."""
+    """Write MiniLM with a new classifier of one label to ``directory``."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     source = find_checkpoint(CHECKPOINT).directory
@@ -139,7 +139,7 @@ def write_cross_encoder(directory: Path) -> Path:
 
 
 def measure_pairs(queries: list[str], passages: list[str], repeats: int, work: Path) -> dict[str, Any]:
-    """The pass over query-passage pairs, ``PAIRS_PER_QUERY`` passages drawn for each query."""
+    """Measure the encoding of query-passage pairs, with ``PAIRS_PER_QUERY`` random passages for each query."""
     from sentence_transformers import CrossEncoder as Theirs
 
     directory = str(write_cross_encoder(work / "cross-encoder"))

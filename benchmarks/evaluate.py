@@ -1,9 +1,9 @@
-"""``evaluate`` and ``compare`` at MS MARCO's size: seconds, seconds of processor, and the most memory they take.
+"""``evaluate`` and ``compare`` at MS MARCO's size: time, processor time, and peak memory.
 
     .venv/bin/python benchmarks/evaluate.py
 
-Two made-up runs of 7,000 queries × 1,000 passages, as many as MS MARCO's dev set has, are measured by the commands,
-each in a process of its own. Writes results/evaluate.json and results/evaluate.md.
+The commands measure two made-up runs of 7,000 queries × 1,000 passages, as many as MS MARCO's dev set has. Each command
+runs in a separate process. Writes results/evaluate.json and results/evaluate.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WHOLE = "AP,RR,nDCG,Bpref,Rprec,Judged@10,R@1000"
 
 
 def write_dataset(directory: Path, passages: int, queries: int) -> None:
-    """Passages of 60 made-up words, queries with one word of them as their answer, and one relevant passage each."""
+    """Write passages of 60 made-up words, and queries with one of the words as answer and one relevant passage each."""
     rng = np.random.default_rng(0)
     words = np.array([f"w{number}" for number in range(20_000)])
     with (directory / "corpus.jsonl").open("w", encoding="utf-8") as file:
@@ -54,13 +54,13 @@ def write_dataset(directory: Path, passages: int, queries: int) -> None:
 
 
 def write_files(directory: Path, queries: int) -> dict[str, Path]:
-    """The dataset and the runs, by kind."""
+    """Write the dataset and the runs; returns the runs' paths by kind."""
     write_dataset(directory, PASSAGES, queries)
     return write_runs(directory, PASSAGES, queries, DEPTH)
 
 
 def write_runs(directory: Path, passages: int, queries: int, depth: int) -> dict[str, Path]:
-    """Two TREC runs, and the first as other tools write it."""
+    """Write two TREC runs, and the first one also in the formats of other tools; returns their paths by kind."""
     names = {"TREC": "a.run", "other": "b.run", "gzipped": "a.run.gz", "MS MARCO's columns": "a.tsv", "JSON": "a.json"}
     paths = {kind: directory / name for kind, name in names.items()}
     rng = np.random.default_rng(1)
@@ -91,7 +91,7 @@ def write_runs(directory: Path, passages: int, queries: int, depth: int) -> dict
 
 
 def measure(*words: object) -> dict[str, float]:
-    """One command."""
+    """Run one command; returns its time, processor time and peak memory."""
     begun = time.monotonic()
     command = [sys.executable, "-m", "gnnretrieval", *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

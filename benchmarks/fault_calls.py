@@ -1,4 +1,4 @@
-"""Watching the calls by which a process changes what is on the disk, from inside it."""
+"""Watch, from inside a process, the calls by which it changes the disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Before = Callable[[str, tuple[Any, ...]], None]
 
 
 def watch(before: Before, after: Before = lambda name, words: None) -> None:
-    """Have ``before`` and ``after`` called, in this process until it ends, around every call with its arguments.
+    """Call ``before`` and ``after`` around every call that changes the disk, until this process ends.
 
-    The calls are :data:`NAMES`, ``exchange``, and ``open`` of a file for writing.
+    These calls are :data:`NAMES`, ``exchange``, and ``open`` of a file for writing. ``before`` and ``after`` receive
+    the call's name and its arguments.
     """
-    watching = True  # but not what the watchers do themselves
+    watching = True  # False while a watcher runs: its own calls are not watched
 
     def watched(name: str, call: Callable[..., Any], applies: Callable[..., bool] = lambda *w, **m: True) -> Any:
         def calling(*words: Any, **more: Any) -> Any:
@@ -50,10 +51,10 @@ def _writes(file: Any, mode: str = "r", *words: Any, **more: Any) -> bool:
 
 
 class Kill:
-    """Ends this process by SIGKILL before the call with this number; ``None``: counts alone.
+    """Watcher that ends this process by SIGKILL before call number ``at``; None: it only counts.
 
     Attributes:
-        names: Of the calls so far.
+        names: Names of the calls so far.
     """
 
     def __init__(self, at: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Every command that writes, over tiny inputs: what the trials of kills and of power losses run."""
+"""Every command that writes, with tiny inputs, for the trials of kills and of power losses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the inputs are the tests'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the inputs come from the tests
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import torch
@@ -17,16 +17,16 @@ from fault_process import command_line, copy, delete, import_what
 from tests.conftest import write_checkpoint, write_cross_encoder, write_dataset
 from tests.few_steps import shorten
 
-OUT = "OUT"  # in a command's words: the place of what it makes
+OUT = "OUT"  # placeholder for the path of a command's output
 
 
 class Command(NamedTuple):
     """A command.
 
     Attributes:
-        name: What it is called here.
-        words: Its words.
-        base: What lies at its place before; None: nothing.
+        name: Its name in the trials.
+        words: Its words on the command line.
+        base: The artifact that is at its output path before; None: none.
     """
 
     name: str
@@ -34,23 +34,23 @@ class Command(NamedTuple):
     base: Path | None = None
 
     def run(self, place: Path) -> None:
-        """Run it in this process."""
+        """Run the command in this process, with ``place`` as its output path."""
         command_line(*(place if word == OUT else word for word in self.words))
 
 
 def commands(work: Path) -> list[Command]:
-    """Make the inputs in ``work``, and what each command makes of them, once; import all that they import."""
+    """Make the inputs in ``work``, run every command once, and import all modules that they import."""
     delete(work)
     work.mkdir(parents=True)
     os.environ["TMPDIR"] = str(work)
     os.environ["HF_HUB_OFFLINE"] = "1"
-    torch.set_num_threads(1)  # a fork has the thread that it was made in, and no other
+    torch.set_num_threads(1)  # a fork keeps only the thread that made it
     shorten()
     _require(import_what(lambda: _write_inputs(work), work / "inputs.log"), work / "inputs.log")
     made: list[Command] = []
 
     def add(name: str, *words: object, base: str | None = None) -> Path:
-        """A command; what it makes lies at the path returned, for those that come after."""
+        """Add a command and run it; returns the path of its output, for later commands."""
         place = work / name.replace(" ", "-")
         command = Command(name, words, None if base is None else work / base)
         made.append(command)

@@ -1,8 +1,9 @@
-"""A disk as a power loss leaves it: what was synced is there, and of the rest whatever the system came to write.
+"""A model of the disk after a power loss: what was synced is there, and any part of the rest.
 
-The model: each directory holds the names of some moment between its last fsync and the crash, of a moment for itself; a
-rename within it is whole or not there. A file holds the bytes of its last fsync, and of what was written since any
-pages, others left as they were, empty or zero, or the end cut off. So a name may be there before the bytes behind it.
+Each directory has the names of some moment between its last fsync and the crash; every directory has a different
+moment. A rename within a directory has happened or not. A file has the bytes of its last fsync or all that were
+written since, or only some of the new pages (the others are old or zero), or it is empty or cut off. So a name can be
+on the disk before the bytes of its file.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from fault_calls import NAMES, watch
 _PAGE = 4096
 _CHANGES = {*NAMES, "exchange", "open"}
 
-Names = dict[str, int]  # what a directory holds: the file or directory behind each name
+Names = dict[str, int]  # inode number behind each name of a directory
 
 
 class _Directory(NamedTuple):
-    """Names of a directory at each moment since its last fsync, the first of which is on the disk."""
+    """Versions of a directory's names since its last fsync; the first one is on the disk."""
 
     versions: list[Names]
 
 
 class _File(NamedTuple):
-    """A file, held open so that no other file takes its number."""
+    """A file, held open so that no other file gets its inode number."""
 
     descriptor: int
     synced: list[bytes]  # one value: the bytes of its last fsync
@@ -40,14 +41,14 @@ class Disk:
 
     Args:
         root: The directory.
-        durable: Where files lie that were there before, and are on the disk.
+        durable: Other files and directories that are already on the disk.
     """
 
     def __init__(self, root: Path, durable: Iterable[Path] = ()) -> None:
         self.root = root
         self._directories: dict[int, _Directory] = {}
         self._files: dict[int, _File] = {}
-        self._held: list[int] = []  # directories, so that no other takes their number
+        self._held: list[int] = []  # open directories, so that no other gets their inode number
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         for place in (root, *durable):
@@ -59,7 +60,7 @@ class Disk:
             del directory.versions[:-1]
 
     def follow(self, at: Callable[[int, str], None]) -> None:
-        """Watch this process; ``at`` is called with the number and the name of each call, before it."""
+        """Watch this process; ``at`` is called before each call, with its number and its name."""
         count = 0
 
         def before(name: str, words: tuple[Any, ...]) -> None:
@@ -75,12 +76,12 @@ class Disk:
         watch(before, after)
 
     def crash(self, image: Path, random: Random) -> None:
-        """Make the directory ``image`` as the disk may have it if the power fails now."""
+        """Make the directory ``image`` as the disk may hold it if the power fails now."""
         self._look(self.root)
         self._make(self.root.stat().st_ino, image, random)
 
     def _look(self, directory: Path) -> None:
-        """Take up names that changed, here and below."""
+        """Record the names that changed in a directory and below."""
         number = directory.stat().st_ino
         known = self._directories.get(number)
         if known is None:
@@ -128,7 +129,7 @@ def _bytes(descriptor: int) -> bytes:
 
 
 def _left(synced: bytes, written: bytes, random: Random) -> bytes:
-    """What a crash leaves of a file."""
+    """The bytes of a file that a crash leaves."""
     if synced == written:
         return written
     how = random.choice(("synced", "written", "empty", "cut", "zero", "pages"))

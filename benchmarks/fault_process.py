@@ -1,4 +1,4 @@
-"""Commands in forks of this process, which has imported everything, and what they leave."""
+"""Run commands in forks of this process, which has imported everything, and compare what they leave."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 
 from gnnretrieval.storage.provenance import git_revision, library_versions
 
-Run = Callable[[Path], object]  # makes something at a place
-DATED = ("made", "seconds", "git_revision", "versions", "measured", "checksum")  # of a meta.json: new in every run
+Run = Callable[[Path], object]  # makes something at a path
+DATED = ("made", "seconds", "git_revision", "versions", "measured", "checksum")  # of a meta.json: differ in every run
 
 
 def in_fork(action: Callable[[], object], log: Path) -> int:
-    """Run ``action`` in a fork; its exit code, negative where a signal ended it. What it prints goes to ``log``."""
+    """Run ``action`` in a fork, with its output in ``log``; returns its exit code, negative if a signal ended it."""
     sys.stdout.flush()
     git_revision(), library_versions()  # looked up here once, and not in every fork
     process = os.fork()
@@ -29,7 +29,7 @@ def in_fork(action: Callable[[], object], log: Path) -> int:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    os.fsync = lambda descriptor: None  # the calls count here; to wait for the disk changes nothing
+    os.fsync = lambda descriptor: None  # the calls matter here, and waiting for the disk does not
     code: Any = 0
     try:
         action()
@@ -52,7 +52,7 @@ def command_line(*words: object) -> None:
 
 
 def import_what(action: Callable[[], object], log: Path) -> int:
-    """Run ``action`` in a fork, then import here every module that it imported there; its exit code."""
+    """Run ``action`` in a fork, then import here every module that it imported; returns its exit code."""
     names = log.with_suffix(".modules")
 
     def noting() -> None:
@@ -70,7 +70,7 @@ def import_what(action: Callable[[], object], log: Path) -> int:
 
 
 def content(place: Path) -> dict[str, Any]:
-    """Every file's bytes by name, of a file or a directory; of a ``meta.json`` and a result what is not dated."""
+    """Content of a file, or of every file in a directory, by name; without dates, versions and measured times."""
     files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
     return {str(path.relative_to(place)): _undated(path) for path in files}
 

@@ -1,9 +1,9 @@
-"""What an attacker, a crash or an operator's mistake can do to the whole system, tried until it fails or all is tried.
+"""Trials of what an attacker, a crash or an operator's mistake can do to the whole system.
 
     .venv/bin/python benchmarks/faults.py --work DIRECTORY
 
 Runs every trial (``faults_*.py`` beside this script), or those that ``--only`` names, and writes results/faults.json
-and results/faults.md. Results of trials that are not run again are kept. Ends with exit code 1 where anything failed.
+and results/faults.md. Results of trials that are not run again are kept. The exit code is 1 if anything failed.
 """
 
 from __future__ import annotations

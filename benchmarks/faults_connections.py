@@ -1,4 +1,4 @@
-"""Connections that never ask, never end asking or never take their answer, more of them than the server may open."""
+"""Connections that send no request, never finish one or never read the answer, more than the server may open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from small_run import Server, make_run
 
-DESCRIPTORS, SOCKETS, READERS = 1024, 1200, 20  # readers: sockets that ask and do not read
+DESCRIPTORS, SOCKETS, READERS = 1024, 1200, 20  # readers: sockets that do not read their answers
 ASKED_WITHIN, STOPPED_WITHIN = 5.0, 5.0  # seconds
 LOG_BYTES, MEMORY_BYTES = 100_000, 100 * 1024**2
 LASTS = 12.0  # seconds that the sockets stay open: longer than the deadline of a head
@@ -34,11 +34,11 @@ KINDS: dict[str, tuple[bytes, bytes]] = {  # what is sent at first, and then aga
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
-    """Trials of every kind."""
+    """Run the trials of every kind of connection."""
     work.mkdir(parents=True, exist_ok=True)
     made = make_run(work / "run")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * SOCKETS), hard))  # of this process: it has the other ends
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * SOCKETS), hard))  # this process has the other ends
     rows = [_row(name, *how, made, work, trials or 2) for name, how in KINDS.items()]
     return {
         "title": "Connections that never end",
@@ -96,7 +96,7 @@ def _trial(first: bytes, then: bytes, made: Path, log: Path) -> dict[str, Any]:
 
 
 def _question(server: Server) -> int:
-    """The status of an answer; 0: none came."""
+    """Ask a question; returns the status of the answer, 0 if there is none."""
     try:
         return server.ask("POST", "/search", {"question": "question 1", "k": 3}, timeout=10)[0]
     except OSError:
@@ -104,7 +104,7 @@ def _question(server: Server) -> int:
 
 
 def _ask_meanwhile(server: Server, seconds: float) -> list[tuple[float, int]]:
-    """Seconds and status of questions, ten a second."""
+    """Ask ten questions a second; returns the seconds and the status of each."""
     asked, end = [], time.monotonic() + seconds
     while (begun := time.monotonic()) < end:
         status = _question(server)
@@ -114,7 +114,7 @@ def _ask_meanwhile(server: Server, seconds: float) -> list[tuple[float, int]]:
 
 
 class _Crowd:
-    """Connections that are opened again when the server closes them."""
+    """Many connections, opened again when the server closes them."""
 
     def __init__(self, port: int, first: bytes, then: bytes) -> None:
         self._port, self._first, self._then = port, first, then

@@ -1,4 +1,4 @@
-"""Killed before every call that changes the disk, a reader sees a whole version, and the same command finishes."""
+"""Commands killed before every call that changes the disk: readers see a whole version, and a second run finishes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gnnretrieval.storage.verifying import verify
 if TYPE_CHECKING:
     from fault_commands import Command
 
-_RENAMES = ("rename", "replace", "exchange")  # where few moments are drawn, these come first
-_SHOWN = 3  # failures of a command that are told at length
+_RENAMES = ("rename", "replace", "exchange")  # if only some calls are tried, these come first
+_SHOWN = 3  # failures of a command that are printed
 
 
 class Killed(NamedTuple):
-    """What came of the kills of one command.
+    """Results of the kills of one command.
 
     Attributes:
-        calls: Calls of an unbroken run, each of which was killed before.
-        killed: Runs that were killed.
-        failures: What went wrong, a line each.
+        calls: By name, the number of calls of an unbroken run before which a run was to be killed.
+        killed: Number of runs that were killed.
+        failures: Failures, one line each.
     """
 
     calls: Counter[str]
@@ -41,10 +41,10 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
     """Kill ``run`` before each of its calls, read what is there, run it again, and compare.
 
     Args:
-        run: Makes something at a place.
-        base: What lies there before; None: nothing.
+        run: Makes something at a path.
+        base: The artifact that is there before; None: none.
         folder: Where to work.
-        moments: Kills, drawn from a seed, renames first; None: one for each call.
+        moments: Number of kills, at calls drawn from a seed, renames first; None: one before each call.
     """
     delete(folder)
     folder.mkdir(parents=True)
@@ -90,7 +90,7 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
 
 
 def _misread(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
-    """What is wrong with what a reader finds: it must be the old version or the new one, whole; "" where it is."""
+    """The error that a reader meets; "" if it finds the old version or the new one, whole."""
     if "meta.json" not in new:
         if not place.is_dir():
             found = content(place) if place.exists() else None
@@ -107,8 +107,8 @@ def _misread(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> st
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
-    """Kill every command at every call, or at so many calls each."""
-    from fault_commands import commands  # torch loads for seconds
+    """Kill every command before every call, or before ``trials`` calls each."""
+    from fault_commands import commands  # imported late: torch takes seconds to load
 
     rows = [_row(command, work, trials) for command in commands(work / "inputs")]
     return {

@@ -1,7 +1,7 @@
-"""Mutated artifacts of every kind, each read by the command that reads it: it works, or refuses in a sentence.
+"""Mutated artifacts of every kind: the command that reads one works, or refuses it in one sentence.
 
-Run by ``faults.py``. The command runs in a fork of a process that has imported everything, with limits of memory and
-time. Everything follows from a seed.
+Run by ``faults.py``. The command runs in a fork of a process that has imported everything, with limited memory and
+time. Every draw is seeded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the tiny checkpoint and dataset are the tests'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the tiny checkpoint and dataset come from the tests
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import numpy as np
@@ -33,16 +33,19 @@ from gnnretrieval.storage.verifying import verify
 
 FULL = 1000  # mutated artifacts of a kind
 SECONDS = 5  # of processor time that a command may take
-_BY_THE_CLOCK = 60  # the machine may be busy
-_MEMORY = 2 * 2**30  # bytes beside what the process has mapped
-_KEPT = 20  # failures of a kind that are told
+_BY_THE_CLOCK = 60  # seconds of wall-clock time that it may take: the machine may be busy
+_MEMORY = 2 * 2**30  # bytes above what the process has mapped
+_KEPT = 20  # failures of a kind that are reported
 _NOT_MUTATED = {"README.md", "modelcard.md"}
 _TIMES = re.compile(r'[\d.,]+ (ms|s|seconds|minutes|questions/s)\b|"(milli)?seconds": [\d.]+')
 _ODD: tuple[Any, ...] = (None, True, -1, 0, 10**12, 2**63, 1e300, "", "x", "../..", [], {}, [[]], {"a": 1}, "\ud800")
 
 
 class Kind(NamedTuple):
-    """An artifact, and the commands that read it: ``{}`` is its mutated copy, ``{work}`` what is whole, ``{out}``."""
+    """An artifact and the commands that read it.
+
+    In a command ``{}`` is the mutated copy, ``{work}`` the directory of whole artifacts, and ``{out}`` the output path.
+    """
 
     name: str
     readers: tuple[str, ...]
@@ -83,7 +86,7 @@ _MAKE = (
 
 
 class Outcome(NamedTuple):
-    """What a command left: exit code, or minus a signal's number; standard output and error; hash of what it made."""
+    """Outcome of a command: exit code or negative signal number, standard output and error, hash of its output."""
 
     code: int
     out: str
@@ -92,12 +95,12 @@ class Outcome(NamedTuple):
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
-    """The trial, as ``faults.py`` takes it."""
+    """Run the trial; returns what ``faults.py`` writes."""
     count = trials or FULL
     work.mkdir(parents=True, exist_ok=True)
     prepare(work)
     rows, told = [], dict[str, list[str]]()
-    done = work / "done"  # the kinds that an earlier run of the same revision finished
+    done = work / "done"  # results that an earlier run of the same revision finished
     done.mkdir(exist_ok=True)
     for name, kind in KINDS.items():
         kept = done / f"{kind.name} {count} {git_revision()}.json"
@@ -136,7 +139,7 @@ def prepare(work: Path) -> None:
     import transformers.models.bert.modeling_bert  # noqa: F401 - a fork would load them every time
 
     few_steps.shorten()
-    torch.set_num_threads(1)  # threads do not live on in a fork
+    torch.set_num_threads(1)  # threads do not survive a fork
     faiss.omp_set_num_threads(1)
     if not (work / "encoder").is_dir():
         conftest.write_checkpoint(work / "encoder")
@@ -201,9 +204,9 @@ def judge(outcome: Outcome, whole: Outcome, case: Path) -> str:
 
 
 def noticed(case: Path) -> bool:
-    """Whether ``verify`` tells that an artifact is not as it was made."""
+    """Whether ``verify`` reports that an artifact is not as it was made."""
     if not (case / "meta.json").is_file():
-        return True  # a checkpoint, which is nobody's artifact: what is made with it records the hash of its files
+        return True  # a checkpoint is no artifact: artifacts that are made with it record the hash of its files
     return bool(verify([case]).damaged)
 
 
@@ -259,7 +262,7 @@ def _child(words: str, files: list[Path], limited: bool) -> None:
 
 
 def mutate(directory: Path, random: Random) -> str:
-    """Change something of an artifact; returns what, in words."""
+    """Change something in an artifact; returns a description of it."""
     files = [
         file
         for file in sorted(directory.rglob("*"))
@@ -308,7 +311,7 @@ def _swap(file: Path, random: Random, files: list[Path]) -> str:
 
 
 def _shuffle(file: Path, random: Random, files: list[Path]) -> str:
-    """Numbers of an array in another order, or made huge; elsewhere words of eight bytes."""
+    """Swap integers, or make them huge or negative: numbers of an array, elsewhere words of 4 or 8 bytes."""
     data = bytearray(file.read_bytes())
     start = data.find(b"\n") + 1 if file.suffix == ".npy" else 0
     width = int(np.load(file, mmap_mode="r").itemsize) if file.suffix == ".npy" else random.choice((4, 8))

@@ -1,4 +1,4 @@
-"""The power fails at any moment: a reader finds a whole version or a clear error, and the same command finishes."""
+"""Power losses at any moment: a reader finds a whole version or a clear error, and a second run finishes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from fault_commands import Command
 
 TRIALS = 60  # of each command
-_SHOWN = 3  # failures of a command that are told at length
+_SHOWN = 3  # failures of a command that are printed
 
 
 class Lost(NamedTuple):
-    """What came of the power losses of one command.
+    """Results of the power losses of one command.
 
     Attributes:
-        old: Crashes after which a reader found what was there before, or nothing where nothing was.
-        new: Those after which it found the new one.
-        refused: Those after which it was refused with an error in words.
-        failures: What went wrong, a line each.
+        old: Number of crashes after which a reader found the old version, or nothing if there was none.
+        new: Number of crashes after which it found the new version.
+        refused: Number of crashes after which it got a clear error.
+        failures: Failures, one line each.
     """
 
     old: int
@@ -41,15 +41,15 @@ class Lost(NamedTuple):
 def lose_power(
     run: Run, base: Path | None, folder: Path, trials: int, seed: object, durable: tuple[Path, ...] = ()
 ) -> Lost:
-    """Let the power fail at moments drawn from a seed, read what the disk then has, run again, and compare.
+    """Simulate power losses at random moments, read what each leaves on the disk, run again, and compare.
 
     Args:
-        run: Makes something at a place.
-        base: What lies there before; None: nothing.
+        run: Makes something at a path.
+        base: The artifact that is there before; None: none.
         folder: Where to work.
-        trials: Crashes.
-        seed: What moments and disks are drawn from.
-        durable: Where inputs lie, which are on the disk.
+        trials: Number of power losses.
+        seed: Seed of the moments and of the disks.
+        durable: Paths of the inputs, which are already on the disk.
     """
     delete(folder)
     (followed := folder / "followed").mkdir(parents=True)
@@ -109,7 +109,7 @@ def lose_power(
 
 
 def _read(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
-    """``old``, ``new`` or ``refused``, by what a reader finds; else what is wrong with it."""
+    """What a reader finds: ``old``, ``new`` or ``refused``; anything else is a failure, in words."""
     if "meta.json" not in new:
         if place.is_dir():
             whole = [path for path in place.iterdir() if kind_of(path) is not None and not path.name.startswith(".")]
@@ -129,8 +129,8 @@ def _read(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
-    """Let the power fail in every command, so many times each."""
-    from fault_commands import commands  # torch loads for seconds
+    """Simulate ``trials`` power losses in every command; None: 60."""
+    from fault_commands import commands  # imported late: torch takes seconds to load
 
     rows = [_row(command, work, trials) for command in commands(work / "inputs")]
     return {

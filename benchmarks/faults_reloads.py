@@ -1,4 +1,4 @@
-"""Requests while the index is replaced, cut down and damaged beside the server, which reloads it."""
+"""Requests while the index is replaced, cut down and damaged, and the server reloads it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from gnnretrieval.training.gnn.embeddings import open_embeddings, update_embeddi
 from gnnretrieval.training.gnn.model import open_model
 
 REQUESTS, RELOADS, CLIENTS, DAMAGED = 10_000, 20, 4, 12
-MORE = 10  # passages, at most, that are added
+MORE = 10  # maximum number of passages that are added
 _QUESTIONS = 20
 _TOKEN = "0123456789abcdef0123456789abcdef"
-_ONE_VERSION = 8  # files that a version has open, about
+_ONE_VERSION = 8  # about the number of files that a version has open
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
-    """Requests across reloads, and reloads of what is damaged."""
+    """Send requests across reloads, and reload damaged artifacts."""
     work.mkdir(parents=True, exist_ok=True)
     rows = [_changes(work, trials or REQUESTS), *_damages(work, min(trials or DAMAGED, DAMAGED))]
     return {
@@ -52,7 +52,7 @@ def run(work: Path, trials: int | None) -> dict[str, Any]:
 
 
 class _Served:
-    """What each version must answer, from an index of it that is opened alone."""
+    """Expected answers of each version, from its index opened outside the server."""
 
     def __init__(self) -> None:
         self.rankings: dict[str, dict[str, list[str]]] = {}
@@ -60,7 +60,7 @@ class _Served:
         self.edges: dict[str, dict[str, int]] = {}
 
     def note(self, made: Path) -> str:
-        """Take down what the version that is there now answers; its name."""
+        """Record the answers of the current version; returns its name."""
         retriever = Retriever.open(made)
         version = retriever.index.hash[:12]
         asked = {f"question {number}": f"question {number}" for number in range(_QUESTIONS)}
@@ -79,7 +79,7 @@ class _Served:
             return None
 
     def is_right(self, path: str, body: Any, status: int, answer: Any, headers: dict[str, str]) -> bool:
-        """Whether an answer is wholly of the version it names."""
+        """Whether an answer is right for the version that it names."""
         version = headers.get("index-version", "")
         if version not in self.rankings or (status == 200 and answer["version"] != version):
             return False
@@ -99,7 +99,7 @@ class _Served:
 
 
 def _changes(work: Path, requests: int) -> dict[str, Any]:
-    """Requests across changes of the index."""
+    """Send requests while the index changes."""
     made, token = _copy_of(make_run(work / "run"), work / "changing"), _token(work)
     expected, rng = _Served(), np.random.default_rng(SEED)
     expected.note(made)
@@ -137,7 +137,7 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
         reloads = int(float(metrics.split('gnnretrieval_reloads_total{outcome="done"} ')[1].split()[0]))
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         draw = np.random.default_rng(SEED)
-        for _ in range(40):  # a thread holds the version that it answered from last until its next request
+        for _ in range(40):  # a thread keeps the version of its last answer until its next request
             path, body = _request(draw)
             ask(connection, "POST" if body else "GET", path, body, _TOKEN)
         connection.close()
@@ -174,7 +174,7 @@ def _request(draw: np.random.Generator) -> tuple[str, Any]:
 
 
 def _change(made: Path, number: int, rng: np.random.Generator) -> None:
-    """Add to the graph and bring the index up to it; take a passage out; or make the index again."""
+    """In turn: add a passage to the graph and the index, remove one from the index, or build the index again."""
     if number % 3 == 0:
         id_ = f"p{PASSAGES + number // 3}"
         vector = made / "new.npy"
@@ -189,7 +189,7 @@ def _change(made: Path, number: int, rng: np.random.Generator) -> None:
 
 
 def _reload(server: Server, number: int) -> None:
-    """By the next of the three ways; the third is to wait for who watches."""
+    """Reload in turn by SIGHUP, by a request, or not at all, so that the server notices the change by watching."""
     if number % 3 == 0:
         server.process.send_signal(signal.SIGHUP)
     elif number % 3 == 1:
@@ -197,7 +197,7 @@ def _reload(server: Server, number: int) -> None:
 
 
 def _damages(work: Path, trials: int) -> list[dict[str, Any]]:
-    """Each kind of damage beside a server."""
+    """Damage the index of a running server in each way, and reload it."""
     run_, token = make_run(work / "run"), _token(work)
     rows = []
     for name, damage in list(DAMAGES.items())[:trials]:
@@ -244,7 +244,7 @@ def _health(server: Server) -> dict[str, Any]:
 
 
 def ask_text(server: Server, path: str) -> str:
-    """A text that is no JSON."""
+    """The answer at ``path`` as text, where it is not JSON."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("GET", path, headers={"authorization": f"Bearer {_TOKEN}"})
     return connection.getresponse().read().decode()
@@ -269,7 +269,7 @@ def _copy_of(made: Path, place: Path) -> Path:
 
 
 def _put(file: Path, content: bytes) -> None:
-    """Another file in the place of one, as a copy that went wrong leaves it."""
+    """Replace a file by a new one, as a copy that went wrong would."""
     file.unlink()
     file.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""Random sequences of additions, updates, removals, judgements, kills and reopening end as one build of it all does."""
+"""Random sequences of additions, updates, removals, judgements, kills and reopening, compared with a single build."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the heads of few steps are the tests'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # few_steps comes from the tests
 
 import numpy as np
 from fault_calls import Kill, watch
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 SEQUENCES, LENGTH = 500, 8
 DIMENSION, EARLY_PASSAGES, PASSAGES, EARLY_QUERIES, QUERIES = 16, 40, 60, 30, 60
-_CALLS = 80  # a kill comes before one of so many calls; later, it does not come
-_SHOWN = 5  # failures that are told at length
+_CALLS = 80  # a kill is drawn among so many calls; a step with fewer calls may end before it
+_SHOWN = 5  # failures that are printed
 _SETTINGS: dict[str, dict[str, Any]] = {
     "scores and ranks": {"k": 4, "edge_features": ("score", "reciprocal_rank")},
     "all cheap features": {"k": 5},
@@ -43,8 +43,8 @@ class Corpus(NamedTuple):
     Attributes:
         passages: Records of ``corpus.jsonl``.
         queries: Records of ``queries.jsonl``.
-        vectors: Of passages and of queries.
-        judged: A relevant passage of each early query.
+        vectors: Vectors ``(60, 16)`` of the passages and of the queries.
+        judged: By early query, its relevant passage with grade 1.
     """
 
     passages: list[dict[str, str]]
@@ -54,7 +54,7 @@ class Corpus(NamedTuple):
 
 
 def make_corpus() -> Corpus:
-    """Texts of made-up words and random vectors; a query lies near its passage."""
+    """Texts of made-up words and random vectors; a query's vector is near its passage's."""
     draw, numbers = random.Random(0), np.random.default_rng(0)
     words = [f"{a}{b}" for a in ("ba", "do", "ki", "lu", "me") for b in ("ra", "so", "ti", "vu")]
     texts = [" ".join(draw.choices(words, k=6)) for _ in range(PASSAGES + QUERIES)]
@@ -68,13 +68,13 @@ def make_corpus() -> Corpus:
 
 
 class Story:
-    """One sequence: what was done so far, to a graph, its embeddings and its index.
+    """One sequence of steps on a graph, its embeddings and its index.
 
     Args:
-        corpus: What can be added.
+        corpus: Passages and queries that can be added.
         base: Directory of the artifacts at the beginning.
-        work: Where they are changed.
-        seed: What everything is drawn from.
+        work: Directory of their copies, which are changed.
+        seed: Seed of every draw.
     """
 
     def __init__(self, corpus: Corpus, base: Path, work: Path, seed: str) -> None:
@@ -88,7 +88,7 @@ class Story:
             copy(base / name, work / name)
 
     def step(self) -> None:
-        """Do one thing drawn at random, killed first at a call drawn at random, or not."""
+        """Run a random step; every other one, by chance, is first killed at a random call."""
         name = self.draw.choice(("add", "add", "add", "judge", "embed", "index", "remove", "reopen"))
         action = getattr(self, f"_{name}")()
         if self.draw.random() < 0.5:
@@ -109,7 +109,7 @@ class Story:
         return self._growth(rows, judged)
 
     def _next(self, queries: int, passages: int) -> dict[str, range]:
-        """Rows of the next queries and passages, fewer where there are no more."""
+        """Rows of the next queries and passages, fewer if no more are left."""
         rows = {
             "passages": range(self.passages, min(PASSAGES, self.passages + passages)),
             "queries": range(self.queries, min(QUERIES, self.queries + queries)),
@@ -118,7 +118,7 @@ class Story:
         return rows
 
     def _judge(self) -> Callable[[], None]:
-        """A passage or a query, with judgements of those that are there, some of them again and otherwise."""
+        """A new passage, perhaps a new query, and judgements of known queries, some of which change earlier ones."""
         rows, judged = self._next(self.draw.randint(0, 1), 1), dict[str, dict[str, int]]()
         for _ in range(self.draw.randint(1, 3)):
             query = self.draw.choice(sorted(self.judged))
@@ -195,7 +195,7 @@ class Story:
         return reopen
 
     def end(self) -> list[str]:
-        """Bring everything up to date, build the same at once, and say what differs."""
+        """Bring everything up to date, build the same at once, and return the differences."""
         from gnnretrieval.data import Dataset
         from gnnretrieval.encoders.vectors import import_vectors
         from gnnretrieval.graph import GraphSettings, build_graph, open_graph
@@ -231,7 +231,7 @@ class Story:
 
 
 def differences(grown: Graph, built: Graph) -> list[str]:
-    """Arrays and texts of two graphs that differ, each by its name."""
+    """Descriptions of the arrays and texts in which two graphs differ."""
     names = {name for name in built.meta["files"] if name.endswith(".npy")}
     ours = {name for name in grown.meta["files"] if name.endswith(".npy") and not name.startswith("changes/")}
     found = [f"{name} is in one graph alone" for name in sorted(names ^ ours)]
@@ -248,7 +248,7 @@ def differences(grown: Graph, built: Graph) -> list[str]:
 def write_dataset(
     corpus: Corpus, place: Path, passages: int, queries: int, judged: dict[str, dict[str, int]]
 ) -> tuple[tuple[Path, Path], Any]:
-    """Write the first passages and queries as a dataset; files of their vectors, and settings to import them."""
+    """Write the first passages and queries as a dataset; returns files of their vectors, and import settings."""
     from gnnretrieval.encoders.vectors import VectorSettings
 
     (place / "qrels").mkdir(parents=True)
@@ -271,7 +271,7 @@ def _write_qrels(path: Path, judged: dict[str, dict[str, int]]) -> None:
 
 
 def make_base(corpus: Corpus, place: Path, settings: dict[str, Any]) -> None:
-    """The artifacts that sequences begin with: graph, model, embeddings, index."""
+    """Make the artifacts that sequences start from: graph, model, embeddings, index."""
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.vectors import import_vectors
     from gnnretrieval.graph import GraphSettings, build_graph
@@ -289,11 +289,11 @@ def make_base(corpus: Corpus, place: Path, settings: dict[str, Any]) -> None:
 
 
 def try_sequences(work: Path, name: str, count: int) -> tuple[Counter[str], list[str]]:
-    """Run so many sequences over a graph of these settings; what was done, and what went wrong."""
+    """Run ``count`` sequences over the graph called ``name``; returns counts of the steps, and the failures."""
     import torch
 
-    torch.set_num_threads(1)  # a fork has the thread that it was made in, and no other
-    os.fsync = lambda descriptor: None  # no power is lost here
+    torch.set_num_threads(1)  # a fork keeps only the thread that made it
+    os.fsync = lambda descriptor: None  # no power loss is simulated here
     delete(work)
     corpus, base = make_corpus(), work / "base"
     base.mkdir(parents=True)

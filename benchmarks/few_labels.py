@@ -1,9 +1,9 @@
-"""How many steps a head over few labels should take, measured on training questions alone.
+"""How many steps a head over few labels should take, measured on training questions only.
 
     .venv/bin/python benchmarks/few_labels.py --data DIRECTORY --work WORK
 
-Of docstrings-cut and fairytaleqa, 1,000 training questions are asked, and the head is trained on the labels of 150, 500
-and 1,500 others. No dev or test question is looked at. ``WORK`` is that of same_labels.py, whose graphs are used again.
+On docstrings-cut and fairytaleqa, the head is trained on the labels of 150, 500 and 1,500 training questions, and
+measured on 1,000 others. No dev or test question is used. ``WORK`` is that of same_labels.py, whose graphs are reused.
 Writes results/few_labels.json and results/few_labels.md.
 """
 

@@ -1,15 +1,17 @@
-"""Forward with backward of one GAT layer against PyTorch Geometric's GATConv: time, peak memory, equality.
+"""Forward and backward pass of one GAT layer against PyTorch Geometric's GATConv: time, peak memory, equality.
 
     .venv/bin/python benchmarks/gat_layer.py
 
-8,000 queries of 25 passages each, found unevenly among 20,000, one head, edge features as wide as nodes. Gradients go
+8,000 queries have 25 passages each, drawn unevenly from 20,000; one head, edge features as wide as nodes. Gradients go
 to every parameter and to source and target features; edge features are stored ones, without a gradient. Both layers
-have the same weights, the same inputs and explicit self-loops (GATConv: each target stands among the sources, with a
-loop as an edge). GATConv is given its edges and their features, loops included, made beforehand; it is measured with
-its loops after its edges and with all edges sorted by target, with PyTorch's allocator as it comes and with freed
-memory kept (as every gnnretrieval command keeps it), and its best of the four counts. Our layer makes its neighbours
-within the measured time. Each process of times measures all forms in turn; each peak of memory is that of one step in a
-process of its own.
+have the same weights, the same inputs and explicit self-loops (GATConv: each target is also a source, with a loop as an
+edge).
+
+GATConv's edges and their features, loops included, are made before the measurement; our layer makes its neighbours
+within the measured time. GATConv is measured with its loops after its edges and with all edges sorted by target, each
+with PyTorch's default allocator and with freed memory kept (as in every gnnretrieval command). The best of these four
+counts. A process that measures time runs all forms in turn; each peak of memory is that of one step in a separate
+process.
 
 Writes results/gat_layer.json and results/gat_layer.md.
 """
@@ -52,7 +54,7 @@ FORMS = {
 
 
 class Case(NamedTuple):
-    """What both layers are given."""
+    """Inputs of both layers."""
 
     source: Tensor  # (PASSAGES, d)
     target: Tensor  # (QUERIES, d)
@@ -63,7 +65,7 @@ class Case(NamedTuple):
 
 
 def make_case(width: int, seed: int = 0) -> Case:
-    """Random features; a passage is found in proportion to a log-normal draw, by a query at most once."""
+    """Random features and edges; a query's passages are different, drawn in proportion to log-normal weights."""
     generator = torch.Generator().manual_seed(seed)
     chance = torch.empty(PASSAGES).log_normal_(generator=generator)
     found = torch.cat(
@@ -84,7 +86,7 @@ def make_case(width: int, seed: int = 0) -> Case:
 
 
 def make_step(form: str, case: Case) -> tuple[torch.nn.Module, Callable[[], Tensor]]:
-    """A layer of this form, with the weights of every other, and one forward with backward of it."""
+    """A layer of this form, with the same weights as all others, and a function that runs it forward and backward."""
     width = case.source.shape[1]
     torch.manual_seed(0)
     conv = GATConv((width, width), width, edge_dim=width, add_self_loops=False, bias=False)
@@ -131,13 +133,13 @@ def stock_step(conv: GATConv, case: Case, by_target: bool) -> Callable[[], Tenso
 
 
 def clear(layer: torch.nn.Module, case: Case) -> None:
-    """Forget every gradient."""
+    """Clear the gradients of the layer and of the node features."""
     layer.zero_grad()
     case.source.grad = case.target.grad = None
 
 
 def measure_times(width: int, repeats: int, keep: bool) -> dict[str, list[float]]:
-    """Seconds of each form's step, in turn, ``repeats`` times after one that is not counted."""
+    """Seconds of each form's step, in turn, ``repeats`` times after a round to warm up."""
     if keep:
         keep_freed_memory()
     case = make_case(width)
@@ -154,10 +156,10 @@ def measure_times(width: int, repeats: int, keep: bool) -> dict[str, list[float]
 
 
 def measure_peak(width: int, form: str) -> int:
-    """Bytes of resident memory at the peak of a process's first step, above those just before it."""
+    """Peak of resident memory in a process's first step, in bytes above the level just before it."""
     case = make_case(width)
     layer, step = make_step(form, case)
-    torch.mm(torch.ones(256, 256), torch.ones(256, 256))  # the BLAS has its threads and buffers
+    torch.mm(torch.ones(256, 256), torch.ones(256, 256))  # so that the BLAS already has its threads and buffers
     clear(layer, case)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     before = resident("VmRSS")
@@ -172,7 +174,7 @@ def resident(name: str) -> int:
 
 
 def measure_difference(width: int, form: str) -> dict[str, float]:
-    """Largest difference between a form and GATConv: of outputs, and of each gradient over its largest entry."""
+    """Largest difference between a form and GATConv: of outputs, and of each gradient relative to its largest entry."""
     case = make_case(width)
     found = []
     for name in (form, STOCK[0]):
@@ -187,18 +189,18 @@ def measure_difference(width: int, form: str) -> dict[str, float]:
 
 
 def relative(value: Tensor, expected: Tensor) -> float:
-    """Largest difference over the largest entry."""
+    """Largest difference, relative to the largest expected entry."""
     return float((value - expected).abs().max() / expected.abs().max())
 
 
 def apart(function: Callable[..., Any], *args: Any) -> Any:
-    """What ``function`` returns in a process of its own."""
+    """What ``function`` returns in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *args).result()
 
 
 def measure(width: int, repeats: int) -> dict[str, Any]:
-    """Every figure of one width."""
+    """All figures of one width."""
     kept, plain = (apart(measure_times, width, repeats, keep) for keep in (True, False))
     seconds = {
         form: {"kept": statistics.median(kept[form]), "as_it_comes": statistics.median(plain[form])} for form in FORMS

@@ -2,11 +2,11 @@
 
     .venv/bin/python benchmarks/gnn_encoder.py --data DIRECTORY --work WORK
 
-DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the docstring corpus is made. Sets, variants and sweeps
-are in gnn_encoder.toml. Every set's dual-encoder is fine-tuned first, on a share of the questions that its graph is of;
-one that had all of them stands beside it, where that takes less than hours. Epoch and context scale are chosen on dev,
-tables are of test. Every training is kept in WORK: stopped, the same command goes on. Writes
-results/gnn_encoder-SET.json and .md, and a plot of each sweep.
+DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the script generates the docstring corpus. Sets, variants
+and sweeps are in gnn_encoder.toml. The dual-encoder of every set is fine-tuned first, on a share of the questions of
+its graph. If it does not take hours, another one is fine-tuned on all of them, for comparison. Epoch and context scale
+are chosen on dev; tables are on test. Every training is kept in WORK; after an interruption, the same command
+continues. Writes results/gnn_encoder-SET.json and .md, and a plot of each sweep.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ DUAL_RECIPE = ROOT / "gnn_encoder_dual.toml"
 MEASURES = ("RR@10", "nDCG@10", "R@1", "R@5", "R@20", "R@100")
 ALL_LABELS = "dual-encoder, all labels"
 DEPTH = 100
-DEEP = 1000  # so deep is ranked where only some passages are looked at
+DEEP = 1000  # depth of rankings from which only some passages are kept
 
 
 class OneSet:
-    """A set with its dual-encoder, and the trainings over it."""
+    """A set with its dual-encoders, and the GNN-encoders trained over them."""
 
     def __init__(self, name: str, data: Path, work: Path, asked: Sequence[str]) -> None:
         self.name, self.its, self.place = name, PLAN["sets"][name], work / name
@@ -96,7 +96,7 @@ class OneSet:
         return sample_dataset(data / its["source"], out, questions=questions, dev=1000, **options)
 
     def _unlearned(self, record: dict[str, Any]) -> bool:
-        """Whether a question is another author's, of those that the dual-encoder did not learn from."""
+        """Whether another author wrote the question, and the dual-encoder did not learn from it."""
         kind: str = record["metadata"]["kind"]
         return kind == "see-also" and not in_share(record["_id"], self.query_share)
 
@@ -106,13 +106,13 @@ class OneSet:
         return encode_dataset(self.dataset, settings, out, overwrite=True)
 
     def queries_by(self, its: dict[str, Any]) -> Features:
-        """Features of the dual-encoder that a variant is over."""
+        """Features of a variant's dual-encoder."""
         features = self.features_all if its.get("over_all_labels") else self.features
         assert features is not None
         return features
 
     def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> Graph:
-        """The graph of a variant, under a name of its own."""
+        """The graph of a variant, at a path that names its settings."""
         own = dict(its.get("graph", {}))
         changes = dict(own)
         name = "graph" + "".join(f"-{key}={_word(value)}" for key, value in own.items())
@@ -127,7 +127,7 @@ class OneSet:
         return build_graph(self.dataset, features, settings, out, run=run, overwrite=True)
 
     def measured(self, name: str, its: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Train with one seed and rank test; kept, and read again where it was done with these very settings."""
+        """Train with one seed and rank test; a result that is kept from the same settings is read instead."""
         place = self.place / "variants" / name / str(seed)
         store = self.graph(its)
         if its.get("second_round"):
@@ -166,7 +166,7 @@ class OneSet:
         return found
 
     def swept(self, setting: str, own: Sequence[Any], base: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
-        """A row for every value of a setting, tested against the dual-encoder and against the GNN-encoder as it is."""
+        """A row for every value of a setting, tested against the dual-encoder and against the default GNN-encoder."""
         its = PLAN["sweeps"][setting]
         settings = GraphSettings() if its.get("graph") else TrainSettings(layer="gat")
         default = self.its.get("train", {}).get(setting, getattr(settings, setting))
@@ -186,11 +186,11 @@ class OneSet:
         return index_run(index, queries, features.queries[features.rows_of(queries)], depth)
 
     def alike(self, run: Run) -> dict[str, float]:
-        """RR@10 of each test question among passages like its own."""
+        """RR@10 of each test question among passages like its relevant ones (:func:`rr_alike`)."""
         return rr_alike(run, self.qrels, self.labelled, DEPTH)
 
     def baselines(self) -> dict[str, Run]:
-        """BM25, the checkpoint as it came and the dual-encoder, on test (held-out questions: the last alone)."""
+        """Test runs of BM25, the untuned checkpoint and the dual-encoders; on held-out questions, the last only."""
         runs: dict[str, Run] = {}
         if not self.its.get("held_out"):
             rankings = self.encoders / "rankings"
@@ -201,7 +201,7 @@ class OneSet:
 
 
 def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything of one set, or only some variants and sweeps."""
+    """All results of one set, or only those of some variants and sweeps."""
     plan = planned(PLAN["sets"][name]["variants"])
     asked = [GNN, OVER_ALL, *wanted] if wanted else plan
     its_set = {**PLAN, **PLAN["sets"][name]}
@@ -251,7 +251,10 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
 
 
 def train_settings(of_set: dict[str, Any], of_variant: dict[str, Any], seed: int) -> TrainSettings:
-    """How a variant is trained on a set; ``as_many_steps``: as the GNN-encoder, of whose epochs each masks some."""
+    """How a variant is trained on a set.
+
+    With ``as_many_steps`` it takes as many steps as the GNN-encoder, whose epochs are only over the masked queries.
+    """
     gat = {"layer": "gat", **of_set.get("train", {})}
     own = TrainSettings.parse(gat)
     fewer = {"epochs": round(own.epochs * own.mask_ratio)} if of_variant.get("as_many_steps") else {}
@@ -259,10 +262,11 @@ def train_settings(of_set: dict[str, Any], of_variant: dict[str, Any], seed: int
 
 
 def planned(variants: str | list[str]) -> list[str]:
-    """What is measured of a set where nothing is asked for on the command line.
+    """Variants and sweeps that are measured on a set, unless the command line names some.
 
     Args:
-        variants: The variants and sweeps; ``main``: those of every set; ``all``: all but those apart.
+        variants: Their names, beside the GNN-encoder; ``main``: the variants marked as ``main``; ``all``: all sweeps,
+            and all variants but those marked as ``apart``.
     """
     if variants == "main":
         return [variant for variant, its in PLAN["variants"].items() if its.get("main")]
@@ -272,7 +276,7 @@ def planned(variants: str | list[str]) -> list[str]:
 
 
 def _inspected(one: OneSet) -> dict[str, Any]:
-    """The graph's figures, without the places where things lie on this machine."""
+    """The graph's figures, without paths of this machine."""
     found = {**inspect_graph(one.graph({}), one.dataset.path), "encoder": one.dual}
     return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
 

@@ -1,4 +1,4 @@
-"""What benchmarks/gnn_encoder.py makes of measured runs: means over seeds, differences and their tests."""
+"""Statistics of benchmarks/gnn_encoder.py: means over seeds, differences and their tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.evaluation import holm, paired_test, per_query
 
 Measures = Mapping[str, Mapping[str, float]]  # by measure and question
-Runs = Sequence[Mapping[str, Any]]  # one a seed: "measures", "alike" and what was chosen on "dev"
+Runs = Sequence[Mapping[str, Any]]  # one a seed, with "measures", "alike" and what "dev" chose
 Qrels = Mapping[str, Mapping[str, int]]
 
 
 def rows_of(found: Runs, base: Measures) -> dict[str, Any]:
-    """A variant's row: every measure, and what was chosen on dev, seed by seed."""
+    """A variant's row: every measure over the seeds, and what each seed chose on dev."""
     return {
         "measures": {measure: spread(found, base, measure) for measure in base},
         "chosen": [one["dev"]["chosen"] for one in found],
@@ -29,16 +29,16 @@ def rows_of(found: Runs, base: Measures) -> dict[str, Any]:
 
 
 def rr_alike(run: Run, qrels: Qrels, labelled: Collection[str], depth: int) -> dict[str, float]:
-    """RR@10 of each question among passages that are like its own in having training questions, or none.
+    """RR@10 of each question among passages like its relevant ones: with training questions, or without any.
 
-    In a split by passage the one that is asked for never has any: a ranking that puts those that have some lower
-    gains by that alone. Here it doesn't.
+    In a split by passage, relevant passages never have training questions. A ranking gains there by merely placing
+    passages with training questions lower; among like passages it does not.
 
     Args:
         run: Deep rankings.
         qrels: Judgements of the questions.
         labelled: Passages with training questions.
-        depth: How many of those left over are kept.
+        depth: Number of like passages that are kept for each question.
     """
     kept: Run = {}
     for query, judged in qrels.items():
@@ -54,14 +54,14 @@ def alike(
     passages: Collection[str],
     labelled: Collection[str],
 ) -> dict[str, Any]:
-    """What every variant gains among passages like the relevant one, and how many passages are of which kind.
+    """Gain of every variant among passages like the relevant ones, and how many passages have no training questions.
 
     Args:
         base: :func:`rr_alike` of the dual-encoder.
-        variants: Measured runs, with theirs.
+        variants: Measured runs of each variant, with :func:`rr_alike` of each as ``alike``.
         qrels: Judgements of test.
         passages: All passages.
-        labelled: Those with training questions.
+        labelled: Passages with training questions.
     """
     rows = {
         variant: spread([{"measures": {"RR@10": run["alike"]}} for run in found], {"RR@10": base}, "RR@10")
@@ -77,7 +77,7 @@ def alike(
 
 
 def spread(found: Runs, base: Measures, measure: str) -> dict[str, float]:
-    """Mean and deviation over seeds, the difference to the dual-encoder, and its p-value.
+    """Mean and deviation over seeds, the difference to the dual-encoder (also of the worst seed), and its p-value.
 
     The test is a paired t-test over questions, of each question's mean over the seeds.
     """
@@ -96,7 +96,7 @@ def spread(found: Runs, base: Measures, measure: str) -> dict[str, float]:
 
 
 def _mean_of_seeds(found: Runs, measure: str) -> dict[str, float]:
-    # Rounded: a mean of three equal values is not always that value, and a test finds such differences significant.
+    # Rounded: a mean of three equal values is not always that value, and a test finds these differences significant.
     return {
         query: round(float(np.mean([one["measures"][measure][query] for one in found])), 9)
         for query in _questions(found)
@@ -108,7 +108,7 @@ def _questions(found: Runs) -> list[str]:
 
 
 def against(variants: Mapping[str, Runs]) -> dict[str, dict[str, float]]:
-    """Every variant against the GNN-encoder as it is, by the seeds that both have, Holm-corrected."""
+    """Every variant against the default GNN-encoder, by the seeds that both have, Holm-corrected."""
     tests = {
         name: paired_test(_mean_of_seeds(found, "RR@10"), _mean_of_seeds(variants[GNN][: len(found)], "RR@10"))
         for name, found in variants.items()
@@ -122,7 +122,7 @@ def against(variants: Mapping[str, Runs]) -> dict[str, dict[str, float]]:
 
 
 def domains(dataset: Dataset, qrels: Qrels, pairs: Mapping[str, tuple[Measures, Runs]]) -> list[dict[str, Any]]:
-    """RR@10 of each domain apart, where questions have one, of each dual-encoder and the GNN-encoder over it."""
+    """RR@10 by domain, of each dual-encoder and the GNN-encoder over it; empty if questions have no domains."""
     domain_of: dict[str, str] = {}
     for line in (dataset.path / "queries.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -137,7 +137,7 @@ def domains(dataset: Dataset, qrels: Qrels, pairs: Mapping[str, tuple[Measures, 
 
 
 def unrepeated(dataset: Dataset, qrels: Qrels, found: Runs, base: Measures) -> dict[str, Any]:
-    """The same of the test questions that no question of the graph asks in the same words."""
+    """RR@10 of the test questions that no question of the graph repeats word for word."""
     seen = SeenTexts()
     asked = {seen.add(query.text) for query in dataset.queries_of("train")}
     chosen = [query.id for query in dataset.queries_of("test") if seen.add(query.text) not in asked]
@@ -145,7 +145,7 @@ def unrepeated(dataset: Dataset, qrels: Qrels, found: Runs, base: Measures) -> d
 
 
 def _of_some(found: Runs, base: Measures, chosen: Sequence[str]) -> dict[str, Any]:
-    """RR@10 of some of the questions, before and after."""
+    """RR@10 of the ``chosen`` questions: ``before`` of the dual-encoder, the rest of the runs."""
     part = [{"measures": {"RR@10": {query: run["measures"]["RR@10"][query] for query in chosen}}} for run in found]
     of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
     before = statistics.mean(of_base["RR@10"].values())

@@ -1,4 +1,4 @@
-"""The page of a set of benchmarks/gnn_encoder.py, and the plots of its sweeps; run: all pages from their JSON files."""
+"""Pages and plots of benchmarks/gnn_encoder.py; as a script, it writes all pages again from their JSON files."""
 
 from __future__ import annotations
 

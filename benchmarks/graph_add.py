@@ -1,9 +1,9 @@
-"""Adding 1% new queries to a graph store against building it anew: seconds of each, and whether they are equal.
+"""Adding 1% new queries to a graph store against building all of it: seconds of each, and whether they are equal.
 
     .venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale 0.02
 
-Over a synthetic set of MS MARCO's shape (benchmarks/synthetic.py), width 384, k = 25, features at hand in both cases,
-so that encoding is not counted. Writes results/graph_add.json and results/graph_add.md.
+Uses a synthetic set of MS MARCO's shape (benchmarks/synthetic.py) of width 384, with k = 25. Features are ready in both
+cases, so encoding is not counted. Writes results/graph_add.json and results/graph_add.md.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""Kinds of index at 100 thousand and a million vectors of 384 numbers: recall and times, beside FAISS called directly.
+"""Kinds of index at 100,000 and 1,000,000 vectors of 384 numbers: recall and times, beside FAISS called directly.
 
     .venv/bin/python benchmarks/index_kinds.py --features graphs/docstrings/features
 
-FEATURES are a dual-encoder's, of real texts (``make quickstart`` makes those). There are not a million of them, so
-vectors are made that lie as theirs do: the real ones are clustered, and a vector is a cluster's centre, plus what
-another real vector is away from the centre of its own cluster, plus a little noise, brought to length 1. Half of it is
-thus the coarse place of one text, and half the detail of another. Queries are the features' own, real questions.
+FEATURES are a dual-encoder's features of real texts (``make quickstart`` makes some). There are not a million of them,
+so vectors of a similar distribution are made. The real vectors are clustered; a made vector is a cluster's centre, plus
+the offset of another real vector from its own centre, plus a little noise, normalised to length 1. So it has the coarse
+position of one text and the detail of another. Queries are the features' real questions.
 
-Each kind is built, and searched with the cheapest setting that reaches recall@10 of 0.95 on half of the queries (an
-exact one has none; product quantisation and HNSW are searched with the default, which is 0.99 or as near as it comes);
-recall is reported on the other half. FAISS called directly is the same file read by ``faiss.read_index`` with the same
-setting, after ``faiss.normalize_L2`` of the question, as our own search brings it to length 1. Questions are asked one
-by one, and all together, in rounds of which each asks both: one by one the two change their order with every question;
-together it is FAISS, ours, ours, FAISS, each after one question of its own. Both read the file anew every round, in a
-process that has built nothing. Times are medians of the rounds, and the ratio is the median of the rounds' ratios.
-Writes results/index_kinds.json and results/index_kinds.md.
+Each kind is built, and searched with the cheapest setting that reaches a recall@10 of 0.95 on half of the queries;
+recall is reported on the other half. Exact kinds have no setting; for product quantisation and HNSW the target is the
+default, 0.99 or the nearest to it. The direct search reads the same file by ``faiss.read_index``, uses the same setting
+and normalises questions by ``faiss.normalize_L2``, as our search normalises them too.
+
+In every round both systems answer the questions one by one, and all together. One by one, their order changes with
+every question; together it is FAISS, ours, ours, FAISS, each after one question to warm up. Both read the file again in
+every round, in a process that has built nothing. Times are medians of the rounds, and the ratio is the median of the
+rounds' ratios. Writes results/index_kinds.json and results/index_kinds.md.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ KINDS = {
 }
 TARGET = 0.95
 _CLUSTERS, _NOISE, _BLOCK = 512, 0.1, 50_000
-_ASKED, _FEW = 200, 10  # queries a round; of slow kinds
-_SLOW = 0.01  # seconds a question
-_COPIED = 256 * 2**20  # bytes of a file up to which every round has a new copy
+_ASKED, _FEW = 200, 10  # queries a round; queries a round of slow kinds
+_SLOW = 0.01  # seconds a question above which a kind is slow
+_COPIED = 256 * 2**20  # bytes of a file up to which it is copied in every round
 _K = 10
 
 
 def made_features(real: Features, count: int, place: Path) -> Features:
-    """Features of ``count`` made vectors, with the real ones' queries."""
+    """Features of ``count`` made vectors, with the queries of the real ones."""
 
     def write(directory: Path) -> dict[str, Any]:
         rng = np.random.default_rng(0)
@@ -114,11 +115,11 @@ def read(index: Index) -> Any:
 
 
 def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, Any]:
-    """Milliseconds a question, alone and together, ours and FAISS's, and the ratios of the rounds.
+    """Milliseconds a question, alone and together, of our search and of FAISS, and the median ratios of the rounds.
 
-    It is called in a process of its own: what one that has built an index reads into the memory it freed is faster.
-    Every round reads the file anew, a new copy where it is small: where in memory an index lies changes its time
-    by some hundredths, and one mapped lies where its file was written.
+    Call it in a fresh process: one that has built an index reads into the memory that it freed, which is faster. Every
+    round reads the file again, and copies it first if it is small. For the position of an index in memory changes its
+    time by a few hundredths, and that of a memory-mapped one depends on where its file was written.
     """
     index = open_index(place)
     direct = read(index)
@@ -152,7 +153,7 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
                 systems[name](asked[row : row + 1])
                 single[name].append(time.perf_counter() - begun)
         several = dict.fromkeys(systems, 0.0)
-        for name in [*sorted(systems), *sorted(systems, reverse=True)]:  # what comes first and last, and what between
+        for name in [*sorted(systems), *sorted(systems, reverse=True)]:  # FAISS, ours, ours, FAISS
             systems[name](asked[:1])
             begun = time.perf_counter()
             systems[name](asked)
@@ -172,7 +173,7 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
 
 
 def measure(source: Features, factory: str, place: Path, rounds: int) -> dict[str, Any]:
-    """One kind over one corpus."""
+    """Build and measure one kind of index over one set of vectors."""
     search = {"target_recall": TARGET} if factory.startswith("IVF") and "PQ" not in factory else {}
     begun = time.monotonic()
     index = build_index(source, place, IndexSettings(factory=factory, **search), overwrite=True)

@@ -1,12 +1,12 @@
-"""10,000 mutated files a reader: each is read as what it says, or refused in a sentence with file and line.
+"""10,000 mutated files a reader: each is read correctly, or refused in a sentence with file and line.
 
     .venv/bin/python benchmarks/mutated_inputs.py
 
 A file of each format is made from a seed, with text full of quotes, tabs, line breaks, NUL, right-to-left and emoji,
-then mutated: cut off, shuffled, of wrong types, in a wrong encoding, with an id twice, at random bytes. It is imported,
-and compared with a second reading of the same bytes, written apart from the readers (tests/data/formats/reference.py).
-Where the mutation itself says that a file must be refused, or accepted, and on which line, that is held too. Writes
-results/mutated_inputs.json and results/mutated_inputs.md; ends with an error where anything failed.
+then mutated: cut off, shuffled, given wrong types, a wrong encoding, a repeated id or random bytes. It is imported, and
+the result is compared with that of a second, independent reader of the same bytes (tests/data/formats/reference.py). If
+a mutation determines that its file must be refused or accepted, and on which line, that is checked too. Writes
+results/mutated_inputs.json and results/mutated_inputs.md; the exit code is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # mutations and second readings are the tests'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # mutations and second readers come from the tests
 
 from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json

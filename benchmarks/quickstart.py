@@ -1,4 +1,4 @@
-"""How long the quickstart takes from a fresh clone, again, and how long a search takes.
+"""Time of the quickstart from a fresh clone, of a second run of it, and of a search.
 
     .venv/bin/python benchmarks/quickstart.py
 
@@ -45,7 +45,7 @@ print(json.dumps(milliseconds))
 
 
 def timed(command: list[str], directory: Path) -> float:
-    """Seconds that a command takes; its output goes to this process's."""
+    """Seconds that a command takes; its output goes to that of this process."""
     start = time.monotonic()
     subprocess.run(command, cwd=directory, check=True)
     return time.monotonic() - start

@@ -1,4 +1,4 @@
-"""Result files hold figures, ids and provenance, never what a dataset's passages and questions say."""
+"""Result files hold figures, ids and provenance, never the texts of a dataset's passages and questions."""
 
 from __future__ import annotations
 
