@@ -1,12 +1,13 @@
-"""The GNN-encoder against what the same labels are worth without one, on five sets and several seeds.
+"""The GNN-encoder against baselines without a graph network that see the same labels, on five sets and several seeds.
 
     .venv/bin/python benchmarks/same_labels.py --data DIRECTORY --work WORK
 
-DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the two docstring corpora are made. All systems are over
-one frozen MiniLM and see the labels of the graph. Each is trained by its defaults and chosen on dev; tables are of
-test. With --dev nothing but dev is printed, and no page is written: settings are chosen by that. Every training is kept
-in WORK: stopped, the same command goes on. Writes results/same_labels.json and .md; with --only, the other sets stay
-there as they are. With --layers it also trains the GNN-encoder by those layers, over sets that are on the page.
+DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the script generates the two docstring corpora. All dense
+systems are over one frozen MiniLM and see the labels of the graph. Each is trained with its defaults and chosen on dev;
+tables are on test. With --dev it prints dev only and writes no page: settings are chosen by that. Every training is
+kept in WORK; after an interruption, the same command continues. Writes results/same_labels.json and .md; with --only,
+the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers, on sets that
+are on the page.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from gnnretrieval.storage.provenance import git_revision, library_versions, writ
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 RESULTS = Path(__file__).resolve().parent / "results"
-SETS = {  # its data, and its folder of judgements
+SETS = {  # data of each, and its folder of judgements
     "docstrings": ("docstrings", "qrels"),
     "docstrings-cut": ("docstrings-cut", "qrels"),
     "squad-open": ("squad-open", "qrels"),
@@ -58,14 +59,14 @@ DENSE = (DUAL, *CHOICES)
 WITH_HEADS = [name for name in CHOICES if "head" in name]
 LEXICAL_SYSTEMS = (BM25_PLAIN, LEXICAL)
 MEASURE, DEPTH = "RR@10", 100
-COPY = 0.5  # Jaccard of a test question's words with those of a training question of the same passage
+COPY = 0.5  # least Jaccard of a near copy's words with those of a training question of the same passage
 SPLITS = ("dev", "test")
 
 Values = dict[str, float]  # RR@10 by question
 
 
 class OneSet(NamedTuple):
-    """A set with what does not depend on a seed."""
+    """A set with everything that does not depend on a seed."""
 
     name: str
     place: Path
@@ -75,7 +76,7 @@ class OneSet(NamedTuple):
 
     @classmethod
     def of(cls, name: str, data: Path, work: Path) -> OneSet:
-        """Made under ``work``, or as it was."""
+        """Make the set under ``work``, or reuse what is there."""
         source, qrels = SETS[name]
         common: dict[str, Any] = {"overwrite": True}
         if source in DOCSTRINGS:
@@ -83,7 +84,7 @@ class OneSet(NamedTuple):
         else:
             where = data / source
         dataset = Dataset.open(where, qrels)
-        encoder = EncoderSettings(max_tokens=128 if source in DOCSTRINGS else None)  # as the recipes
+        encoder = EncoderSettings(max_tokens=128 if source in DOCSTRINGS else None)  # as in the recipes
         features = encode_dataset(dataset, encoder, work / "features" / source, **common)
         place = work / name
         graph = build_graph(dataset, features, GraphSettings(), place / "graph", **common)
@@ -104,7 +105,7 @@ class OneSet(NamedTuple):
         return values
 
     def chosen(self, seed: int, layer: str) -> dict[str, Any]:
-        """What dev chose, after :meth:`values`."""
+        """What dev chose; :meth:`values` comes first."""
         kept = json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))
         log = (self.place / f"{layer}-{seed}" / "model" / "log.jsonl").read_text("utf-8").splitlines()
         rungs = {one["rung"]: one["gain"] if one["kept"] else None for one in map(json.loads, log) if "rung" in one}
@@ -125,7 +126,7 @@ class OneSet(NamedTuple):
         given = (self.graph, self.dataset, self.features, "test")
         first = rank_baselines(*given, self.place / "baselines-0", **common)
         made = [first]
-        if seed:  # of the others the seed changes nothing
+        if seed:  # the other baselines do not depend on the seed
             made.append(rank_baselines(*given, self.place / f"baselines-{seed}", seed=seed, only=WITH_HEADS, **common))
         its_choices = {name: its for part in made for name, its in part.meta["chosen"].items()}
         best_dense = max(CHOICES, key=lambda name: float(its_choices[name]["dev"]))
@@ -149,7 +150,7 @@ class OneSet(NamedTuple):
 
 
 def mean_by_question(seeds: Sequence[Values]) -> Values:
-    """Mean over seeds of each question."""
+    """Mean of each question over the seeds."""
     return {query: fmean(one[query] for one in seeds) for query in seeds[0]}
 
 
@@ -161,7 +162,7 @@ def tested(system: Values, baseline: Values) -> dict[str, Any]:
 
 
 def measured(one: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str, Any]:
-    """Means over seeds and tests of the GNN-encoder against the strongest dense baseline, in all and by group."""
+    """Means over seeds, and tests of the GNN-encoder against the strongest dense baseline, overall and by group."""
     names = list(seeds[0])
     by_question = {name: mean_by_question([seed[name] for seed in seeds]) for name in names}
     judged = one.dataset.split("test")
@@ -259,7 +260,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 
 def _of_rungs(sets: Mapping[str, Any]) -> list[str]:
-    """The table of what each rung of the ladder gained where it was kept."""
+    """The table of each rung's gain on dev, where it was kept."""
     lines = ["", "## What each rung of the ladder gained on dev", ""]
     lines += ["RR@10 × 100 over the rung below, mean over the seeds that kept it; in brackets how many did.", ""]
     per_set = {name: [chosen["rungs"] for chosen in its["chosen"].values()] for name, its in sets.items()}
@@ -291,7 +292,7 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
 
 
 def measured_layers(one: OneSet, layers: Sequence[str], seeds: int) -> dict[str, Any]:
-    """The GNN-encoder by each layer, ``linear`` first, on test."""
+    """The GNN-encoder with each layer, ``linear`` first, on test."""
     found: dict[str, Any] = {}
     simplest: Values = {}
     for layer in ("linear", *layers):

@@ -26,12 +26,12 @@ def sample_dataset(
     Args:
         source: Dataset directory.
         out: Where the sample goes.
-        questions: Training questions that are kept; None: all.
-        dev: Dev questions that are kept; None: all. Test is kept whole.
-        labelled: Share of the training questions whose labels are kept; the others' texts stay.
-        domains: Values of ``metadata.domain`` that are kept, of passages and questions; none: all.
+        questions: Number of training questions to keep; None: all.
+        dev: Number of dev questions to keep; None: all. Test is kept whole.
+        labelled: Share of these training questions that keep their labels; of the others only the texts are kept.
+        domains: Values of ``metadata.domain`` to keep, of passages and questions; empty: all.
         qrels: Folder of the judgements.
-        seed: Of both samples.
+        seed: Seed of both samples.
     """
     queries: dict[str, Any] = {}
     for line in _lines(source / "queries.jsonl"):
@@ -63,12 +63,12 @@ def sample_dataset(
 
 
 def hold_out(source: Path, out: Path, chosen: Callable[[dict[str, Any]], bool]) -> Path:
-    """Write the dataset at ``source`` to ``out``, its test split being the chosen training questions.
+    """Write the dataset at ``source`` to ``out``, with the chosen training questions as its test split.
 
     Args:
         source: Dataset directory.
         out: Where it goes.
-        chosen: Which training questions, by their records, are asked as test's instead of trained on.
+        chosen: Whether a training question, given its record, moves to the test split.
     """
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     records = [json.loads(line) for line in _lines(source / "queries.jsonl")]

@@ -1,14 +1,14 @@
-"""`gnnretrieval serve` under load, killed in it, and asked nonsense; and a question's time with the graph and without.
+"""`gnnretrieval serve` under load, killed under load, and sent malformed requests; and what the graph costs a question.
 
     .venv/bin/pip install --constraint constraints.txt '.[serve]' schemathesis
     .venv/bin/python benchmarks/serve.py
 
-Goes the quickstart's way first, unless a run is given. Then, each server a process of its own on the loopback address:
+Runs the quickstart first, unless a run is given. Then, with each server in a separate process on the loopback address:
 
-- the same question to the GNN-encoder's index and to the dual-encoder's by turns, over HTTP;
-- 1,000 questions at 16 at a time, batched and not, by turns;
-- SIGKILL under that load, and the same command again: until the first question is answered;
-- 5,000 malformed requests or more that schemathesis generates from the OpenAPI description.
+- the same questions to the GNN-encoder and to the dual-encoder in turn, over HTTP;
+- 1,000 questions, 16 at a time, with and without batches in turn;
+- SIGKILL under load, and the same command again: seconds until the first question is answered;
+- at least 5,000 malformed requests that schemathesis generates from the OpenAPI description.
 
 Writes results/serve.json and results/serve.md.
 """
@@ -69,13 +69,13 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False, h
 
 
 class Client:
-    """One connection that is kept."""
+    """A client with one connection that stays open."""
 
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def ask(self, question: str, **how: Any) -> tuple[float, dict[str, Any]]:
-        """Seconds, and the answer."""
+        """Ask a question; returns seconds, and the answer."""
         body = json.dumps({"question": question, "k": 10, **how})
         begun = time.perf_counter()
         self.connection.request("POST", "/search", body, {"content-type": "application/json"})
@@ -95,7 +95,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int, question: str) -> dict[str, Any]:
-    """Until a server answers a question; the answer."""
+    """Wait until a server answers a question; returns the answer."""
     while True:
         with suppress(OSError, http.client.HTTPException):
             return Client(port).ask(question)[1]
@@ -104,7 +104,7 @@ def wait_for(port: int, question: str) -> dict[str, Any]:
 
 @contextmanager
 def served(run: Path, settings: dict[str, Any]) -> Iterator[int]:
-    """A server with settings, by its port."""
+    """Run a server with these settings; yields its port."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", CHILD, str(run), str(port), json.dumps(settings)])
     try:
@@ -116,7 +116,7 @@ def served(run: Path, settings: dict[str, Any]) -> Iterator[int]:
 
 
 def load(port: int, questions: list[str], count: int = REQUESTS) -> dict[str, Any]:
-    """``count`` questions at ``AT_ONCE`` at a time."""
+    """Ask ``count`` questions, ``AT_ONCE`` at a time; returns errors, latencies and throughput."""
     numbers, lock = iter(range(count)), threading.Lock()
     seconds: list[float] = []
     errors: list[str] = []
@@ -151,7 +151,7 @@ def load(port: int, questions: list[str], count: int = REQUESTS) -> dict[str, An
 
 
 def under_load(run: Path, questions: list[str]) -> dict[str, Any]:
-    """Rounds of every way of batching by turns, each server warm."""
+    """Load a server with every way of batching in turn, in several rounds, after a warm-up; returns medians."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in BATCHING}
     for number in range(ROUNDS):
         for name in list(BATCHING)[:: 1 if number % 2 == 0 else -1]:
@@ -174,7 +174,7 @@ def under_load(run: Path, questions: list[str]) -> dict[str, Any]:
 
 
 def with_and_without(run: Path, questions: list[str]) -> dict[str, Any]:
-    """The same questions to both systems by turns, one at a time: medians, and the ratio with a bootstrap interval."""
+    """The same questions to both systems in turn, one at a time: medians, and the ratio with a bootstrap interval."""
     took: dict[str, list[float]] = {"dual-encoder": [], "gnn-encoder": []}
     with served(run, {"batch_wait": 0.0}) as port:
         client = Client(port)
@@ -201,13 +201,13 @@ def with_and_without(run: Path, questions: list[str]) -> dict[str, Any]:
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used so far, its waiting for a processor not counted (Linux)."""
+    """Processor seconds that a process has used so far, without its waiting for a processor (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def killed(run: Path, questions: list[str]) -> dict[str, Any]:
-    """SIGKILL in mid-load, and the same command again."""
+    """Kill a server under load and start it again, several times; returns the seconds to its first answers."""
     port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "gnnretrieval", "serve", str(run), "--port", str(port)]
     begun = time.perf_counter()
@@ -241,7 +241,7 @@ def killed(run: Path, questions: list[str]) -> dict[str, Any]:
 
 
 def malformed(run: Path, questions: list[str]) -> dict[str, Any]:
-    """What schemathesis sends, counted by the server itself."""
+    """Send malformed requests by schemathesis; returns the server's counts of its answers."""
     program = Path(sys.executable).with_name("schemathesis")
     with served(run, {}) as port, tempfile.TemporaryDirectory() as place:
         for seed in itertools.count():
@@ -270,7 +270,7 @@ def malformed(run: Path, questions: list[str]) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The tables."""
+    """The tables as a page."""
     both, load_, kill, bad = found["with_and_without"], found["load"], found["killed"], found["malformed"]
     low, high = both["ratio_95"]
     rows = [

@@ -1,4 +1,4 @@
-"""A small run of vectors made from a seed, and `gnnretrieval serve` over it as a process, for the faults' trials."""
+"""A small run over seeded random vectors, and a `gnnretrieval serve` process over it, for the trials of faults."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PASSAGES, QUERIES, DIMENSION, SEED = 300, 200, 32, 0
 
 
 def make_run(directory: Path, seed: int = SEED) -> Path:
-    """A run of ``PASSAGES`` passages and ``QUERIES`` questions, each question near its passage; reused where it is."""
+    """A run of ``PASSAGES`` passages and ``QUERIES`` questions, each near its passage; reused if it is there."""
     if (directory / "index" / "meta.json").is_file():
         return directory
     rng = np.random.default_rng(seed)
     passages = rng.normal(size=(PASSAGES, DIMENSION)).astype(np.float32)
     asked = np.arange(QUERIES) % (PASSAGES // 2)
     queries = passages[asked] + 0.5 * rng.normal(size=(QUERIES, DIMENSION)).astype(np.float32)
-    ladder.STEPS, ladder.HEADS = (100,), [(100, 0.0), (100, 0.2)]  # few steps: quality is not looked at
+    ladder.STEPS, ladder.HEADS = (100,), [(100, 0.0), (100, 0.2)]  # few steps: quality does not matter
     GraphRetriever.fit(
         {f"p{row}": f"passage {row} version 0" for row in range(PASSAGES)},
         {f"q{row}": f"question {row}" for row in range(QUERIES)},
@@ -44,10 +44,10 @@ class Server:
     """A server process.
 
     Args:
-        run: What it serves.
-        log: Gets its standard error.
+        run: The run that it serves.
+        log: File for its standard error.
         options: Further words of the command.
-        descriptors: Files that it may have open.
+        descriptors: Maximum number of open files; None: as this process.
     """
 
     def __init__(self, run: Path, log: Path, *options: str, descriptors: int | None = None) -> None:
@@ -69,7 +69,7 @@ class Server:
     def ask(
         self, method: str, path: str, body: Any = None, timeout: float = 10, token: str | None = None
     ) -> tuple[int, Any, dict[str, str]]:
-        """Status, answer and headers of one request on a connection for itself."""
+        """Status, answer and headers of one request on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             return ask(connection, method, path, body, token)
@@ -78,17 +78,17 @@ class Server:
 
     @property
     def memory(self) -> int:
-        """Bytes that are resident."""
+        """Resident memory in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text("utf-8")
         return 1024 * int(status.split("VmRSS:")[1].split()[0])
 
     @property
     def descriptors(self) -> int:
-        """Files that are open."""
+        """Number of open files."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def stop(self) -> float:
-        """SIGTERM; seconds until it ended, or infinity after 30."""
+        """Send SIGTERM; returns the seconds until the process ended, infinity if it did not end within 30."""
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -111,7 +111,7 @@ class Server:
 def ask(
     connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, token: str | None = None
 ) -> tuple[int, Any, dict[str, str]]:
-    """Status, answer and headers of one request on a connection that is kept."""
+    """Status, answer and headers of one request on a connection that stays open."""
     text = None if body is None else json.dumps(body)
     headers = {"content-type": "application/json"} if text else {}
     connection.request(method, path, text, headers | ({"authorization": f"Bearer {token}"} if token else {}))

@@ -1,13 +1,13 @@
-"""A graph store of MS MARCO's shape: made, opened, looked into, inspected and embedded, with the memory it takes.
+"""A graph store of MS MARCO's shape: time to open, look up, inspect and embed it, and the memory that this takes.
 
     .venv/bin/python benchmarks/store_scale.py --work DIRECTORY --scale 0.1
 
 DIRECTORY holds what is made (about 45 GB at scale 1, 5 GB at 0.1); what is there is reused. Writes
-results/store_scale.json and results/store_scale.md. Exact top-k at scale 1 takes a day of 2 cores: with --planted, a
-query's neighbours are its labelled passage and others of its topic, and the files are called store_scale_1.*. Vectors
-are synthetic (benchmarks/synthetic.py), of width 768; the model's weights are a seeded perturbation of the start, since
-neither time nor memory depends on them. With --texts FILE (a corpus.jsonl), some of its passages are encoded by
-all-MiniLM-L6-v2, for the cost of the graph beside it.
+results/store_scale.json and results/store_scale.md. Exact top-k at scale 1 takes a day of 2 cores. With --planted, a
+query's neighbours are instead its labelled passage and others of its topic, and the result files are called
+store_scale_SCALE.*. Vectors are synthetic (benchmarks/synthetic.py), of width 768; the model's weights are a seeded
+perturbation of the start, since neither time nor memory depends on them. With --texts FILE (a corpus.jsonl), some of
+its passages are encoded by all-MiniLM-L6-v2, to compare the cost of the graph with that of encoding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIMENSION, K = 768, 25
 
 
 def _memory(field: str) -> int:
-    """Bytes of this process: ``VmRSS`` now, ``VmHWM`` at most."""
+    """Resident memory of this process in bytes: ``VmRSS`` now, ``VmHWM`` at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
@@ -72,11 +72,11 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
     from gnnretrieval.training import embed_passages, open_model
 
     keep_freed_memory()
-    shutil.rmtree(out, ignore_errors=True)  # made anew, never reused
+    shutil.rmtree(out, ignore_errors=True)  # made again, never reused
     opened, graph = open_model(model), open_graph(store)
     torch.ones(512, 512) @ torch.ones(512, 512)  # the libraries' own buffers
     baseline = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     start = time.perf_counter()
     embed_passages(opened, graph, out, overwrite=True)
     seconds = time.perf_counter() - start
@@ -85,7 +85,7 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
 
 
 def measure_machine() -> dict[str, float]:
-    """What the machine does at most: bytes read from memory, float32 operations of the gate's product, a second."""
+    """Highest speed of the machine, a second: bytes read from memory, and float32 operations of the gate's product."""
     import torch
 
     numbers = torch.ones(2**28)
@@ -106,7 +106,7 @@ def measure_machine() -> dict[str, float]:
 
 
 def measure_encoding(texts: Path) -> dict[str, Any]:
-    """Seconds a passage of encoding by all-MiniLM-L6-v2 (128 tokens), and of embedding over a graph of its width."""
+    """Seconds a passage to encode it by all-MiniLM-L6-v2 (128 tokens), and to embed it over a graph of this width."""
     import itertools
     import tempfile
 
@@ -135,7 +135,7 @@ def measure_encoding(texts: Path) -> dict[str, Any]:
 
 
 def make_store(work: Path, scale: float, dimension: int, planted: bool = False) -> Any:
-    """The synthetic set, its features and its graph, in the directory ``work``."""
+    """Make the synthetic set, its features and its graph in the directory ``work``; returns the graph."""
     from benchmarks.synthetic import make_synthetic_set
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
@@ -160,7 +160,7 @@ def make_store(work: Path, scale: float, dimension: int, planted: bool = False) 
 
 
 def perturbed(dimension: int, edge_dim: int) -> Any:
-    """A GNN-encoder moved from its start by a seed."""
+    """A GNN-encoder whose weights are its start plus seeded noise."""
     import torch
 
     from gnnretrieval.nn import GNNEncoder
@@ -174,7 +174,7 @@ def perturbed(dimension: int, edge_dim: int) -> Any:
 
 
 def make_model(graph: Any, out: Path) -> None:
-    """Such a GNN-encoder as an artifact that fits ``graph``."""
+    """Write a perturbed GNN-encoder that fits ``graph`` as an artifact."""
     from safetensors.torch import save_file
 
     from gnnretrieval.storage.making import make_artifact
@@ -195,7 +195,7 @@ def make_model(graph: Any, out: Path) -> None:
 
 
 def in_a_fresh_process(measure: str, *paths: Path) -> dict[str, Any]:
-    """The result of one of the functions above, in a process of its own."""
+    """The result of ``measure_NAME(*paths)``, with ``measure`` as NAME, in a fresh process."""
     command = [
         sys.executable,
         __file__,
@@ -266,7 +266,7 @@ def main(
 
 
 def roofline(results: dict[str, Any], graph: Any) -> dict[str, Any]:
-    """What embedding must read and compute, and the seconds that the machine needs for either."""
+    """Bytes that embedding must read, operations that it must compute, and the machine's seconds for each."""
     m, n, d = graph.num_passages, graph.num_queries, graph.dimension
     names = ("passage_features", "query_features", "neighbors", "edge_features", "passage_indptr", "passage_edges")
     read = sum((graph.path / f"{name}.npy").stat().st_size for name in names)

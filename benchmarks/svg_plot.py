@@ -1,4 +1,4 @@
-"""A line plot as SVG, small enough to lie beside its table in the repository."""
+"""A line plot as SVG, small enough to keep beside its table in the repository."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def line_plot(
     """One line over evenly spaced values of ``x``, with a bar of ± deviation at each, and horizontal levels to compare.
 
     Args:
-        title: Above the plot.
-        x: Values along the axis, written as they are.
-        y: Of the line.
-        deviation: Half of each bar.
-        labels: Of the horizontal and the vertical axis.
-        levels: Height by name.
+        title: Title above the plot.
+        x: Values that the horizontal axis shows, at even distances.
+        y: Values of the line.
+        deviation: Half the height of each bar.
+        labels: Labels of the horizontal and the vertical axis.
+        levels: Values of the horizontal levels, by name.
     """
     low = min([*(a - b for a, b in zip(y, deviation, strict=True)), *levels.values()])
     high = max([*(a + b for a, b in zip(y, deviation, strict=True)), *levels.values()])

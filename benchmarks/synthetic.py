@@ -1,8 +1,8 @@
-"""A retrieval set of MS MARCO's shape, made from a seed: passages and queries as vectors around common topics.
+"""A synthetic retrieval set of MS MARCO's shape: seeded vectors of passages and queries around common topics.
 
 At scale 1 it has MS MARCO's 8,841,823 passages and 502,939 training queries. Each passage belongs to one of many
-topics; a query is a noisy copy of its labelled passage. Texts are a few words: what is measured over it is the store,
-not an encoder.
+topics; a query is a noisy copy of its labelled passage. Texts have only a few words, since the set serves to measure
+the store, not an encoder.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def make_synthetic_set(
     """Write a dataset (BEIR layout) with its vectors; returns the numbers of passages and queries.
 
     Args:
-        directory: Gets ``whole/``, ``passages.npy``, ``queries.npy``, ``planted.npy`` (neighbours) and, with
-            ``late``, ``early/`` without the last queries, these as ``late-queries.jsonl``, ``late-qrels.tsv`` and
-            ``late-queries.npy``, and ``early-queries.npy``.
-        scale: 1 is MS MARCO.
+        directory: Receives the dataset ``whole/``, ``passages.npy``, ``queries.npy`` and ``planted.npy`` (neighbours).
+            With ``late``, also the dataset ``early/`` without the last queries, ``early-queries.npy``, and the last
+            queries as ``late-queries.jsonl``, ``late-qrels.tsv`` and ``late-queries.npy``.
+        scale: Share of MS MARCO's size; 1 is MS MARCO.
         dimension: Width of the vectors.
-        seed: Of everything.
-        late: Share of the queries that come later.
+        seed: Seed of every draw.
+        late: Share of the queries that are to be added later.
     """
     m, n = round(scale * PASSAGES), round(scale * QUERIES)
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def make_synthetic_set(
 
 
 def _planted(topic_of: np.ndarray, asked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each query its labelled passage and others of its topic, drawn with their order ``(n, 25)`` uint32."""
+    """For each query its labelled passage, then random others of its topic ``(n, 25)`` uint32."""
     by_topic = np.argsort(topic_of, kind="stable")
     starts = np.searchsorted(topic_of[by_topic], np.arange(topic_of.max() + 2))
     planted = np.empty((len(asked), PLANTED), dtype=np.uint32)

@@ -30,10 +30,10 @@ class Lookups:
         self.version = retriever.index.hash[:_VERSION]
 
     def require_graph(self) -> None:
-        """Check that the index is of a graph.
+        """Check that the index has a graph.
 
         Raises:
-            Refusal: It is not (404).
+            Refusal: It has none (404).
         """
         if not self._retriever.has_graph:
             raise Refusal(
