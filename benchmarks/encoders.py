@@ -1,4 +1,4 @@
-"""The papers' encoders from the same start: DPR, RocketQA, PAIR, DCSR and ANCE, beside BM25 and untuned MiniLM.
+"""The papers' encoders from the same start: DPR, RocketQA, PAIR, DCSR and ANCE, compared with BM25 and untuned MiniLM.
 
     .venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK
 

@@ -265,7 +265,7 @@ def planned(variants: str | list[str]) -> list[str]:
     """Variants and sweeps that are measured on a set, unless the command line names some.
 
     Args:
-        variants: Their names, beside the GNN-encoder; ``main``: the variants marked as ``main``; ``all``: all sweeps,
+        variants: Their names, besides the GNN-encoder; ``main``: the variants marked as ``main``; ``all``: all sweeps,
             and all variants but those marked as ``apart``.
     """
     if variants == "main":

@@ -1,4 +1,4 @@
-"""Kinds of index at 100,000 and 1,000,000 vectors of 384 numbers: recall and times, beside FAISS called directly.
+"""Kinds of index at 100,000 and 1,000,000 vectors of 384 numbers: recall and times, against FAISS called directly.
 
     .venv/bin/python benchmarks/index_kinds.py --features graphs/docstrings/features
 
@@ -118,8 +118,8 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
     """Milliseconds a question, alone and together, of our search and of FAISS, and the median ratios of the rounds.
 
     Call it in a fresh process: one that has built an index reads into the memory that it freed, which is faster. Every
-    round reads the file again, and copies it first if it is small. For the position of an index in memory changes its
-    time by a few hundredths, and that of a memory-mapped one depends on where its file was written.
+    round reads the file again, and copies it first if it is small: the position of an index in memory changes its time
+    by a few hundredths, and that of a memory-mapped one depends on where its file was written.
     """
     index = open_index(place)
     direct = read(index)

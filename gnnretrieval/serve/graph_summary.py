@@ -1,4 +1,4 @@
-"""The graph's figures that the explorer shows: only those that are quick to count."""
+"""The graph's figures that the explorer shows, counted in one pass over its edges."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def serve(
         ranking: As in :meth:`~gnnretrieval.index.retriever.Retriever.open`.
         token_file: File with the token that requests must give; None: they need none.
         no_auth: Answer without a token even if other machines can reach the server.
-        allowed_hosts: Names that the server answers to, beside its addresses.
+        allowed_hosts: Names that the server answers to, besides its addresses.
         rate: Maximum requests a second of one client; 0: no limit; None: 50, or no limit on a loopback address.
         watch: Seconds between two checks for a new version of the index; None: no checks.
 
