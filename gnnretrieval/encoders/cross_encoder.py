@@ -1,4 +1,4 @@
-"""The cross-encoder: reads a query and a passage together, into a vector and the probability that they belong."""
+"""The cross-encoder: reads a query and a passage together and gives a vector and a probability of relevance."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 
 
 class PairFeatures(NamedTuple):
-    """What a cross-encoder makes of pairs of texts.
+    """A cross-encoder's vectors and probabilities of pairs of texts.
 
     Attributes:
-        vectors: Last hidden state of ``[CLS]``, float32 ``(pairs, d)``: an edge feature.
-        probabilities: That the second text answers the first, float32 ``(pairs,)``: ``sigmoid`` of the logit of a
-            checkpoint with one label, the second label's ``softmax`` of one with two.
+        vectors: ``(pairs, d)`` float32, last hidden state of ``[CLS]``: an edge feature.
+        probabilities: ``(pairs,)`` float32, probability that the second text answers the first. With one label it is
+            the ``sigmoid`` of the logit; with two it is the second label's ``softmax``.
     """
 
     vectors: NDArray[np.float32]
@@ -45,10 +45,10 @@ class CrossEncoder:
 
     Args:
         settings: Checkpoint, longest pair, precision.
-        device: Where the weights go.
+        device: Device of the weights.
 
     Raises:
-        InputError: the checkpoint cannot be loaded, or is no cross-encoder.
+        InputError: The checkpoint cannot be loaded, or is not a cross-encoder.
     """
 
     def __init__(self, settings: CrossEncoderSettings, device: str | torch.device = "cpu") -> None:
@@ -86,7 +86,7 @@ class CrossEncoder:
 
     @property
     def hash(self) -> str:
-        """The checkpoint's hash: equal weights have equal hashes wherever they lie."""
+        """Hash of the checkpoint; it does not depend on the directory."""
         return self.checkpoint.hash
 
     @torch.inference_mode()
@@ -95,8 +95,8 @@ class CrossEncoder:
     ) -> PairFeatures:
         """Vectors and probabilities of pairs of texts.
 
-        Every text is split to tokens once, however many pairs it is in. A pair's result does not depend on the pairs
-        beside it: on the CPU, for BERT-like checkpoints, bit for bit; elsewhere not beyond rounding.
+        Every text is tokenized once, however many pairs it is in. A pair's result does not depend on the other pairs:
+        bit for bit for BERT-like checkpoints on the CPU, else up to rounding.
 
         Args:
             first: The first texts of pairs: queries.
@@ -104,7 +104,7 @@ class CrossEncoder:
             pairs: ``(pairs, 2)`` rows of ``first`` and of ``second``.
 
         Raises:
-            GnnRetrievalError: a row that is not there, or damaged weights.
+            GnnRetrievalError: A row is out of range, or the weights are damaged.
         """
         pairs = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
         if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(first), len(second))).any()):
@@ -145,13 +145,13 @@ class CrossEncoder:
 
 
 class _PackedClassifier:
-    """A BERT-like encoder without padding, and its classifier in float32."""
+    """A BERT-like sequence classifier: the encoder without padding, the head in float32."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
         self.encoder = PackedPass(model.base_model, dtype, first_only=True)
-        model.base_model.encoder.to(dtype)  # which only takes memory now
+        model.base_model.encoder.to(dtype)  # the packed pass has its own copy: this one only takes memory
         model.base_model.embeddings.to(dtype)
-        pooler: nn.Module | None = getattr(model.base_model, "pooler", None)  # RoBERTa's is part of its classifier
+        pooler: nn.Module | None = getattr(model.base_model, "pooler", None)  # RoBERTa's classifier includes it
         self.head = [part for part in (pooler, model.classifier) if part is not None]
 
     @torch.inference_mode()

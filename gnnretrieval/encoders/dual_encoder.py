@@ -28,11 +28,13 @@ class DualEncoder:
     """Encodes queries with ``E_Q`` and passages with ``E_P``.
 
     Args:
-        settings: Checkpoint and precision.
-        device: Where the weights go.
+        settings: Checkpoints, prompts, limits and precision.
+        device: Device of the weights.
 
     Raises:
-        InputError: the checkpoint cannot be loaded.
+        InputError: A checkpoint cannot be loaded or does not fit the settings, or the vectors of ``E_Q`` and ``E_P``
+            differ in width.
+        GnnRetrievalError: A checkpoint is not found.
     """
 
     def __init__(self, settings: EncoderSettings, device: str | torch.device = "cpu") -> None:
@@ -81,16 +83,16 @@ class DualEncoder:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Hash of the weights, configuration and tokenizer by side."""
+        """Hash of the weights, configuration and tokenizer by side, ``query`` and ``passage``."""
         return {"query": self.query_checkpoint.hash, "passage": self.passage_checkpoint.hash}
 
     @property
     def source(self) -> str:
-        """Where the weights were found, in words."""
+        """Where the passage encoder's weights were found, in words."""
         return self.passage_checkpoint.source
 
     def _width(self, model: Any) -> int:
-        """Width of a model's vectors; some do not know it before they have made one."""
+        """Width of a model's vectors; a model that does not declare it encodes a text first."""
         newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
         width: int | None = getattr(model, newer if hasattr(model, newer) else older)()
         if width is None:
@@ -104,11 +106,11 @@ class DualEncoder:
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
-        """Vectors ``(len(texts), d)`` float32, of length 1 where the similarity is cosine.
+        """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine.
 
-        A text's vector does not depend on the texts beside it: on the CPU, for BERT-like checkpoints, bit for bit (see
-        :mod:`gnnretrieval.encoders.packed_pass`); elsewhere texts are batched by token count and padded, and it does
-        not beyond rounding. A passage read by sentences has the mean of their vectors.
+        A text's vector does not depend on the other texts: bit for bit for BERT-like checkpoints on the CPU (see
+        :mod:`gnnretrieval.encoders.packed_pass`), else up to rounding, because batches are padded. The vector of a
+        passage read by sentences is the mean of their vectors.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -138,10 +140,10 @@ class DualEncoder:
         return vectors
 
     def encode_sentences(self, texts: Sequence[str]) -> SentenceVectors:
-        """Vectors of the sentences of passages, prepared by the similarity, and how many each passage has.
+        """Vectors of the passages' sentences, prepared by the similarity, with their number in each passage.
 
         Raises:
-            GnnRetrievalError: the settings are ``sentences = none``.
+            GnnRetrievalError: The settings have ``sentences = none``.
         """
         if self.sentences is None:
             raise GnnRetrievalError("passages are read whole: give sentences = token or mean.")
@@ -153,7 +155,7 @@ class DualEncoder:
         features: dict[str, Any] = dict(model.tokenizer.pad(tokens, return_tensors="pt").to(self.device))
         for module in model:
             features = module(features)
-            if "token_embeddings" in features:  # pooling sums in float32
+            if "token_embeddings" in features:  # so that pooling sums in float32
                 features["token_embeddings"] = features["token_embeddings"].float()
         return self.similarity.prepare(features["sentence_embedding"])
 
@@ -177,10 +179,11 @@ class DualEncoder:
 
 
 def _in_precision(model: Any, dtype: torch.dtype) -> PackedPass | None:
-    """Bring a sentence-transformers model's transformer, loaded in float32, to ``dtype``, and the rest to float32.
+    """Convert the transformer of a sentence-transformers model to ``dtype`` and its other modules to float32.
 
     Returns:
-        What computes in its place where the model pools the last hidden states of a BERT-like encoder.
+        The pass without padding, if the model pools the last hidden states of a BERT-like encoder on the CPU; else
+        None. It is made from the float32 weights.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 

@@ -19,28 +19,28 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.platform.extras import extra
 from gnnretrieval.storage.provenance import sha256_of_json
 
-KEY_VARIABLE = "GNNRETRIEVAL_KEY_VARIABLE"  # names the variable that holds the key, for an artifact's endpoint
+KEY_VARIABLE = "GNNRETRIEVAL_KEY_VARIABLE"  # names the variable of the key for an artifact's endpoint
 OPENAI = "https://api.openai.com/v1"
-_RETRIES = 8  # of the client, each after twice the wait or as long as the endpoint says: about two minutes in all
-_TIMEOUT = 600.0  # seconds a request: a small server works at one after the other, and giving up early does work twice
-_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # questions that somebody waits for, who wants to know it soon
+_RETRIES = 8  # of the client: waits double from 0.5 s to 8 s, 40 s in all, unless the endpoint says how long
+_TIMEOUT = 600.0  # seconds per request: a small server answers one at a time, and giving up early repeats its work
+_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # up to 16 questions: somebody waits for them, so fail soon
 _Batch = Sequence[str]
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class EndpointError(GnnRetrievalError):
-    """The endpoint cannot be reached, refuses, or answers with something else."""
+    """The endpoint cannot be reached, refuses the request, or does not answer with the vectors."""
 
 
 class EndpointEncoder:
-    """Asks an embeddings API. The key is read from the environment, sent to the endpoint, and written nowhere.
+    """Encoder behind an embeddings API. The key is read from the environment, sent to the endpoint, and never stored.
 
     Args:
         settings: The model's name and the endpoint.
 
     Raises:
-        InputError: the settings name no endpoint.
-        GnnRetrievalError: the extra ``endpoint`` is not installed.
+        InputError: The settings name no endpoint.
+        GnnRetrievalError: The extra ``endpoint`` is not installed.
     """
 
     def __init__(self, settings: EncoderSettings) -> None:
@@ -64,7 +64,7 @@ class EndpointEncoder:
 
     @property
     def dimension(self) -> int:
-        """Width ``d`` of a vector; the endpoint is asked where it was not before."""
+        """Width ``d`` of a vector; sends a request if it is not known yet."""
         if self._dimension is None:
             self.encode(["a"], "query")
         assert self._dimension is not None
@@ -72,17 +72,17 @@ class EndpointEncoder:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Of the model's name and how it is asked; the address does not count, since a server may move."""
+        """Hash by side of the model, its prompt and options; without the address, because a server may move."""
         return endpoint_fingerprint(self.settings)
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
-        """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine.
+        """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine.
 
-        A request that fails for a while (rate limits, timeouts, 5xx) is sent again, after as long as the endpoint says
-        or twice the wait before.
+        A request that fails temporarily (rate limits, timeouts, 5xx) is sent again, after the time that the endpoint
+        says or a doubling wait.
 
         Raises:
-            EndpointError: the endpoint cannot be reached, refuses, or answers with something else.
+            EndpointError: The endpoint cannot be reached, refuses the request, or does not answer with the vectors.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -130,12 +130,12 @@ class EndpointEncoder:
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error).strip().rstrip(".") or type(error).__name__
             raise EndpointError(f"{self.source} cannot be reached ({reason}). Is it running?") from None
-        except (openai.OpenAIError, ValueError, TypeError) as error:  # an answer that is no JSON of this API
+        except (openai.OpenAIError, ValueError, TypeError) as error:  # the answer is no JSON of this API
             raise EndpointError(f"{self.source} is no embeddings API: {str(error).splitlines()[0]}.") from None
         return self._vectors_in(answer, len(texts))
 
     def _vectors_in(self, answer: Any, count: int) -> NDArray[np.float32]:
-        """The vectors of an answer, in the order of the texts."""
+        """Vectors ``(count, d)`` of an answer, in the order of the texts."""
         try:
             rows = sorted(answer.data, key=lambda one: one.index)
             vectors = np.array([one.embedding for one in rows], dtype=np.float32)
@@ -157,7 +157,7 @@ class EndpointEncoder:
         return vectors
 
     def _wait_for_turn(self) -> None:
-        """Keep to the requests a minute, over all threads."""
+        """Wait until the limit of requests per minute, shared by all threads, allows another."""
         if self.api.requests_per_minute is None:
             return
         with self._lock:
@@ -169,9 +169,9 @@ class EndpointEncoder:
 def _in_threads(
     call: Callable[[_Batch], NDArray[np.float32]], batches: Sequence[_Batch], threads: int
 ) -> list[NDArray[np.float32]]:
-    """What ``call`` gives for each of ``batches``, several at a time; the first error ends it.
+    """Results of ``call`` for each of ``batches``, in order, with several calls at a time; the first error is raised.
 
-    The threads are daemons, unlike a ThreadPoolExecutor's: Ctrl-C does not wait for requests that are under way.
+    The threads are daemons, unlike a ThreadPoolExecutor's: Ctrl-C does not wait for running requests.
     """
     results: list[NDArray[np.float32] | None] = [None] * len(batches)
     errors: list[BaseException] = []
@@ -199,7 +199,7 @@ def _in_threads(
 
 
 def endpoint_fingerprint(settings: EncoderSettings) -> dict[str, str]:
-    """As :attr:`EndpointEncoder.fingerprint`, before anything is opened."""
+    """As :attr:`EndpointEncoder.fingerprint`, from the settings alone."""
     asked = settings.api.model_dump(mode="json", include={"dimensions", "input_types"})
     common = {**asked, "similarity": similarity_of(settings, says_dot=False).model_dump()}
     sides = {
@@ -210,20 +210,20 @@ def endpoint_fingerprint(settings: EncoderSettings) -> dict[str, str]:
 
 
 def cost_in_words(tokens: int, price: float | None) -> str:
-    """What encoding used, and what it cost at ``price`` a million tokens."""
+    """The number of tokens, and their cost at ``price`` per million tokens, in words."""
     return f"{tokens:,} tokens" + ("" if price is None else f", which cost {tokens * price / 1e6:,.4f}")
 
 
 def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
-    """The settings of an artifact with the endpoint that questions may be sent to, and the key that goes with them.
+    """The settings of an artifact, with an endpoint and a key variable that the user allows.
 
-    An artifact may come from anyone, and questions and the key go where its endpoint says: so its address is used only
-    where it is the user's own word (``endpoint``, or ``OPENAI_BASE_URL`` in the environment), OpenAI's, or this
-    machine's. Its variable of the key is never used: it could name any secret of the environment. The key is in
-    ``OPENAI_API_KEY``, or in the variable that ``GNNRETRIEVAL_KEY_VARIABLE`` names.
+    An artifact may come from anyone, and its endpoint receives the questions and the key. So its address is used only
+    if it is ``OPENAI_BASE_URL`` of the environment, OpenAI's, or this machine's; ``endpoint`` replaces it. The
+    artifact's key variable is never used, because it could name any secret of the environment: the key is read from
+    ``OPENAI_API_KEY``, or from the variable that ``GNNRETRIEVAL_KEY_VARIABLE`` names.
 
     Raises:
-        GnnRetrievalError: it is another address.
+        GnnRetrievalError: The artifact names another address, and ``endpoint`` is None.
     """
     variable = os.environ.get(KEY_VARIABLE) or EndpointSettings().key_variable
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"key_variable": variable})})
@@ -243,13 +243,13 @@ def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
 def _client(settings: EncoderSettings) -> Any:
     openai = extra("openai", "endpoint", "An endpoint")
     api = settings.api
-    key = os.environ.get(api.key_variable) or "none"  # many servers of one's own want no key
+    key = os.environ.get(api.key_variable) or "none"  # many self-hosted servers need no key
     timeout = openai.Timeout(_TIMEOUT, connect=10.0)
     return openai.OpenAI(api_key=key, base_url=api.endpoint, max_retries=_RETRIES, timeout=timeout)
 
 
 def _reason(error: Any) -> str:
-    """The endpoint's own sentence, short."""
+    """The endpoint's error message, shortened."""
     body = getattr(error, "body", None)
     said = body.get("message") if isinstance(body, dict) else None
     return " ".join(str(said or error.message).split())[:200].rstrip(".")

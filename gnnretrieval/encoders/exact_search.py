@@ -1,8 +1,8 @@
-"""Exact top-k by similarity, blockwise: never a matrix of all queries by all passages.
+"""Exact top-k by similarity, in blocks: never a matrix of all queries by all passages.
 
-A score is a function of its two vectors alone: candidates come from fast matrix products, whose rounding depends on the
-shape of the block, and are scored again in float64. So a passage added later scores what it would have scored at once,
-and equal vectors score the same.
+A score depends only on its two vectors. Candidates come from fast matrix products, whose rounding depends on the shape
+of the block, and are scored again in float64. So a passage that is added later gets the score that it would have had
+from the start, and equal vectors get equal scores.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gnnretrieval.storage.arrays import blocks, release, save_array
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.durable import sync_tree
 
-_PASSAGES = 65536  # passages a block
-_QUERIES = 512  # queries a block: 128 MiB of scores in float32
-_GROUP = 64  # columns that are searched as one
-_REDUCED = 2**40  # products above which candidates are found in bfloat16, where that is native
+_PASSAGES = 65536  # passages per block
+_QUERIES = 512  # queries per block: 128 MiB of scores in float32
+_GROUP = 64  # columns in a group, of which the best groups are searched
+_REDUCED = 2**40  # number of products (n m d) above which the first candidates come from bfloat16, if native
 _SAVE_EVERY = 60.0  # seconds
 
 Advance = Callable[[int], None]
@@ -45,24 +45,24 @@ def exact_top_k(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` passages of highest similarity for every query.
 
-    Candidates are the best of the matrix products and some more; they are scored again (:func:`pair_scores`), and a
-    query is settled when its ``k``-th score is above every passage that was left out by more than the products can be
-    wrong. The others are searched again more precisely, so that the result is exact.
+    Candidates are somewhat more than the ``k`` best matrix products. They are scored again (:func:`pair_scores`). A
+    query is done if its ``k``-th score exceeds the product of every other passage by more than the error of a product.
+    The other queries are searched again more precisely, so that the result is exact.
 
     Args:
         queries: ``(n, d)``, any float type, may be memory-mapped.
-        passages: ``(m, d)``, likewise; read once in order.
-        k: How many.
-        similarity: How the two are compared.
-        device: Where products are computed.
-        advance: Called with the number of passages gone through; a second search of some counts nothing.
-        resume: Directory where the state of a long search is kept, to go on from.
+        passages: ``(m, d)``, likewise; each search reads them in order, then the candidates.
+        k: Number of passages per query.
+        similarity: How queries and passages are compared.
+        device: Device of the products.
+        advance: Called with the number of passages searched; repeated searches do not count.
+        resume: Directory that keeps the state of a long search, from which it resumes.
 
     Returns:
-        Rows ``(n, k)`` and scores ``(n, k)``, score descending, equal scores by row.
+        Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
 
     Raises:
-        GnnRetrievalError: ``k`` is above the number of passages.
+        GnnRetrievalError: ``k`` is not between 1 and the number of passages.
     """
     n, m = len(queries), len(passages)
     if not 0 < k <= m:
@@ -90,7 +90,7 @@ def exact_top_k(
         settled = (best[:, -1] > cut + error) | (width == m)
         rows[unsettled[settled]], scores[unsettled[settled]] = best_rows[settled], best[settled]
         unsettled = unsettled[~settled]
-    for row in unsettled:  # more ties at the cut than candidates
+    for row in unsettled:  # more ties at the cut than there are candidates
         rows[row], scores[row] = _of_all(queries[row], passages, k, similarity)
     return rows, scores
 
@@ -98,7 +98,7 @@ def exact_top_k(
 def pair_scores(
     queries: NDArray[np.floating], passages: NDArray[np.floating], similarity: Similarity
 ) -> NDArray[np.float32]:
-    """Similarity of rows ``(…, d)`` and ``(…, d)``: summed in float64, so that it does not depend on shapes."""
+    """Similarity ``(…)`` of rows ``(…, d)`` and ``(…, d)``, summed in float64 so that it does not depend on shapes."""
     products = similarity.prepare_array(queries).astype(np.float64) * similarity.prepare_array(passages)
     return torch.from_numpy(products).sum(-1).numpy().astype(np.float32)
 
@@ -106,7 +106,7 @@ def pair_scores(
 def merge_top_k(
     rows: NDArray[np.int64], scores: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-    """The ``k`` best of each line of candidates: rows and scores ``(n, k)``, and the columns they came from."""
+    """The ``k`` best of each query's candidates ``(n, c)``: rows, scores and their columns, ``(n, k)`` each."""
     order = np.lexsort((rows, -scores), axis=-1)[:, :k]
     return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1), order
 
@@ -121,9 +121,10 @@ def _candidates(
     advance: Advance,
     resume: Path | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-    """The ``width`` best rows ``(n, width)`` by products in ``dtype``.
+    """The ``width`` best rows by products in ``dtype``.
 
-    Also the lowest of these products ``(n,)``, and how wrong a product of each query can be ``(n,)``.
+    Returns:
+        The rows ``(n, width)``, the lowest of their products ``(n,)``, and the maximum error of a product ``(n,)``.
     """
     n, m, d = len(queries), len(passages), queries.shape[1]
     best = np.full((n, width), -np.inf, dtype=np.float32)
@@ -151,13 +152,13 @@ def _candidates(
             _save_state(resume, best, found, first + len(block), longest)
             saved = time.monotonic()
     lengths = np.linalg.norm(similarity.prepare_array(queries), axis=1) if not similarity.normalize else np.ones(n)
-    # Float32 sums of d products are off by d roundings at most; bfloat16 rounds both factors and the result.
+    # A float32 sum of d products has at most d rounding errors; bfloat16 rounds both factors and the result.
     unit = (d + 2) * 2.0**-24 + (3 * 2.0**-8 if dtype == torch.bfloat16 else 0.0)
     return found, best[:, -1], (unit * lengths * longest).astype(np.float32)
 
 
 def _save_state(resume: Path, best: NDArray[np.float32], found: NDArray[np.int64], done: int, longest: float) -> None:
-    """Keep the state in two turns, so that one of them is always whole."""
+    """Save the state, alternating between two sets of files so that one is always complete."""
     turn = done // _PASSAGES % 2
     save_array(resume / f"best-{turn}.npy", best)
     save_array(resume / f"found-{turn}.npy", found)
@@ -167,13 +168,13 @@ def _save_state(resume: Path, best: NDArray[np.float32], found: NDArray[np.int64
 
 
 def _top(scores: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """As ``scores.topk(width)`` in float32, through the best groups of columns: topk over all of them is slow."""
+    """As ``scores.topk(width)`` in float32, but only over the best groups of columns: topk over all is slow."""
     groups = scores.shape[1] // _GROUP
     if groups <= 2 * width or scores.shape[1] % _GROUP:
         values, columns = scores.float().topk(width, dim=1)
         return values, columns
     grouped = scores.view(len(scores), groups, _GROUP)
-    # The width best columns lie in at most width groups, whose best are then above all other groups' best.
+    # The width best columns are in at most width groups: those with the highest maxima.
     chosen = grouped.amax(-1).float().topk(width, dim=1).indices  # (n, width)
     values = grouped.gather(1, chosen[:, :, None].expand(-1, -1, _GROUP)).flatten(1).float()
     columns = (chosen[:, :, None] * _GROUP + torch.arange(_GROUP, device=scores.device)).flatten(1)
@@ -189,7 +190,7 @@ def _scored_again(
     k: int,
     similarity: Similarity,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The ``k`` best of the candidates ``found`` ``(a, width)`` of the queries ``asked``, by their own scores."""
+    """The ``k`` best by :func:`pair_scores` among candidates ``found`` ``(a, width)`` of queries ``asked`` ``(a,)``."""
     rows, scores = np.empty((len(asked), k), dtype=np.int64), np.empty((len(asked), k), dtype=np.float32)
     size = max(1, 4096 // found.shape[1])
     for part in blocks(len(asked), size):
@@ -202,7 +203,7 @@ def _scored_again(
 def _of_all(
     query: NDArray[np.floating], passages: NDArray[np.floating], k: int, similarity: Similarity
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The ``k`` best of all passages for one query ``(d,)``, every pair by its own score."""
+    """The ``k`` best of all passages for one query ``(d,)``, by :func:`pair_scores`."""
     rows, scores = np.empty((1, 0), dtype=np.int64), np.empty((1, 0), dtype=np.float32)
     for part in blocks(len(passages), 4096):
         own = pair_scores(query[None], passages[part], similarity)

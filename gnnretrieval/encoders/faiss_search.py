@@ -1,4 +1,4 @@
-"""Approximate top-k through a FAISS IVF index, scored exactly, with its measured recall."""
+"""Approximate top-k with a FAISS IVF index, with exact scores and measured recall."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnnretrieval.storage.arrays import blocks, release
 
 _BLOCK = 65536  # passages added at a time
 _QUERIES = 1024  # queries searched at a time
-_TRAINING = 64  # vectors a list that the lists are learned from
+_TRAINING = 64  # training vectors per list
 _CHECKED = 256  # queries whose recall is measured
 
 
@@ -27,7 +27,7 @@ def import_faiss() -> Any:
     """The module ``faiss``.
 
     Raises:
-        GnnRetrievalError: it is not installed, or twice, by faiss-cpu and faiss-gpu.
+        GnnRetrievalError: It is not installed, or more than one of its packages (faiss-cpu, faiss-gpu) is.
     """
     installed = sorted(
         {
@@ -50,22 +50,22 @@ def faiss_top_k(
     *,
     device: str = "cpu",
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """About the ``k`` passages of highest similarity for every query.
+    """Approximately the ``k`` passages of highest similarity for every query.
 
-    The index holds float16 vectors in about ``4 √m`` lists, in memory: ``2 m d`` bytes. Its candidates are scored as
-    :func:`gnnretrieval.encoders.exact_search.exact_top_k` scores them, so only passages in lists that were not looked
-    into are missed; how many these are is measured on some queries and said.
+    The index holds float16 vectors in at most ``4 √m`` lists, in memory: ``2 m d`` bytes. Its candidates get the scores
+    of :func:`gnnretrieval.encoders.exact_search.exact_top_k`, so that almost only passages in unsearched lists are
+    missed. The recall of up to 256 queries is measured and printed.
 
     Args:
         queries: ``(n, d)``.
         passages: ``(m, d)``.
-        k: How many.
-        similarity: How the two are compared.
-        probes: Share of the lists that are looked into.
-        device: Where recall is measured.
+        k: Number of passages per query.
+        similarity: How queries and passages are compared.
+        probes: Share of the lists that are searched.
+        device: Device of exact searches: for the recall, and for queries whose lists hold fewer than ``k`` passages.
 
     Returns:
-        Rows ``(n, k)`` and scores ``(n, k)``, score descending, equal scores by row.
+        Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
     """
     faiss = import_faiss()
     n, (m, d) = len(queries), passages.shape
@@ -95,7 +95,7 @@ def faiss_top_k(
             rows[part], scores[part], _ = merge_top_k(found, own, k)
             release(passages)
             meter.advance(part.stop - part.start)
-    if short.any():  # the lists that were looked into hold fewer than k
+    if short.any():  # the searched lists hold fewer than k
         rows[short], scores[short] = exact_top_k(queries[short], passages, k, similarity, device=device)
     checked = np.unique(np.linspace(0, n - 1, min(n, _CHECKED)).astype(np.int64))
     best, _ = exact_top_k(queries[checked], passages, k, similarity, device=device)

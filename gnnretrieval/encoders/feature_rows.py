@@ -1,4 +1,4 @@
-"""How the texts of a dataset are read into rows of features: whole, by sentences, or sentences as passages."""
+"""Ways to read a dataset's texts into rows of features: whole texts, by sentences, or sentences as passages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 
 
 class WholeTexts:
-    """A text is a row.
+    """One row per text.
 
     Attributes:
-        state: What an interrupted run needs to go on, beside the number of rows.
+        state: What an interrupted run needs to resume, besides the number of rows.
     """
 
     def __init__(self, encoder: TextEncoder, side: Side, dataset: Dataset) -> None:
@@ -32,34 +32,34 @@ class WholeTexts:
 
     @property
     def window(self) -> int:
-        """Rows that are encoded together, and then written and noted."""
+        """Number of rows that are encoded, written and recorded together."""
         return self.encoder.settings.window
 
     def items(self) -> Iterator[Any]:
-        """What is read together, in the order of the rows."""
+        """Items in the order of the rows: the texts that are read together."""
         if self.side == "query":
             return (query.text for query in self.dataset.queries())
         return (passage.full_text for passage in self.dataset.passages())
 
     def rows(self, item: Any) -> int:
-        """Rows that an item becomes."""
+        """Number of rows of an item."""
         return 1
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
-        """Rows of some items, which come after ``done`` others."""
+        """Vectors ``(rows, d)`` of items that come after ``done`` rows."""
         return self.encoder.encode(items, self.side)
 
     def figures(self, total: int) -> dict[str, Any]:
-        """Entries for ``meta.json``, when all ``total`` rows are done."""
+        """Entries for ``meta.json`` after all ``total`` rows."""
         return {}
 
     def in_words(self) -> str:
-        """The figures as a line for the user; empty where there are none."""
+        """The figures as a line for the user; empty if there are none."""
         return ""
 
 
 class BySentences(WholeTexts):
-    """A passage is a row, the mean of its sentences, whose vectors are written beside it."""
+    """One row per passage, the mean of its sentences' vectors; these are written to separate files."""
 
     def __init__(self, encoder: DualEncoder, dataset: Dataset, directory: Path, state: Mapping[str, int]) -> None:
         super().__init__(encoder, "passage", dataset)
@@ -68,14 +68,14 @@ class BySentences(WholeTexts):
         self.state = self.files.state
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
-        """As :meth:`WholeTexts.vectors`; the sentences are written."""
+        """As :meth:`WholeTexts.vectors`; also writes the sentences' vectors."""
         made = self._dual.encode_sentences(items)
         self.files.write(made, done)
         self.state = self.files.state
         return made.means(self.encoder.similarity)
 
     def figures(self, total: int) -> dict[str, Any]:
-        """Sentences, their mean a passage ``k̄`` and how many were cut."""
+        """Number of sentences, their mean per passage ``k̄``, and number of sentences beyond the limit of tokens."""
         return {
             "num_sentences": self.state["sentences"],
             "sentences_per_passage": self.state["sentences"] / total,
@@ -91,7 +91,7 @@ class BySentences(WholeTexts):
 
 
 class SentencesAsPassages(WholeTexts):
-    """A sentence is a passage, and so a row; those of one passage are read together."""
+    """One row per sentence, which is a passage of the dataset; the sentences of one text are read together."""
 
     def __init__(self, encoder: DualEncoder, dataset: Dataset, state: Mapping[str, int]) -> None:
         super().__init__(encoder, "passage", dataset)
@@ -99,7 +99,7 @@ class SentencesAsPassages(WholeTexts):
         self.state = {"sentences_alone": state.get("sentences_alone", 0)}
 
     def items(self) -> Iterator[SentencePassages]:
-        """As :meth:`WholeTexts.items`: the sentences of a passage."""
+        """As :meth:`WholeTexts.items`: an item is the sentences of one text."""
         return passages_of_sentences(self.dataset)
 
     def rows(self, item: SentencePassages) -> int:
@@ -113,7 +113,7 @@ class SentencesAsPassages(WholeTexts):
         return vectors
 
     def figures(self, total: int) -> dict[str, Any]:
-        """How many sentences were encoded without the others of their passage."""
+        """Number of sentences that were encoded without the others of their text."""
         return dict(self.state)
 
     def in_words(self) -> str:
@@ -124,7 +124,7 @@ class SentencesAsPassages(WholeTexts):
 
 
 class ByEndpoint(WholeTexts):
-    """A text is a row, and the tokens that the endpoint counted are kept, also over interruptions."""
+    """One row per text; the endpoint's count of tokens is kept, also if the run is interrupted."""
 
     def __init__(self, encoder: EndpointEncoder, side: Side, dataset: Dataset, state: Mapping[str, int]) -> None:
         super().__init__(encoder, side, dataset)
@@ -133,17 +133,17 @@ class ByEndpoint(WholeTexts):
 
     @property
     def window(self) -> int:
-        """One round of requests: little is paid twice after an interruption, and a slow endpoint shows its progress."""
+        """At most one round of requests: an interruption wastes little, and a slow endpoint shows progress."""
         return min(super().window, self._endpoint.api.batch_texts * self._endpoint.api.concurrency)
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
-        """As :meth:`WholeTexts.vectors`; the tokens are counted."""
+        """As :meth:`WholeTexts.vectors`; also counts the tokens."""
         made = super().vectors(items, done)
         self.state = {"tokens": self._before + self._endpoint.tokens}
         return made
 
     def figures(self, total: int) -> dict[str, Any]:
-        """Tokens of both sides so far."""
+        """Number of tokens so far, of both sides."""
         return dict(self.state)
 
     def in_words(self) -> str:
@@ -154,7 +154,7 @@ class ByEndpoint(WholeTexts):
 def reading_of(
     encoder: TextEncoder, side: Side, dataset: Dataset, directory: Path, state: Mapping[str, int]
 ) -> WholeTexts:
-    """How a side of a dataset is read by ``encoder``; ``state`` is of an interrupted run."""
+    """The way that ``encoder`` reads one side of a dataset; ``state`` is that of an interrupted run, or empty."""
     if isinstance(encoder, EndpointEncoder):
         return ByEndpoint(encoder, side, dataset, state)
     if side == "query" or not isinstance(encoder, DualEncoder) or encoder.sentences is None:
@@ -165,7 +165,7 @@ def reading_of(
 
 
 def windows(reading: WholeTexts, done: int, size: int) -> Iterator[list[Any]]:
-    """The items after ``done`` rows, in lists that are as short as they can be with ``size`` rows or more."""
+    """The items after the first ``done`` rows, in lists of at least ``size`` rows (the last may have fewer)."""
     window, rows = list[Any](), 0
     for item in reading.items():
         count = reading.rows(item)

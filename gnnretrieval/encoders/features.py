@@ -1,4 +1,4 @@
-"""Features: every passage's and query's vector, encoded in a stream and opened memory-mapped."""
+"""Features: the vectors of all passages and queries, encoded in a stream and opened memory-mapped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 
 class Features(Artifact):
-    """Vectors of all passages and queries of a dataset, with the similarity that compares them."""
+    """The dual-encoder's vectors of all passages and queries of a dataset, with the similarity that compares them."""
 
     @classmethod
     def open(cls, path: str | Path) -> Features:
@@ -54,7 +54,7 @@ class Features(Artifact):
         device: str = "cpu",
         overwrite: bool = False,
     ) -> Features:
-        """As :func:`encode_dataset`; a text is a checkpoint's name or path."""
+        """As :func:`encode_dataset`; a string as ``encoder`` is a checkpoint's name or path."""
         settings = EncoderSettings(checkpoint=encoder) if isinstance(encoder, str) else encoder
         return encode_dataset(dataset, settings, out, device=device, overwrite=overwrite)
 
@@ -73,22 +73,22 @@ class Features(Artifact):
         query_ids: Sequence[str] | None = None,
         overwrite: bool = False,
     ) -> Features:
-        """Features of vectors that any other encoder made.
+        """Make features from the vectors of any other encoder.
 
         Args:
             dataset: The texts.
             passages: Array or tensor ``(m, d)``, or a file (:func:`gnnretrieval.encoders.vector_file.open_vectors`).
-            queries: The same of the queries of every split ``(n, d)``.
-            out: Where the features go.
-            name: The encoder's name: vectors of one name, similarity and width fit.
-            similarity: How they are compared.
+            queries: The same for the queries of all splits, ``(n, d)``.
+            out: Directory of the features.
+            name: Name of the encoder: vectors with the same name, similarity and width are comparable.
+            similarity: How the vectors are compared.
             scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
-            passage_ids: Id of each row of an array; None: in the dataset's order.
-            query_ids: The same of the queries.
-            overwrite: Replace features made from others.
+            passage_ids: Id of each row of an array of passages; None: the rows are in the dataset's order.
+            query_ids: The same for the queries.
+            overwrite: Replace features that were made from other vectors.
 
         Raises:
-            InputError: as :func:`gnnretrieval.encoders.vectors.import_vectors`.
+            InputError: The vectors do not fit, as for :func:`gnnretrieval.encoders.vectors.import_vectors`.
         """
         from gnnretrieval.encoders.vector_file import ArrayVectors
         from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
@@ -119,25 +119,25 @@ class Features(Artifact):
 
     @property
     def queries(self) -> NDArray[np.float16]:
-        """Query features ``h_q`` ``(n, d)`` of every split, memory-mapped."""
+        """Query features ``h_q`` ``(n, d)`` of all splits, memory-mapped."""
         return self._vectors("queries.npy", "num_queries")
 
     @property
     def sentences(self) -> NDArray[np.float16]:
-        """Vectors of all passages' sentences ``(S, d)``, memory-mapped.
+        """Vectors ``(S, d)`` of all passages' sentences, memory-mapped.
 
         Raises:
-            ArtifactError: passages were read whole.
+            ArtifactError: Passages were read whole.
         """
         self._require_sentences()
         return self._vectors(SENTENCES, "num_sentences")
 
     @property
     def sentence_starts(self) -> NDArray[np.int64]:
-        """Passage ``i``'s sentences are rows ``starts[i]`` to ``starts[i + 1]`` ``(m + 1,)``, memory-mapped.
+        """Offsets ``(m + 1,)`` in :attr:`sentences`: passage ``i`` has the rows ``starts[i]:starts[i + 1]``.
 
         Raises:
-            ArtifactError: passages were read whole.
+            ArtifactError: Passages were read whole.
         """
         self._require_sentences()
         starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, (self.meta["num_passages"] + 1,), np.int64)
@@ -162,11 +162,11 @@ class Features(Artifact):
             )
 
     def learned_from(self) -> frozenset[str]:
-        """Queries of the dataset that the encoder learned from; none where it does not say."""
+        """Ids of the dataset's queries that the encoder learned from; empty if it has no record of them."""
         return read_learned_from(self.path)
 
     def query_rows(self) -> dict[str, int]:
-        """Row by query id."""
+        """Row of each query, by id."""
         with TextStore(self.path / TEXTS) as ids:
             return {id_: row for row, id_ in enumerate(ids.query_ids())}
 
@@ -176,10 +176,10 @@ class Features(Artifact):
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
 
     def require_of(self, dataset: Dataset) -> None:
-        """Refuse a dataset with other texts than these features were made from.
+        """Check that these features were made from the texts of ``dataset``.
 
         Raises:
-            ArtifactError: It has.
+            ArtifactError: They were not.
         """
         if self.meta["inputs"]["texts"] != dataset.texts_hash:
             raise ArtifactError(
@@ -188,10 +188,10 @@ class Features(Artifact):
             )
 
     def rows_of(self, query_ids: Iterable[str]) -> NDArray[np.int64]:
-        """Rows of ``query_ids``.
+        """Rows ``(len(query_ids),)`` int64 of queries.
 
         Raises:
-            ArtifactError: one of them has no features.
+            ArtifactError: A query has no features.
         """
         rows = self.query_rows()
         try:
@@ -217,18 +217,18 @@ def encode_dataset(
 ) -> Features:
     """Encode every passage and query of ``dataset`` into the features artifact ``out``.
 
-    Texts stream through in windows; each window is written and noted in a manifest as it is done, so an interrupted run
-    goes on after its last window.
+    Texts are read in windows. Each window is written and recorded in a manifest at once, so that an interrupted run
+    resumes after its last window.
 
     Args:
         dataset: The texts.
-        encoder: A checkpoint or an endpoint by its settings, or an encoder that is open.
-        out: Where the features go.
-        device: Where a checkpoint computes.
+        encoder: Settings of a checkpoint or an endpoint, or an open encoder.
+        out: Directory of the features.
+        device: Device of a checkpoint.
         overwrite: Replace features that were made from other inputs.
 
     Raises:
-        GnnRetrievalError: the encoder is not at hand, or ``out`` holds something else.
+        GnnRetrievalError: The encoder cannot be opened, its vectors are not finite, or ``out`` holds something else.
     """
     given = None if isinstance(encoder, EncoderSettings) else encoder
     settings = encoder if isinstance(encoder, EncoderSettings) else encoder.settings
@@ -279,11 +279,11 @@ def encode_dataset(
 
 
 def _config(settings: EncoderSettings, device: str) -> dict[str, Any]:
-    """What decides the vectors, beside the weights."""
+    """The settings that decide the vectors, besides the weights."""
     config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window", "api"})
     for name, before in (("sentences", "none"), ("query_max_tokens", None)):
         if config[name] == before:
-            del config[name]  # features made before there was a choice stay what they are
+            del config[name]  # so that features made before these settings existed are still up to date
     if settings.precision == "auto":
         config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
     if not settings.is_checkpoint:
@@ -292,20 +292,20 @@ def _config(settings: EncoderSettings, device: str) -> dict[str, Any]:
 
 
 def encoder_records(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What an artifact's ``meta.json`` says of its vectors' encoder, for those that are made from it."""
+    """The encoder's entries of an artifact's ``meta.json``, for artifacts that are made from it."""
     names = ("encoder", "source", "checkpoint_hash", "canary")
     return {name: meta[name] for name in names if name in meta}
 
 
 def _found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
-    """Checkpoints that are directories, by their absolute path."""
+    """The settings with absolute paths of checkpoints that are directories."""
     names = {"checkpoint": settings.checkpoint, "query_checkpoint": settings.query_checkpoint}
     places = {key: str(Path(name).resolve()) for key, name in names.items() if name and Path(name).is_dir()}
     return settings.model_copy(update=places)
 
 
 def write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:
-    """Write ids and passages' texts; return the number of passages and queries."""
+    """Write ids and texts of passages and queries; returns the number of each."""
     with TextStore(path, create=True) as texts:
         texts.add_passages(passage_rows(dataset.passages()))
         texts.add_queries(QueryRow(row, query.id, query.text, "") for row, query in enumerate(dataset.queries()))
@@ -319,7 +319,7 @@ def _encode_side(
     total: int,
     directory: Path,
 ) -> dict[str, Any]:
-    """Encode the texts of a side; returns figures."""
+    """Encode the texts of one side into ``directory``; returns entries for ``meta.json``."""
     name = _FILES[side]
     manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}

@@ -1,4 +1,4 @@
-"""What a checkpoint may not ask for: code that is not the libraries' own, weights in pickles, files outside it."""
+"""Refuses checkpoints with code to run, pickled weights, or modules outside their directory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _REMEDY = "Give a checkpoint that transformers and sentence-transformers load by
 
 
 def refuse_foreign_code(directory: Path) -> None:
-    """Refuse a checkpoint whose files name code to run: ``auto_map``, modules of other packages, adapters.
+    """Refuse a checkpoint that names code to run (``auto_map``, modules of other packages), an adapter, or outer files.
 
-    The libraries would ask at the terminal, or run it, or load their own class where another one made the weights.
+    For code, the libraries would ask at the terminal, run it, or load their own class for another class's weights.
 
     Raises:
-        InputError: it does, or a configuration is no JSON.
+        InputError: The checkpoint is refused, or a configuration is not JSON.
     """
     for file in sorted(directory.rglob("*config.json")):
         found = read_json(file, "checkpoint's configuration")
@@ -36,10 +36,10 @@ def refuse_foreign_code(directory: Path) -> None:
 
 
 def refuse_pickles(directory: Path) -> None:
-    """Refuse a checkpoint without safetensors, or with a folder whose weights are pickled only: a pickle runs code.
+    """Refuse a checkpoint without safetensors, or with a folder of only pickled weights: loading a pickle runs code.
 
     Raises:
-        InputError: with how to convert it.
+        InputError: The checkpoint is refused; the message says how to convert it.
     """
     unread = (
         file

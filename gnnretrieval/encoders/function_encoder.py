@@ -18,7 +18,7 @@ Encode = Callable[[Sequence[str]], Any]
 
 
 class FunctionEncoder:
-    """Functions that take a list of texts and return an array or tensor ``(texts, d)``.
+    """Encoder made of functions that take a list of texts and return an array or tensor ``(texts, d)``.
 
     .. code-block:: python
 
@@ -26,18 +26,18 @@ class FunctionEncoder:
         encoder = FunctionEncoder(lambda texts: my_api(texts, kind="document"),
                                   query=lambda texts: my_api(texts, kind="query"), name="my-api")
 
-    An index made with it is opened with it again: ``Retriever.open(path, encoder=encoder)``. Whether it is still the
-    same is checked by the vectors of a few fixed texts, kept with the features.
+    Give it again to open an index that was made with it: ``Retriever.open(path, encoder=encoder)``. The vectors of a
+    few fixed texts, kept with the features, then show whether it still computes the same.
 
     Args:
-        passage: Encodes passages, and queries too where ``query`` is not given.
-        query: Encodes queries.
-        name: What it is called in artifacts; None: the function's own name.
+        passage: Encodes passages.
+        query: Encodes queries; None: ``passage`` encodes them.
+        name: Its name in artifacts; None: the qualified name of ``passage``.
         similarity: How its vectors are compared.
         scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
 
     Raises:
-        InputError: it has no name.
+        InputError: There is no name: ``passage`` is a lambda or an object without one, and ``name`` is not given.
     """
 
     source = "a Python function"
@@ -64,7 +64,7 @@ class FunctionEncoder:
 
     @property
     def dimension(self) -> int:
-        """Width ``d`` of a vector; the function is called where it was not before."""
+        """Width ``d`` of a vector; calls the function if it is not known yet."""
         if self._dimension is None:
             self.encode(["a"], "query")
         assert self._dimension is not None
@@ -72,15 +72,16 @@ class FunctionEncoder:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Of its name and similarity: what the function computes is known by its canary alone."""
+        """Hash of its name and similarity, by side; only the canary shows what the function computes."""
         hash_ = sha256_of_json({"name": self.settings.checkpoint, "similarity": self.similarity.model_dump()})
         return {"query": hash_, "passage": hash_}
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
-        """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine.
+        """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine.
 
         Raises:
-            InputError: the function gave something else than a finite vector a text, all of one width.
+            InputError: The function did not return one finite vector per text, all of one width, or returned a zero
+                vector for cosine.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)

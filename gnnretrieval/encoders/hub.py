@@ -1,4 +1,4 @@
-"""Checkpoints of the model hub: from its cache without a look-up, else downloaded as long as bytes arrive."""
+"""Checkpoints of the model hub: from its cache without a request, else downloaded for as long as bytes arrive."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.progress import say
 
 WAIT_VARIABLE = "GNNRETRIEVAL_HUB_WAIT"
-_WAIT = 30.0  # seconds without a byte, after which the hub is given up
+_WAIT = 30.0  # seconds without a byte, after which a download is given up
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors")
-_LOOK = 0.1  # seconds between two looks at what has arrived
+_LOOK = 0.1  # seconds between two checks of what has arrived
 
 
 class HubError(GnnRetrievalError):
-    """The hub does not give a checkpoint."""
+    """The hub does not give the checkpoint."""
 
 
 def cached(name: str) -> Path | None:
-    """Where the hub's cache has the whole checkpoint called ``name``; None where it has not."""
+    """Directory of the checkpoint ``name`` in the hub's cache; None if it is not there, or not whole.
+
+    Raises:
+        InputError: ``name`` cannot be a hub name.
+    """
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError
 
@@ -42,11 +46,12 @@ def cached(name: str) -> Path | None:
 
 
 def download(name: str) -> Path:
-    """Download the checkpoint called ``name`` into the hub's cache.
+    """Download the checkpoint ``name`` into the hub's cache; returns its directory.
 
     Raises:
-        HubError: the hub has none, refuses, cannot be reached, or gives no byte for 30 seconds
+        HubError: The hub does not have it, refuses, cannot be reached, or gives no byte for 30 seconds
             (``GNNRETRIEVAL_HUB_WAIT``).
+        InputError: ``GNNRETRIEVAL_HUB_WAIT`` is not a number of seconds.
     """
     from huggingface_hub import constants
 
@@ -58,7 +63,7 @@ def download(name: str) -> Path:
         f"without a byte ({WAIT_VARIABLE}). A directory instead of a name needs no hub."
     )
     program = Path(__file__).with_name("hub_process.py")
-    # Xet keeps what has arrived where it is not seen here.
+    # Xet stores arriving bytes elsewhere, so that a download would seem to hang.
     process = subprocess.Popen(
         [sys.executable, str(program), name, str(cache), *_WANTED],
         stdout=subprocess.PIPE,
@@ -81,7 +86,7 @@ def download(name: str) -> Path:
 
 
 def _await(process: subprocess.Popen[str], place: Path, wait: float) -> None:
-    """Wait for the end of ``process`` as long as the files at ``place`` grow."""
+    """Wait for the end of ``process``, for as long as the files at ``place`` change."""
     size, last = -1, time.monotonic()
     while process.poll() is None:
         time.sleep(_LOOK)
@@ -94,7 +99,7 @@ def _await(process: subprocess.Popen[str], place: Path, wait: float) -> None:
 def _bytes_at(place: Path) -> int:
     total = 0
     for file in place.rglob("*"):
-        with suppress(FileNotFoundError):  # renamed meanwhile
+        with suppress(FileNotFoundError):  # it was renamed in between
             total += 1 + file.lstat().st_size
     return total
 
@@ -111,7 +116,7 @@ def _seconds() -> float:
 
 
 def _is_whole(directory: Path) -> bool:
-    """Whether a download of the checkpoint into ``directory`` was not cut off, as far as its own files say."""
+    """Whether the checkpoint in ``directory`` is complete, as far as its own files tell."""
     shards: set[str] = set()
     modules: Sequence[dict[str, str]] = []
     try:

@@ -1,4 +1,4 @@
-"""Downloads one checkpoint from the model hub, as a program: a process can be ended, a request that hangs cannot."""
+"""Program that downloads one checkpoint from the model hub: a process can be killed, a hanging request cannot."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from huggingface_hub import constants, snapshot_download
 
 
 def main(name: str, cache: str, *patterns: str) -> None:
-    """Print where the checkpoint lies, or why it is not given, as a line of JSON."""
-    constants.DOWNLOAD_CHUNK_SIZE = 2**16  # its 10 MB would let a slow line look like a dead one
+    """Print the checkpoint's directory, or the reason of the failure, as a line of JSON."""
+    constants.DOWNLOAD_CHUNK_SIZE = 2**16  # with its 10 MB a slow connection looks dead
     try:
         found = {"directory": snapshot_download(name, cache_dir=cache, allow_patterns=list(patterns), etag_timeout=10)}
     except (OSError, ValueError) as error:  # not reachable, not found, not allowed

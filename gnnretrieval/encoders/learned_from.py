@@ -1,7 +1,7 @@
-"""Which questions an encoder learned from: a file beside its weights, which its features carry along.
+"""The queries that an encoder learned from: a file beside its weights, copied to its features.
 
-What an encoder learned from it ranks better than what it will be asked: whatever is trained or chosen over it wants to
-know which questions those are.
+An encoder ranks better for queries that it learned from than for new ones. Training and choices over its features
+depend on which queries these are.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ LEARNED_FROM = "learned-from.txt"
 
 
 def write_learned_from(directory: Path, queries: Iterable[str]) -> None:
-    """Write query ids into ``directory``, one a line."""
+    """Write query ids into ``directory``, one per line, sorted."""
     (directory / LEARNED_FROM).write_text("".join(f"{id_}\n" for id_ in sorted(set(queries))), encoding="utf-8")
 
 
 def read_learned_from(directory: str | Path) -> frozenset[str]:
-    """The query ids in ``directory``; none where it does not say."""
+    """The query ids in ``directory``; empty if there is no file of them."""
     file = Path(directory) / LEARNED_FROM
     return frozenset(file.read_text(encoding="utf-8").splitlines()) if file.is_file() else frozenset()

@@ -1,6 +1,6 @@
-"""The one place where a checkpoint is loaded: from its directory alone, safetensors only, never its code.
+"""Loading of checkpoints: from their directory alone, safetensors only, never their code.
 
-Damage is said in a sentence, and the libraries' chatter is left out.
+Damage becomes an error of one sentence, and the libraries' log messages are silenced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gnnretrieval.platform.amx import avoid_hidden_amx
 
 
 def weights_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """What weights are held in: ``precision``, or, where that is ``auto``, bfloat16 where ``device`` computes in it."""
+    """Type of the weights: ``precision``; for ``auto``, bfloat16 if ``device`` computes in it, else float32."""
     if precision == "bfloat16":
         avoid_hidden_amx()
     reduced = precision == "bfloat16" or (precision == "auto" and computes_in_bfloat16(device))
@@ -29,10 +29,10 @@ def weights_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 @contextmanager
 def loading(checkpoint: Checkpoint) -> Iterator[None]:
-    """Around a library's loading of ``checkpoint``.
+    """Context in which a library loads ``checkpoint``.
 
     Raises:
-        InputError: whatever the library raised, as one sentence that names the directory.
+        InputError: The library raised an error; its first line, with the directory.
     """
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # "creating a new one with mean pooling"
     from transformers.utils import logging as transformers_logging
@@ -43,14 +43,14 @@ def loading(checkpoint: Checkpoint) -> Iterator[None]:
         yield
     except GnnRetrievalError:
         raise
-    except Exception as error:  # whatever the libraries raise over a damaged checkpoint
+    except Exception as error:  # a damaged checkpoint can raise anything
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise InputError(
             f"this checkpoint cannot be loaded: {reason}. Save or download it again.", checkpoint.directory
         ) from error
 
 
-# transformers asks at the terminal whether to run a checkpoint's code unless it is told not to.
+# By default, transformers asks at the terminal whether to run a checkpoint's code.
 _UNTRUSTED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -59,11 +59,11 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
 
     Args:
         checkpoint: Any Hugging Face or sentence-transformers checkpoint.
-        device: Where its weights go.
-        options: For its transformer, such as ``attn_implementation``.
+        device: Device of its weights.
+        options: Options of its transformer, such as ``attn_implementation``.
 
     Raises:
-        InputError: as :func:`loading`.
+        InputError: The checkpoint cannot be loaded, or its vectors have another width than it declares.
     """
     with loading(checkpoint):
         from sentence_transformers import SentenceTransformer
@@ -74,7 +74,7 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
             **_UNTRUSTED,
             model_kwargs={"dtype": torch.float32, "use_safetensors": True, **options},
         )
-        # Some settings of its modules are looked at only by the first text.
+        # Some wrong settings of its modules fail only at the first text.
         width = model.encode(["a"], show_progress_bar=False).shape[1]
         newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
         declared = getattr(model, newer if hasattr(model, newer) else older)()
@@ -84,14 +84,14 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
 
 
 def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """A checkpoint as a sequence classifier in float32, and which of its weights were missing or left over.
+    """A checkpoint as a sequence classifier in float32, and a report of its missing and unused weights.
 
     Args:
         checkpoint: Any Hugging Face checkpoint.
-        options: For transformers, such as ``num_labels``.
+        options: Options for transformers, such as ``num_labels``.
 
     Raises:
-        InputError: as :func:`loading`.
+        InputError: The checkpoint cannot be loaded.
     """
     with loading(checkpoint):
         from transformers import AutoModelForSequenceClassification
@@ -105,16 +105,16 @@ def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[s
             **options,
         )
         heads = getattr(model.config, "num_attention_heads", 1)
-        if heads < 1:  # transformers checks only that it divides the width
+        if heads < 1:  # transformers only checks that it divides the width
             raise ValueError(f"it says that it has {heads} attention heads")
         return model, report
 
 
 def load_tokenizer(checkpoint: Checkpoint, folder: Path | None = None) -> Any:
-    """The tokenizer of a checkpoint, or of one of its folders.
+    """The tokenizer of a checkpoint, or in ``folder`` of it.
 
     Raises:
-        InputError: as :func:`loading`.
+        InputError: The tokenizer cannot be loaded.
     """
     with loading(checkpoint):
         from transformers import AutoTokenizer
@@ -123,10 +123,10 @@ def load_tokenizer(checkpoint: Checkpoint, folder: Path | None = None) -> Any:
 
 
 def check_vocabulary(known: int, rows: int, checkpoint: Checkpoint) -> None:
-    """Refuse a tokenizer that knows more tokens than the weights have rows.
+    """Check that the tokenizer does not know more tokens than the weights have rows.
 
     Raises:
-        InputError: it does.
+        InputError: ``known`` is more than ``rows``.
     """
     if known > rows:
         raise InputError(
@@ -139,10 +139,10 @@ def check_vocabulary(known: int, rows: int, checkpoint: Checkpoint) -> None:
 def check_max_tokens(
     max_tokens: int | None, positions: int | None, checkpoint: Checkpoint, name: str = "max_tokens"
 ) -> None:
-    """Refuse more tokens than a checkpoint has positions for.
+    """Check that ``max_tokens``, a setting called ``name``, is at most a checkpoint's number of positions.
 
     Raises:
-        InputError: ``max_tokens`` is more than ``positions``, where both are known.
+        InputError: It is more than ``positions``; not if either is None.
     """
     if max_tokens is not None and positions is not None and max_tokens > positions:
         raise InputError(

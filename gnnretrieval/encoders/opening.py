@@ -1,4 +1,4 @@
-"""An encoder by its settings: a checkpoint's weights or an endpoint."""
+"""Opens encoders by their settings: a checkpoint's weights or an endpoint."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 
 
 def open_encoder(settings: EncoderSettings, device: str = "cpu") -> TextEncoder:
-    """The encoder that ``settings`` name, ready to encode.
+    """The encoder that ``settings`` describe, ready to encode.
 
     Raises:
-        GnnRetrievalError: it is not at hand: a Python function, mere vectors, or a checkpoint that cannot be loaded.
+        GnnRetrievalError: It is a Python function or imported vectors, or a checkpoint that is missing or damaged.
     """
     if settings.checkpoint.startswith(ENDPOINT):
         from gnnretrieval.encoders.endpoint import EndpointEncoder
@@ -41,18 +41,19 @@ def encoder_of(
     given: TextEncoder | None = None,
     endpoint: str | None = None,
 ) -> TextEncoder:
-    """The encoder that an artifact's vectors are by, as it was when the artifact was made.
+    """The encoder that made an artifact's vectors, checked to be unchanged.
 
     Args:
         meta: The artifact's ``meta.json``.
         path: The artifact.
-        device: Where a checkpoint's weights go.
-        given: The encoder itself, where Python has it; None: it is opened by what the artifact says.
-        endpoint: Address of the endpoint, where it is another than the artifact says or a stranger's.
+        device: Device of a checkpoint's weights.
+        given: The open encoder; None: it is opened by the settings in ``meta``.
+        endpoint: Address of the endpoint, if it has moved or is not allowed by default (see
+            :func:`gnnretrieval.encoders.endpoint.allowed`).
 
     Raises:
-        ArtifactError: it is another encoder, or has other weights now.
-        GnnRetrievalError: it is not at hand.
+        ArtifactError: It is another encoder, or its weights or vectors have changed.
+        GnnRetrievalError: It cannot be opened.
     """
     settings = EncoderSettings.parse(meta["encoder"], path / "meta.json")
     was = settings.checkpoint
@@ -75,10 +76,10 @@ def encoder_of(
 
 
 def fingerprint_of(settings: EncoderSettings) -> tuple[dict[str, str], str]:
-    """Hash by side and source of an encoder that is not opened yet.
+    """Hashes by side and source of an encoder, without opening it.
 
     Raises:
-        GnnRetrievalError: it is not at hand.
+        GnnRetrievalError: Its checkpoint is not found, or it is a Python function or imported vectors.
     """
     if settings.checkpoint.startswith(ENDPOINT):
         from gnnretrieval.encoders.endpoint import endpoint_fingerprint

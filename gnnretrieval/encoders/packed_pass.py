@@ -1,8 +1,8 @@
 """The forward pass of BERT-like encoders over packed tokens: no padding, and no text's vector depends on its batch.
 
-Sequences of tokens lie one after another as rows ``(tokens, width)``. Linear layers, normalisation and activation see
-rows only; attention runs over sequences of equal length together, so that it needs no mask. What a row becomes then
-depends on its own sequence alone, to the bit: see :class:`gnnretrieval.encoders.packed_linear.PackedLinear`.
+The tokens of all sequences are rows ``(tokens, width)``, one sequence after another. Linear layers, normalisation and
+activation see only rows. Attention runs over sequences of equal length together, so that it needs no mask. A row's
+result then depends only on its sequence, bit for bit: see :class:`gnnretrieval.encoders.packed_linear.PackedLinear`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from torch.nn import functional as F
 
 from gnnretrieval.encoders.packed_linear import ROW_MULTIPLE, PackedLinear
 
-SCORES_AT_ONCE = 2**20  # attention scores that are made and used before the next ones are
-LANES = 32  # scores of a row come in multiples: softmax over rows that do not fill its vectors takes half as long again
-LONGEST_EXPLICIT = 512  # tokens; over longer sequences attention never holds all scores of one
+SCORES_AT_ONCE = 2**20  # attention scores computed at a time
+LANES = 32  # rows of scores are padded to a multiple of this: softmax over other lengths takes 1.5 times as long
+LONGEST_EXPLICIT = 512  # tokens; attention over longer sequences never holds all scores of one
 
 Tokens = Sequence[NDArray[np.int64]]
 
 
 class Run(NamedTuple):
-    """Sequences of equal length, beside one another among the packed rows."""
+    """Adjacent sequences of equal length among the packed rows."""
 
     start: int
     sequences: int
@@ -35,15 +35,15 @@ class Run(NamedTuple):
 
     @property
     def rows(self) -> slice:
-        """Its packed rows."""
+        """The packed rows of its sequences."""
         return slice(self.start, self.start + self.sequences * self.length)
 
 
 def can_pack(model: nn.Module) -> bool:
-    """Whether :class:`PackedPass` computes what ``model``, a transformers encoder, does: BERT, RoBERTa and their like.
+    """Whether :class:`PackedPass` can replace ``model``, a transformers encoder: BERT, RoBERTa and their variants.
 
-    Not where layers were replaced (adapters, quantised weights), nor on another device than the CPU, where many small
-    operations cost more than padding.
+    Not if layers were replaced (adapters, quantised weights), and only on the CPU: elsewhere many small operations cost
+    more than padding.
     """
     from transformers import BertModel, CamembertModel, RobertaModel, XLMRobertaModel
 
@@ -65,17 +65,16 @@ def _linear_parts(layer: Any) -> tuple[Any, ...]:
 
 
 class PackedPass:
-    """The forward pass, in evaluation, of a ``model`` that :func:`can_pack`.
+    """The forward pass in evaluation of a ``model`` for which :func:`can_pack` is true.
 
-    It has its own copy of the weights, except for the embeddings': matrices in ``dtype``, and in float32, whatever that
-    is, the biases and what normalisation scales by: rounded, these move all tokens' vectors the same way, which pooling
-    does not average out.
+    It copies all weights but the embeddings. Matrices have ``dtype``; biases and the weights of normalisation are
+    float32. Rounding these would move all tokens' vectors in the same direction, which pooling does not average out.
 
     Args:
         model: A transformers encoder on the CPU.
-        dtype: Of matrices and hidden states.
-        first_only: Only the first token's last hidden state is wanted: of all others, the last layer computes the keys
-            and values alone.
+        dtype: Type of matrices and hidden states.
+        first_only: Return only the first token's last hidden state: the last layer then computes only keys and values
+            of the other tokens.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, *, first_only: bool = False) -> None:
@@ -84,7 +83,7 @@ class PackedPass:
         self._dtype = dtype
         self._embeddings = parts.embeddings
         self._norm = _Norm.of(parts.embeddings.LayerNorm)
-        # RoBERTa's positions start after its padding's; BERT's at 0.
+        # RoBERTa's positions start after that of padding, BERT's at 0.
         self._padding: int | None = getattr(parts.embeddings, "padding_idx", None)
         layers = list(parts.encoder.layer)
         last = layers.pop() if first_only else None
@@ -96,12 +95,12 @@ class PackedPass:
         """Last hidden states of token sequences.
 
         Args:
-            ids: Token ids of every sequence, special tokens included; sequences of equal length beside one another.
-            types: Their token types; all 0 where not given.
+            ids: Token ids of every sequence, special tokens included; sequences of equal length must be adjacent.
+            types: Their token types; None: all 0.
 
         Returns:
-            One tensor for every run of sequences of equal length, in order: ``(sequences, length, width)``, or
-            ``(sequences, 1, width)`` where only the first token is wanted.
+            One tensor for each run of sequences of equal length, in order: ``(sequences, length, width)``, or
+            ``(sequences, 1, width)`` with ``first_only``.
         """
         runs = _runs(ids)
         x = self._embed(ids, types, runs)  # (rows, width)
@@ -166,7 +165,7 @@ class _Layer:
     def __call__(self, x: Tensor, runs: list[Run]) -> Tensor:
         """The layer's output ``(rows, width)`` from its input."""
         qkv = self.project(x)  # (rows, 3 · width)
-        attended = torch.zeros_like(x)  # rows that only fill up to the multiple stay finite
+        attended = torch.zeros_like(x)  # zeros, so that padding rows stay finite
         for run in runs:
             at_once = max(1, SCORES_AT_ONCE // (self.heads * run.length**2))
             for offset in range(0, run.sequences, at_once):
@@ -177,19 +176,19 @@ class _Layer:
         return self._feed_forward(attended, x)
 
     def _by_head(self, rows: Tensor, sequences: int, parts: int) -> tuple[Tensor, ...]:
-        """``parts`` tensors ``(sequences, heads, length, d)`` of rows ``(sequences · length, parts · heads · d)``."""
+        """``parts`` views ``(sequences, heads, length, d)`` of rows ``(sequences · length, parts · heads · d)``."""
         split = rows.view(sequences, -1, parts, self.heads, rows.shape[1] // (parts * self.heads))
         return split.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _feed_forward(self, attended: Tensor, x: Tensor) -> Tensor:
-        """Everything of a layer after attention, from attention's result and the layer's input."""
+        """The layer's output from attention's result and the layer's input."""
         hidden = self.attended_norm(self.attended(attended).add_(x))
         inner = self.activation(self.up(hidden))  # (rows, 4 · width)
         return self.norm(self.down(inner).add_(hidden))
 
 
 class _LastLayer(_Layer):
-    """The last layer, where only sequences' first tokens are wanted: ``(sequences, width)``."""
+    """The last layer for only the first token of each sequence."""
 
     def _projections(self, *parts: Any) -> PackedLinear:
         query, *others = parts
@@ -197,7 +196,7 @@ class _LastLayer(_Layer):
         return super()._projections(*others)
 
     def __call__(self, x: Tensor, runs: list[Run]) -> Tensor:
-        """The layer's output for first tokens from its input ``(rows, width)`` of all."""
+        """The layer's output for first tokens ``(sequences, width)`` from its input ``(rows, width)``."""
         sequences = sum(run.sequences for run in runs)
         starts = torch.cat([torch.arange(run.start, run.rows.stop, run.length) for run in runs])
         first = F.pad(x[starts], (0, 0, 0, _round_up(sequences) - sequences))
@@ -213,11 +212,11 @@ class _LastLayer(_Layer):
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """``softmax(Q Kᵀ / √d) V`` of ``(sequences, heads, tokens, d)`` each, every token seeing every other.
+    """``softmax(Q Kᵀ / √d) V`` without a mask, of ``(sequences, heads, tokens, d)`` each.
 
-    In bfloat16, as two products with the scores between them in the cache: on a CPU faster than the fused kernel, which
-    is used in float32 and for long sequences, but not for a single query token: that one it may split among threads,
-    by how many sequences there are.
+    In bfloat16 two products, with the scores between them in the cache, are faster on a CPU than the fused kernel. The
+    fused kernel is used in float32 and for long sequences, but not for a single query token: how it splits that among
+    threads, and so its rounding, may depend on the number of sequences.
     """
     sequences, heads, length, width = key.shape
     if (query.dtype != torch.bfloat16 or length > LONGEST_EXPLICIT) and query.shape[2] > 1:
