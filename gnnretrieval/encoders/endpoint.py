@@ -23,7 +23,7 @@ KEY_VARIABLE = "GNNRETRIEVAL_KEY_VARIABLE"  # names the variable of the key for 
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client: waits double from 0.5 s to 8 s, 40 s in all, unless the endpoint says how long
 _TIMEOUT = 600.0  # seconds per request: a small server answers one at a time, and giving up early repeats its work
-_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # up to 16 questions: somebody waits for them, so fail soon
+_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # for few questions, whose answers somebody waits for: fail soon
 _Batch = Sequence[str]
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 

@@ -1,4 +1,4 @@
-"""Tokens of pairs of texts, where every text is split once however many pairs it is in."""
+"""Tokens of pairs of texts, where each text is tokenized once, however many pairs it is in."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class PairTokens(NamedTuple):
 
 
 class PairTokenizer:
-    """A tokenizer of pairs that gives what ``tokenizer(first, second, truncation=True)`` does.
+    """A tokenizer of pairs with the result of ``tokenizer(first, second, truncation=True)``.
 
     Args:
         tokenizer: A transformers tokenizer.
-        max_tokens: Longest pair, special tokens included; the longer text is cut first.
-        directory: Its checkpoint's, named in errors.
+        max_tokens: Maximum length of a pair, special tokens included; the longer text is cut first.
+        directory: Directory of the checkpoint, named in errors.
 
     Raises:
-        InputError: the tokenizer is not one of the ``tokenizers`` library.
+        InputError: The tokenizer is not backed by the ``tokenizers`` library.
     """
 
     def __init__(self, tokenizer: Any, max_tokens: int, directory: Path) -> None:
@@ -38,7 +38,7 @@ class PairTokenizer:
         if not isinstance(backend, Tokenizer):
             raise InputError("this checkpoint's tokenizer has no tokenizer.json. Save it with one.", directory)
         self.max_tokens = max_tokens
-        self.splitter: Any = Tokenizer.from_str(backend.to_str())  # copies: the tokenizer's own settings stay
+        self.splitter: Any = Tokenizer.from_str(backend.to_str())  # a copy, so that the tokenizer's own settings stay
         self.splitter.no_truncation()
         self.splitter.no_padding()
         self.joiner: Any = Tokenizer.from_str(self.splitter.to_str())
@@ -46,7 +46,7 @@ class PairTokenizer:
         self.special: int = self.joiner.num_special_tokens_to_add(True)
 
     def split(self, first: Sequence[str], second: Sequence[str]) -> PairTexts:
-        """The texts' tokens, without special ones."""
+        """Tokenize the first and the second texts, without special tokens."""
         return PairTexts(
             self,
             self.splitter.encode_batch(list(first), add_special_tokens=False),
@@ -55,18 +55,18 @@ class PairTokenizer:
 
 
 class PairTexts:
-    """Texts split to tokens, from which pairs are joined."""
+    """Tokenized texts, from which pairs are joined."""
 
     def __init__(self, tokenizer: PairTokenizer, first: list[Any], second: list[Any]) -> None:
         self.tokenizer, self.first, self.second = tokenizer, first, second
 
     def lengths(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of every pair ``(pairs,)``, from its texts' rows ``(pairs, 2)``."""
+        """Number of tokens ``(pairs,)`` of pairs, given as rows ``(pairs, 2)`` of their texts."""
         first, second = (np.array([len(text) for text in texts], np.int64) for texts in (self.first, self.second))
         whole: NDArray[np.int64] = first[pairs[:, 0]] + second[pairs[:, 1]] + self.tokenizer.special
         return np.minimum(whole, self.tokenizer.max_tokens)
 
     def join(self, first: int, second: int) -> PairTokens:
-        """The pair of the ``first`` and the ``second`` text, by row."""
+        """The pair of the texts at row ``first`` of the first and row ``second`` of the second texts."""
         joined = self.tokenizer.joiner.post_process(self.first[first], self.second[second])
         return PairTokens(np.array(joined.ids, dtype=np.int64), np.array(joined.type_ids, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Batches on all cores: each batch on one of them."""
+"""Batches in parallel, each on one core."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _AT_WORK = Lock()
 
 
 def map_batches(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """``function`` of every item, in order, as many at a time as torch has threads, each computed by one thread.
+    """``function`` of each item, in order, with one item per thread and as many threads as torch has.
 
-    Threads that share every operator wait for one another at the end of each; threads with a batch of their own do not.
-    A single item is computed by all threads. Meanwhile torch's number of threads, which is the process's, is 1.
+    This is faster than one item on all threads, which wait for one another after every operator. A single item, or a
+    call during another one, uses torch's threads as usual. Until the last item, torch's number of threads is 1 in the
+    whole process.
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(items) < 2 or not _AT_WORK.acquire(blocking=False):

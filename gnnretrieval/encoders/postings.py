@@ -1,9 +1,9 @@
 """BM25's postings from a stream of texts: counted block by block, scored, and written term by term.
 
-A *posting* is a term in a passage. Blocks of texts are counted into a spool, each sorted by term; ranges of terms are
-then gathered from all blocks, so that neither the texts nor the postings need to fit in memory. A passage may have
-several *fields*, such as its text and its questions: they are counted once, and added with other weights each time that
-they are scored.
+A *posting* is a term in a passage. Blocks of texts are counted into a temporary file, the spool, each block sorted by
+term. Ranges of terms are then gathered from all blocks, so that neither texts nor postings need to fit in memory. A
+passage may have several *fields*, such as its text and its queries. They are counted once, and can be scored many times
+with different weights.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array, save_array
 
 K1, B = 1.5, 0.75
-TEXTS = 16384  # texts that are split into words together
-_IN_MEMORY = 64 * 2**20  # bytes of the spool that are kept in memory
-_RANGE = 2**21  # postings that are scored together: about 150 MiB
+TEXTS = 16384  # texts split into words at a time
+_IN_MEMORY = 64 * 2**20  # maximum bytes of a spool in memory
+_RANGE = 2**21  # postings scored at a time: about 150 MiB
 _NAMES = {"indptr": "indptr.csc.index.npy", "rows": "indices.csc.index.npy", "scores": "data.csc.index.npy"}
 
 Advance = Callable[[int], None]
@@ -37,9 +37,9 @@ class Postings(NamedTuple):
     """Scored postings by term.
 
     Attributes:
-        indptr: ``(V + 1,)`` int64: those of term ``t`` are at ``indptr[t]:indptr[t + 1]``.
-        rows: ``(P,)`` int32: their passages, ascending for each term.
-        scores: ``(P,)`` float32: the term's share of these passages' BM25 score.
+        indptr: ``(V + 1,)`` int64; term ``t`` has the postings ``indptr[t]:indptr[t + 1]``.
+        rows: ``(P,)`` int32 passage of each posting, ascending for each term.
+        scores: ``(P,)`` float32 contribution of the term to the passage's BM25 score.
     """
 
     indptr: NDArray[np.int64]
@@ -48,10 +48,10 @@ class Postings(NamedTuple):
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Memory-mapped from the files that :meth:`save` or :meth:`Counts.postings` wrote.
+        """Open the files of :meth:`save` or :meth:`Counts.postings`; rows and scores are memory-mapped.
 
         Raises:
-            ArtifactError: one is missing or damaged, or they do not fit one another.
+            ArtifactError: A file is missing or damaged, or the files do not fit together.
         """
         indptr = load_array(directory / _NAMES["indptr"], (None,), np.int64)
         count = int(indptr[-1]) if len(indptr) else 0
@@ -61,31 +61,31 @@ class Postings(NamedTuple):
         return cls(np.array(indptr), np.asarray(rows), np.asarray(scores))
 
     def save(self, directory: Path) -> None:
-        """Write them in bm25s' layout."""
+        """Write the postings to ``directory`` in bm25s' layout."""
         for name, array in self._asdict().items():
             save_array(directory / _NAMES[name], array)
 
     def of(self, terms: Iterable[int]) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
-        """Rows and scores of each of ``terms``, without copying."""
+        """Views of the rows and scores of each of ``terms``."""
         bounds = ((int(self.indptr[term]), int(self.indptr[term + 1])) for term in terms)
         return [(self.rows[start:end], self.scores[start:end]) for start, end in bounds]
 
 
 class Counts:
-    """How often each term is in each field of each passage. A context: the spool is gone when it is left.
+    """Count of each term in each field of each passage; a context manager that deletes its spool at the end.
 
     Args:
-        directory: Where the spool goes when it is large; not given: the system's place for temporary files.
-        fields: Fields of a passage.
+        directory: Directory of the spool when it is large; None: the system's directory for temporary files.
+        fields: Number of fields per passage.
 
     Attributes:
-        vocabulary: Number by term, in order of first appearance.
+        vocabulary: Number of each term, in order of first appearance.
     """
 
     def __init__(self, directory: Path | None = None, fields: int = 1) -> None:
         self.vocabulary: dict[str, int] = {}
         self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(directory) if directory else None)  # noqa: SIM115
-        self._starts: list[tuple[int, int]] = []  # place in the spool and number of postings of each block
+        self._starts: list[tuple[int, int]] = []  # offset in the spool and number of postings of each block
         self._lengths: list[NDArray[np.int32]] = []  # (fields, block)
         self._fields, self._passages = fields, 0
 
@@ -99,16 +99,16 @@ class Counts:
 
     @property
     def num_passages(self) -> int:
-        """Passages so far."""
+        """Number of passages so far."""
         return self._passages
 
     @property
     def num_postings(self) -> int:
-        """Postings so far."""
+        """Number of postings so far."""
         return sum(count for _, count in self._starts)
 
     def add(self, *fields: Any) -> None:
-        """Count one block of consecutive passages: of each field ``ids`` by passage, and ``vocab``, their terms."""
+        """Count a block of consecutive passages, given bm25s' tokens of each field (``ids`` by passage, ``vocab``)."""
         lengths = np.array([[len(ids) for ids in tokens.ids] for tokens in fields], dtype=np.int32)  # (fields, block)
         size = max(1, lengths.shape[1])
         found = [self._counted(tokens, of_field, size) for tokens, of_field in zip(fields, lengths, strict=True)]
@@ -125,23 +125,23 @@ class Counts:
     def _counted(
         self, tokens: Any, lengths: NDArray[np.int32], size: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keys ``term * size + place in the block`` of one field, ascending, and how often each is there."""
+        """Keys ``term * size + place in the block`` of one field, ascending, with their counts."""
         flat = np.fromiter(itertools.chain.from_iterable(tokens.ids), dtype=np.int64, count=int(lengths.sum()))
         names = {number: term for term, number in tokens.vocab.items()}
         numbers, first = np.unique(flat, return_index=True)
         known = np.zeros(len(names), dtype=np.int64)
-        for number in numbers[np.argsort(first)].tolist():  # bm25s numbers a block's terms in no repeatable order
+        for number in numbers[np.argsort(first)].tolist():  # bm25s' order of a block's terms is not reproducible
             known[number] = self.vocabulary.setdefault(names[number], len(self.vocabulary))
         return np.unique(known[flat] * size + np.repeat(np.arange(len(lengths)), lengths), return_counts=True)
 
     def _column(self, block: int, column: int, part: slice) -> NDArray[np.int32]:
-        """Terms (0), rows (1) or counts of field ``f`` (2 + f) of a part of a block's postings."""
+        """A column of a part of a block's postings: terms (0), rows (1) or counts of field ``f`` (2 + f)."""
         start, postings = self._starts[block]
         self._spool.seek(start + 4 * (column * postings + part.start))
         return np.frombuffer(self._spool.read(4 * (part.stop - part.start)), dtype=np.int32)
 
     def _weighted(self, block: int, part: slice, weights: Sequence[float]) -> Weighted:
-        """Terms, rows and weighted counts of a part of a block's postings, without those of weight 0."""
+        """Terms, rows and weighted counts of a part of a block's postings, without those that a weight of 0 removes."""
         terms, rows = (self._column(block, column, part) for column in range(2))
         counts = np.zeros(len(terms))
         for field, weight in enumerate(weights):
@@ -159,18 +159,18 @@ class Counts:
         b: float = B,
         weights: Sequence[float] | None = None,
     ) -> Postings:
-        """All postings, scored by BM25. May be called again, with other arguments.
+        """All postings, scored by BM25; can be called again with other arguments.
 
         Args:
             directory: Where they are written and memory-mapped; None: they are made in memory.
-            advance: Called with numbers of postings as they are done.
-            k1: How late a term's count saturates.
-            b: How much a passage's length counts, 0 to 1.
-            weights: Of each field: a term counts ``Σ_f w_f f_{t,f}`` times; None: 1 each.
+            advance: Called with the number of postings scored since the last call.
+            k1: How late a term's count saturates, 0 or more.
+            b: Weight of a passage's length, 0 to 1.
+            weights: ``w_f`` of each field: a term's count is ``Σ_f w_f f_{t,f}``; None: 1 each.
         """
         weights = [1.0] * self._fields if weights is None else weights
         size, blocks = len(self.vocabulary), range(len(self._starts))
-        documents = np.zeros(size, dtype=np.int64)  # passages that hold each term
+        documents = np.zeros(size, dtype=np.int64)  # number of passages with each term
         for block in blocks:
             documents += np.bincount(self._weighted(block, self._whole(block), weights)[0], minlength=size)
         indptr = np.concatenate([[0], np.cumsum(documents)])
@@ -187,7 +187,7 @@ class Counts:
                 parts = enumerate(slice(*both) for both in zip(*ends, strict=True))
                 pieces = zip(*(self._weighted(block, part, weights) for block, part in parts), strict=True)
                 terms, rows, counts = (np.concatenate(piece) for piece in pieces)
-                order = np.argsort(terms, kind="stable")  # a term's rows are in order already
+                order = np.argsort(terms, kind="stable")  # stable, because a term's rows are already in order
                 terms, rows, counts = terms[order], rows[order], counts[order]
                 saturated = counts / (k1 * ((1 - b) + b * lengths[rows] / mean) + counts)  # in float64
                 yield rows, (idf[terms] * saturated).astype(np.float32)
@@ -231,7 +231,7 @@ def _ranges(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def count_texts(fields: Sequence[Iterable[str]], words: Callable[[list[str]], Any], counts: Counts, total: int) -> None:
-    """Count texts, split by ``words``, into ``counts``: one iterable a field, one text a passage in each."""
+    """Count texts, tokenized by ``words``, into ``counts``; each of ``fields`` has one text per passage."""
     passages = zip(*fields, strict=True)
     with progress("BM25: counting words", total, "passages") as meter:
         while block := list(itertools.islice(passages, TEXTS)):

@@ -1,4 +1,4 @@
-"""Which precision a device computes in natively."""
+"""The precision that a device computes in natively."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gnnretrieval.platform.amx import amx_is_hidden, avoid_hidden_amx
 
 
 def computes_in_bfloat16(device: str | torch.device) -> bool:
-    """Whether bfloat16 products are native on ``device``; emulated ones are slower than float32."""
+    """Whether ``device`` computes bfloat16 products natively; emulated ones are slower than float32."""
     kind = torch.device(device).type
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if kind == "cpu":
         avoid_hidden_amx()
-        # Without its AMX, such a processor is faster in float32.
+        # A processor whose AMX is hidden is faster in float32.
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and not amx_is_hidden()
     return False

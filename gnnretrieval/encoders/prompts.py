@@ -1,4 +1,4 @@
-"""What a checkpoint puts before texts."""
+"""Prompts that a checkpoint puts before texts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Side = Literal["query", "passage"]
 
 
 def own_prompt(prompts: Mapping[str, Any] | None, side: Side) -> str:
-    """What a sentence-transformers checkpoint with these prompts puts before texts of one side by itself.
+    """The prompt for one side among a sentence-transformers checkpoint's ``prompts``; empty if there is none.
 
     Raises:
-        GnnRetrievalError: A prompt is no text.
+        GnnRetrievalError: The prompt is not a string.
     """
     names = ("query",) if side == "query" else ("passage", "document", "corpus")
     prompt = next((prompt for name in names if (prompt := (prompts or {}).get(name))), "")

@@ -1,4 +1,4 @@
-"""Sentences' vectors as features keep them: how many there will be is known only when the last passage was read."""
+"""Files of sentences' vectors in features; their number is known only after the last passage."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _STATE = ("sentences", "sentences_cut")
 
 
 class SentenceFiles:
-    """Writes ``sentences.npy`` and ``sentence_starts.npy`` a window of passages at a time; both are whole after each.
+    """Writes ``sentences.npy`` and ``sentence_starts.npy`` by windows of passages; both are whole after each window.
 
     Args:
-        directory: Where they are.
+        directory: Directory of the files.
         dimension: Width of a vector.
-        state: What :attr:`state` was after the last window of an interrupted run; anything else is passed over.
+        state: :attr:`state` after the last window of an interrupted run; other keys are ignored.
     """
 
     def __init__(self, directory: Path, dimension: int, state: Mapping[str, int]) -> None:
@@ -28,12 +28,12 @@ class SentenceFiles:
         self.state = {name: state.get(name, 0) for name in _STATE}
 
     def write(self, made: SentenceVectors, passages: int) -> None:
-        """Append the sentences of some passages, which come after ``passages`` others."""
+        """Append the sentences of passages that come after ``passages`` others."""
         before = self.state["sentences"]
         starts = before + np.cumsum(np.append(0, made.counts), dtype=np.int64)
         with ArrayWriter(self.directory / SENTENCES, (int(starts[-1]), self.dimension), np.float16, before) as writer:
             writer.write(made.vectors)
         shape = (passages + len(starts),)
         with ArrayWriter(self.directory / SENTENCE_STARTS, shape, np.int64, passages) as writer:
-            writer.write(starts)  # the first is the last of the window before
+            writer.write(starts)  # the first repeats the last one of the window before
         self.state = {"sentences": int(starts[-1]), "sentences_cut": self.state["sentences_cut"] + made.cut}

@@ -1,4 +1,4 @@
-"""Contextual vectors of passages that are sentences: those of one passage are read together."""
+"""Contextual vectors of sentences that are passages: the sentences of one text are read together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gnnretrieval.errors import GnnRetrievalError
 def encode_sentence_passages(
     encoder: DualEncoder, groups: Sequence[SentencePassages]
 ) -> tuple[NDArray[np.float32], int]:
-    """Vectors ``(sentences, d)`` of all sentences of the groups in order, and how many were encoded alone.
+    """Vectors ``(sentences, d)`` float32 of all sentences of the groups, and the number of those encoded alone.
 
-    A group is read as ``title. s1 s2 …``, its title a sentence of its own whose vector is left out. A sentence that the
-    limit of tokens leaves nothing of is encoded by itself, after its title, without the others.
+    A group is read as ``title. s1 s2 …``; the title is a separate sentence, whose vector is left out. A sentence that
+    is entirely beyond the limit of tokens is encoded alone, after its title.
 
     Raises:
-        GnnRetrievalError: the encoder reads passages whole.
+        GnnRetrievalError: The encoder reads passages whole.
     """
     if encoder.sentences is None:
         raise GnnRetrievalError("passages are read whole: give sentences = token or mean.")

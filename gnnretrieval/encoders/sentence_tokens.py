@@ -1,4 +1,4 @@
-"""Tokens of passages as DCSR reads them: a whole passage at once, and where each of its sentences lies."""
+"""Tokens of passages as DCSR reads them: a whole passage, with the places of its sentences."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Ids = NDArray[np.int64]
 
 
 class SentenceTokens(NamedTuple):
-    """A passage's tokens; sentence ``i``'s are ``ids[starts[i]:ends[i]]``.
+    """A passage's tokens; those of sentence ``i`` are ``ids[starts[i]:ends[i]]``.
 
     Attributes:
-        ids: Token ids ``(t,)``, special ones included.
-        starts: First token of each sentence ``(s,)``: its ``<sent>``, where the tokenizer has one.
-        ends: One past its last token ``(s,)``.
-        spans: Its characters in the text.
-        cut: Sentences that the limit left nothing of; they are not among the others.
+        ids: ``(t,)`` token ids, special ones included.
+        starts: ``(s,)`` first token of each sentence: its ``<sent>``, if the vocabulary has one.
+        ends: ``(s,)`` one past the last token of each sentence.
+        spans: Start and end of each sentence's characters in the text.
+        cut: Number of sentences entirely beyond the limit of tokens; the other attributes leave them out.
     """
 
     ids: Ids
@@ -35,18 +35,19 @@ class SentenceTokens(NamedTuple):
 
 
 class SentenceTokenizer:
-    """Splits passages to ``[CLS] <sent> s1 <sent> s2 … [SEP]`` (`DCSR <https://arxiv.org/abs/2110.07524>`_, 3.2).
+    """Tokenizes passages as ``[CLS] <sent> s1 <sent> s2 … [SEP]`` (`DCSR <https://arxiv.org/abs/2110.07524>`_, 3.2).
 
-    The special tokens are the tokenizer's own. ``<sent>`` is put before a sentence where the vocabulary has it; else
-    the tokens are the very ones of ``tokenizer(text, truncation=True, max_length=max_tokens)``.
+    ``[CLS]`` and ``[SEP]`` are the tokenizer's own special tokens. Without ``<sent>`` in the vocabulary, the tokens are
+    those of ``tokenizer(text, truncation=True, max_length=max_tokens)``.
 
     Args:
         tokenizer: A transformers tokenizer.
-        max_tokens: Longest passage, special tokens included; None: no limit.
-        prompt: Put before every text; its tokens are in the first sentence, its characters in no span.
+        max_tokens: Maximum length of a passage, special tokens included; None: no limit.
+        prompt: Put before every text. Its tokens belong to the first sentence, its characters to no span.
 
     Raises:
-        InputError: the tokenizer is not one of the ``tokenizers`` library, or ``max_tokens`` has no place for a token.
+        InputError: The tokenizer is not backed by the ``tokenizers`` library, or ``max_tokens`` leaves no room for a
+            token of a sentence.
     """
 
     def __init__(self, tokenizer: Any, max_tokens: int | None, prompt: str = "") -> None:
@@ -57,7 +58,7 @@ class SentenceTokenizer:
             raise InputError(
                 "this checkpoint's tokenizer has no tokenizer.json. Save it with one.", tokenizer.name_or_path or None
             )
-        self._splitter: Any = Tokenizer.from_str(backend.to_str())  # a copy: the tokenizer's own settings stay
+        self._splitter: Any = Tokenizer.from_str(backend.to_str())  # a copy, so that the tokenizer's own settings stay
         self._splitter.no_truncation()
         self._splitter.no_padding()
         framed = self._splitter.encode("a")
@@ -66,16 +67,18 @@ class SentenceTokenizer:
         self.marker = marker_of(tokenizer)
         self.prompt = prompt
         frame, least = len(self._before) + len(self._after), 1 if self.marker is None else 2
-        self._most = max_tokens - frame if max_tokens is not None else None  # tokens between the special ones
+        self._most = (
+            max_tokens - frame if max_tokens is not None else None
+        )  # maximum number of tokens between the special ones
         if self._most is not None and self._most < least:
             raise InputError(f"max_tokens is {max_tokens}: give at least {frame + least}, for a token of a sentence.")
 
     def tokens(self, texts: Sequence[str], spans: Sequence[list[Span]] | None = None) -> list[SentenceTokens]:
-        """Tokens of some passages, given as full texts; each has one sentence at least, if an empty one.
+        """Tokens of passages; each has at least one sentence, which may be empty.
 
         Args:
-            texts: The passages.
-            spans: The sentences' characters in each; None: as :func:`split_sentences` finds them.
+            texts: Full texts of the passages.
+            spans: Start and end of the sentences' characters in each text; None: those of :func:`split_sentences`.
         """
         encoded = self._splitter.encode_batch([self.prompt + text for text in texts], add_special_tokens=False)
         if spans is None:
@@ -86,10 +89,10 @@ class SentenceTokenizer:
         spans = spans or [(0, len(text))]
         first = np.array([start for start, _ in spans], dtype=np.int64) + len(self.prompt)
         lasts = np.array([end for _, end in encoding.offsets], dtype=np.int64) - 1  # each token's last character
-        # A token is in the sentence that its last character is in: before it there may be white space.
+        # A token belongs to the sentence of its last character; its first character may be the space before it.
         owner = np.maximum.accumulate(np.searchsorted(first, lasts, side="right") - 1).clip(0)  # (tokens,)
         ids = np.array(encoding.ids, dtype=np.int64)
-        present = np.unique(owner)  # sentences that have tokens
+        present = np.unique(owner)  # sentences with tokens
         begins = np.searchsorted(owner, present)
         if self.marker is not None:
             if not len(present):
@@ -98,11 +101,13 @@ class SentenceTokenizer:
             begins = begins + np.arange(len(begins))
         ends = np.append(begins[1:], len(ids)) if len(begins) else begins
         limit = len(ids) if self._most is None else self._most
-        kept = begins + (0 if self.marker is None or len(ids) == 1 else 1) < limit  # more than its marker
+        kept = (
+            begins + (0 if self.marker is None or len(ids) == 1 else 1) < limit
+        )  # sentences with a token besides the marker
         starts, ends = begins[kept], np.minimum(ends[kept], limit)
         ids = ids[: int(ends[-1]) if len(ends) else 0]
         framed = np.concatenate([self._before, ids, self._after]).astype(np.int64)
-        if not len(starts):  # no token at all: the special ones are what there is
+        if not len(starts):  # no token of a sentence: the special tokens are the sentence
             return SentenceTokens(framed, np.zeros(1, np.int64), np.array([len(framed)]), [(0, len(text))], 0)
         return SentenceTokens(
             framed,
@@ -114,6 +119,6 @@ class SentenceTokenizer:
 
 
 def marker_of(tokenizer: Any) -> int | None:
-    """Id of ``<sent>`` in a tokenizer's vocabulary; None where it is no token of it."""
+    """Id of ``<sent>`` in a tokenizer's vocabulary; None if it is not in it."""
     known: int | None = tokenizer.get_vocab().get(SENT)
     return known

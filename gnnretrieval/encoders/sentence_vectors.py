@@ -1,4 +1,4 @@
-"""A vector a sentence: contextual, since the whole passage is read at once (DCSR, 3.2)."""
+"""One vector per sentence, contextual because the whole passage is read at once (DCSR, 3.2)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class SentenceVectors(NamedTuple):
     """Vectors of the sentences of some passages.
 
     Attributes:
-        vectors: Of all sentences in order ``(S, d)`` float32, prepared by the similarity.
-        counts: Sentences of each passage ``(passages,)``, 1 at least.
-        spans: Characters of these in their passage.
-        cut: Sentences that the limit of tokens left nothing of.
+        vectors: ``(S, d)`` float32 vectors of all sentences in order, prepared by the similarity.
+        counts: ``(passages,)`` number of sentences of each passage, at least 1.
+        spans: Start and end of the sentences' characters in each passage.
+        cut: Number of sentences entirely beyond the limit of tokens.
     """
 
     vectors: NDArray[np.float32]
@@ -37,7 +37,7 @@ class SentenceVectors(NamedTuple):
     cut: int
 
     def means(self, similarity: Similarity) -> NDArray[np.float32]:
-        """A vector a passage ``(passages, d)``: the mean of its sentences', prepared again."""
+        """Vectors of the passages ``(passages, d)`` float32: the mean of each one's sentences, prepared again."""
         ends = np.cumsum(self.counts)
         rows = [
             self.vectors[end - count : end].mean(0, dtype=np.float64)
@@ -47,18 +47,18 @@ class SentenceVectors(NamedTuple):
 
 
 class SentenceEncoder:
-    """Encodes passages to a vector a sentence.
+    """Encodes passages to one vector per sentence.
 
     Args:
-        model: A sentence-transformers model: a transformer, its pooling, and what comes after that.
-        packed: What computes in the transformer's place, where something can.
+        model: A sentence-transformers model: a transformer, its pooling, and further modules.
+        packed: Pass without padding that replaces the transformer; None: the transformer itself.
         at: ``token``: a sentence's vector is the state at its ``<sent>``; ``mean``: the mean over its tokens.
-        similarity: Vectors are prepared by it.
+        similarity: Prepares the vectors.
         prompt: Put before every passage.
-        checkpoint: The model's, named in errors.
+        checkpoint: Checkpoint of the model, named in errors.
 
     Raises:
-        InputError: the vocabulary has no ``<sent>`` and ``at`` is ``token``, or the model does not pool the states of
+        InputError: ``at`` is ``token`` and the vocabulary has no ``<sent>``, or the model does not pool the states of
             a transformer to one vector of their width.
     """
 
@@ -99,10 +99,14 @@ class SentenceEncoder:
     def encode(
         self, texts: Sequence[str], token_budget: int, spans: Sequence[list[Span]] | None = None
     ) -> SentenceVectors:
-        """Vectors of the sentences of some passages, in batches of ``token_budget`` tokens.
+        """Vectors of the sentences of some passages.
 
-        They do not depend on the other passages: bit for bit where the pass is packed, else not beyond rounding.
-        ``spans`` are the sentences' characters; None: as they are found.
+        They do not depend on the other passages: bit for bit with a packed pass, else up to rounding.
+
+        Args:
+            texts: Full texts of the passages.
+            token_budget: Maximum number of tokens in a batch.
+            spans: Start and end of the sentences' characters in each text; None: the texts are split.
         """
         tokens = self.tokenizer.tokens(texts, spans)
         counts = np.array([len(passage.starts) for passage in tokens], dtype=np.int64)
@@ -115,7 +119,7 @@ class SentenceEncoder:
             pooled = torch.cat([self._pool(*each) for each in zip(states, passages, strict=True)])
             return by_equal_blocks(self._finish, pooled)
 
-        parts: list[Tensor] = [torch.empty(0)] * len(texts)  # of each passage
+        parts: list[Tensor] = [torch.empty(0)] * len(texts)  # vectors of each passage
         made = map_batches(encode_batch, batches) if self.packed is not None else map(encode_batch, batches)
         for batch, rows in zip(batches, made, strict=True):
             for row, part in zip(batch, rows.split(counts[batch].tolist()), strict=True):  # type: ignore[no-untyped-call]
@@ -138,14 +142,14 @@ class SentenceEncoder:
         return [of_one for run in packed([passage.ids for passage in passages]) for of_one in run]
 
     def _pool(self, states: Tensor, passage: SentenceTokens) -> Tensor:
-        """Vectors ``(s, d)`` of one passage's sentences, from its tokens' states ``(t, d)``; law 4."""
+        """Vectors ``(s, d)`` of one passage's sentences, pooled in float32 from states ``(t, d)`` (law 4)."""
         if self.at == "token":
             return states[torch.from_numpy(passage.starts).to(states.device)].float()
         spans = zip(passage.starts.tolist(), passage.ends.tolist(), strict=True)
         return torch.stack([states[start:end].float().mean(0) for start, end in spans])
 
     def _finish(self, rows: Tensor) -> Tensor:
-        """What comes after pooling, for sentences as for whole texts."""
+        """Apply the modules after pooling to sentences as to whole texts, then the similarity's preparation."""
         features: dict[str, Any] = {"sentence_embedding": rows}
         for module in self.after:
             features = module(features)

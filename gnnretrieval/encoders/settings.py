@@ -10,25 +10,25 @@ from pydantic_core import PydanticCustomError
 
 from gnnretrieval.settings import SECRET, Settings
 
-ENDPOINT = "endpoint:"  # begins the name of a model behind an embeddings endpoint
-FUNCTION = "function:"  # of a Python function
-VECTORS = "vectors:"  # of an encoder that is not here: only its vectors are
+ENDPOINT = "endpoint:"  # prefix of the name of a model behind an embeddings endpoint
+FUNCTION = "function:"  # prefix of the name of a Python function
+VECTORS = "vectors:"  # prefix of the name of an encoder of which only the vectors are given
 
 
 class EndpointSettings(Settings):
-    """An embeddings endpoint, and how it is asked.
+    """An embeddings endpoint, and how it is called.
 
     Attributes:
         endpoint: Address of an OpenAI-compatible API, such as https://api.openai.com/v1; checkpoint is then the name of
             its model. Texts are sent there.
-        dimensions: Numbers of a vector that the endpoint is asked for (Matryoshka models); not given: as many as it
-            gives.
-        input_types: What the endpoint is told of queries and of passages as input_type, such as query,document.
+        dimensions: Width of the vectors to request (Matryoshka models); not given: the model's default.
+        input_types: Values of input_type in requests for queries and for passages, such as query,document; not given:
+            none are sent.
         key_variable: Environment variable that holds the key.
-        batch_texts: Texts in one request.
-        concurrency: Requests at a time.
-        requests_per_minute: Most requests in a minute; not given: no limit of ours.
-        price: Of a million tokens, to say what encoding cost.
+        batch_texts: Maximum number of texts in a request.
+        concurrency: Maximum number of requests at the same time.
+        requests_per_minute: Maximum number of requests per minute; not given: no limit.
+        price: Price of a million tokens, to print the cost of encoding.
     """
 
     endpoint: str | None = None
@@ -67,20 +67,20 @@ class EncoderSettings(Settings):
     """How texts become vectors.
 
     Attributes:
-        checkpoint: Name or path of the passage encoder ``E_P`` (and of ``E_Q``, where they share weights).
-        query_checkpoint: Name or path of ``E_Q`` where it has weights of its own.
-        similarity: ``cosine``, ``dot``, or ``auto``: what the checkpoint says, cosine where it says nothing.
+        checkpoint: Name or path of the passage encoder ``E_P`` (and of ``E_Q``, if they share weights).
+        query_checkpoint: Name or path of the query encoder ``E_Q``, if it has separate weights.
+        similarity: ``cosine``, ``dot``, or ``auto``: dot if the checkpoint says so, else cosine.
         scale: Factor on the similarity in the softmax (1 / temperature); not given: 20 for cosine, 1 for dot product.
         query_prompt: Put before every query; not given: the checkpoint's own, if it has one.
         passage_prompt: Put before every passage; not given: the checkpoint's own, if it has one.
-        max_tokens: Longest input in tokens; not given: the checkpoint's own limit.
-        query_max_tokens: The same for queries; not given: as passages.
-        sentences: How passages are read. ``none``: a vector a passage; ``token``: a vector a sentence, at its
-            ``<sent>`` token (DCSR); ``mean``: a vector a sentence, the mean over its tokens.
-        precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
-        token_budget: Tokens in one batch; where texts are padded, with their padding.
-        window: Texts that are sorted by length together; also the rows of one shard.
-        api: The endpoint that encodes, where one does.
+        max_tokens: Maximum length of a text in tokens; not given: the checkpoint's own limit.
+        query_max_tokens: The same for queries; not given: as for passages.
+        sentences: How passages are read. ``none``: one vector per passage; ``token``: one per sentence, at its
+            ``<sent>`` token (DCSR); ``mean``: one per sentence, the mean over its tokens.
+        precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
+        token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
+        window: Number of rows that are encoded together, in batches of similar length, before they are written.
+        api: The endpoint, if one encodes.
     """
 
     checkpoint: str = "sentence-transformers/all-MiniLM-L6-v2"
@@ -100,7 +100,7 @@ class EncoderSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _named_as_endpoint(cls, values: Any) -> Any:
-        """With an endpoint, ``checkpoint`` is a model's name there."""
+        """Mark checkpoints as names of an endpoint's models, if there is an endpoint."""
         api = values.get("api") if isinstance(values, dict) else None
         address = api.get("endpoint") if isinstance(api, dict) else getattr(api, "endpoint", None)
         if address is None:
@@ -114,7 +114,7 @@ class EncoderSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """An encoder that is no endpoint is written as before there were any."""
+        """Without an endpoint, ``api`` is left out, as in settings written before it existed."""
         values: dict[str, Any] = dump(self)
         if self.api.endpoint is None:
             values.pop("api", None)
@@ -122,19 +122,19 @@ class EncoderSettings(Settings):
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether the encoder's weights are files of ours to open: neither an endpoint, a function nor mere vectors."""
+        """Whether the encoder is a checkpoint, not an endpoint, a Python function or imported vectors."""
         return not self.checkpoint.startswith((ENDPOINT, FUNCTION, VECTORS))
 
 
 class CrossEncoderSettings(Settings):
-    """How pairs of texts are read together.
+    """How a cross-encoder reads pairs of texts.
 
     Attributes:
         checkpoint: Name or path of a cross-encoder: a sequence classifier with one or two labels.
-        max_tokens: Longest pair in tokens, special ones included; the longer text is cut first; not given: the
+        max_tokens: Maximum length of a pair in tokens, special ones included; the longer text is cut first. None: the
             checkpoint's own limit.
-        precision: Of the weights and the matrix products: ``auto`` is bfloat16 where the processor computes in it.
-        token_budget: Tokens in one batch.
+        precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
+        token_budget: Maximum number of tokens in a batch, with padding if pairs are padded.
     """
 
     checkpoint: str

@@ -1,4 +1,4 @@
-"""The one similarity (law 3): how two vectors are compared in training, scoring and indexing."""
+"""The one similarity of vectors (law 3), in training, scoring and indexing."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ class Similarity(Settings):
     """``s(q, p) = E_Q(q)ᵀ h_p`` (eq. 1), on unit vectors for a cosine encoder.
 
     Attributes:
-        normalize: Vectors are brought to length 1 before they are compared (cosine).
-        scale: Factor on the similarity in a softmax, 1 / temperature.
+        normalize: Whether vectors are scaled to length 1 before they are compared (cosine).
+        scale: Factor on the similarity in a softmax (1 / temperature).
     """
 
     normalize: bool
     scale: float
 
     def prepare(self, vectors: Tensor) -> Tensor:
-        """Vectors ``(…, d)`` as they are compared and indexed, in float32."""
+        """Vectors ``(…, d)`` in float32, ready to be compared by dot product and indexed: of length 1 for cosine."""
         return F.normalize(vectors.float(), dim=-1) if self.normalize else vectors.float()
 
     def prepare_array(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-        """As :meth:`prepare`, for numpy."""
+        """As :meth:`prepare`, for an array."""
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        if rows.size == rows.shape[-1]:  # one question, to the same bits: every call counts beside a short search
+        if (
+            rows.size == rows.shape[-1]
+        ):  # one question: the same bits with fewer calls, which count beside a short search
             one: NDArray[np.float32] = rows / max(math.sqrt(np.add.reduce(rows * rows, axis=None)), _SHORTEST)
             return one
         lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
@@ -45,11 +47,11 @@ class Similarity(Settings):
 
 
 def similarity_of(settings: EncoderSettings, *, says_dot: bool) -> Similarity:
-    """The similarity that an encoder's settings ask for.
+    """The similarity of an encoder.
 
     Args:
-        settings: Of the encoder.
-        says_dot: Whether its checkpoint says that vectors are compared by dot product.
+        settings: Settings of the encoder.
+        says_dot: Whether the checkpoint declares the dot product as its similarity; used with ``similarity = auto``.
     """
     kind: str = settings.similarity
     if kind == "auto":

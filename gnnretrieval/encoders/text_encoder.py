@@ -1,4 +1,4 @@
-"""What an encoder is: the few things that the rest of the package asks of one, wherever its weights are."""
+"""The interface of encoders, wherever their weights are."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gnnretrieval.encoders.similarity import Similarity
 class TextEncoder(Protocol):
     """Encodes queries with ``E_Q`` and passages with ``E_P``.
 
-    :class:`~gnnretrieval.encoders.dual_encoder.DualEncoder` has its weights here,
-    :class:`~gnnretrieval.encoders.endpoint.EndpointEncoder` asks an API, and
+    :class:`~gnnretrieval.encoders.dual_encoder.DualEncoder` computes with a checkpoint's weights,
+    :class:`~gnnretrieval.encoders.endpoint.EndpointEncoder` calls an API, and
     :class:`~gnnretrieval.encoders.function_encoder.FunctionEncoder` calls a Python function.
     """
 
     @property
     def settings(self) -> EncoderSettings:
-        """What stands for it in artifacts: its name, and how to open it again."""
+        """Its settings, which artifacts keep to name it and to open it again."""
 
     @property
     def similarity(self) -> Similarity:
@@ -35,11 +35,11 @@ class TextEncoder(Protocol):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Hash by side, ``query`` and ``passage``: vectors of equal fingerprints can be compared."""
+        """Hash by side, ``query`` and ``passage``: vectors of encoders with equal hashes can be compared."""
 
     @property
     def source(self) -> str:
-        """In words, where it comes from."""
+        """Where it comes from, in words."""
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
-        """Vectors ``(len(texts), d)``, of length 1 where the similarity is cosine."""
+        """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine."""

@@ -1,4 +1,4 @@
-"""How many tokens an encoder's texts have, by its tokenizer alone: no weights are loaded."""
+"""Number of tokens of texts, from an encoder's tokenizer alone: no weights are loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import InputError
 from gnnretrieval.storage.json_files import read_json
 
-_NO_LIMIT = 10**9  # transformers says "none" by 10^30
+_NO_LIMIT = 10**9  # transformers writes 10^30 for no limit
 
 
 class EncoderTokens:
@@ -28,10 +28,10 @@ class EncoderTokens:
 
     Attributes:
         name: The checkpoint.
-        limits: Tokens after which a text of a side is cut off; None where it has no limit.
+        limits: Maximum number of tokens of a text by side, after which it is cut; None: no limit.
 
     Raises:
-        InputError: the checkpoint has no tokenizer that can be loaded, or fewer positions than the limit.
+        InputError: A checkpoint has no transformer, no tokenizer that can be loaded, or fewer positions than the limit.
     """
 
     def __init__(self, settings: EncoderSettings) -> None:
@@ -57,13 +57,13 @@ class EncoderTokens:
             self.limits[side] = limit if limit is not None else given if given < _NO_LIMIT else None
 
     def count(self, texts: Sequence[str], side: Side) -> NDArray[np.int64]:
-        """``(len(texts),)`` tokens of each text before it is cut, with prompt and special tokens."""
+        """Number of tokens of each text before it is cut, with prompt and special tokens: ``(len(texts),)`` int64."""
         tokens = self._tokenizers[side]([self._prompts[side] + text for text in texts], truncation=False)
         return np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
 
 
 def _tokenizer(checkpoint: Checkpoint) -> Any:
-    """The tokenizer, with the limit that sentence-transformers gives it."""
+    """The tokenizer, with the limit that sentence-transformers would set."""
     folder = _first_module(checkpoint)
     said = _json(folder / "sentence_bert_config.json")
     tokenizer = load_tokenizer(checkpoint, folder)
@@ -76,7 +76,7 @@ def _tokenizer(checkpoint: Checkpoint) -> Any:
 
 
 def _first_module(checkpoint: Checkpoint) -> Path:
-    """Where the transformer of a sentence-transformers checkpoint lies; any other is one itself."""
+    """Directory of the transformer: of the first module, or the checkpoint's if it has no list of modules."""
     modules = _json(checkpoint.directory / "modules.json")
     folder = checkpoint.directory / (modules[0]["path"] if modules else "")
     if not (folder / "config.json").is_file():
@@ -98,7 +98,7 @@ def _prompts(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _json(path: Path) -> Any:
-    """A configuration's JSON; an empty one where there is none."""
+    """A configuration's JSON; an empty object if there is no file."""
     if not path.is_file():
         return {}
     return read_json(path, "checkpoint's configuration")

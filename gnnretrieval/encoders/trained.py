@@ -1,4 +1,4 @@
-"""Encoders that were trained here: their artifacts stand wherever a checkpoint's name does."""
+"""Artifacts of trained encoders, which can be given wherever a checkpoint can."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.storage.artifacts import kind_of, open_artifact
 
 ENCODER, CROSS_ENCODER = "encoder", "cross-encoder"
-GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and what it says of a dual-encoder trained with it
+GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and its entry for a dual-encoder trained with it
 QUERY, PASSAGE, MODEL = "query", "passage", "model"  # folders of weights in these artifacts
 _UNSET = {"auto", "none", None}
 
 
 def trained_settings(settings: EncoderSettings) -> EncoderSettings:
-    """The settings with what a trained encoder says of itself, where ``checkpoint`` is the artifact of one.
+    """The settings completed by those of a trained encoder, if ``checkpoint`` is its artifact.
 
-    Such an artifact holds ``passage/`` and, where queries have weights of their own, ``query/``, each a
-    sentence-transformers checkpoint; so does a GNN-encoder's whose dual-encoder was trained with it. What ``settings``
-    say themselves stays.
+    The artifact has ``passage/`` and, if queries have separate weights, ``query/``, each a sentence-transformers
+    checkpoint. A GNN-encoder's artifact has them too, if its dual-encoder was trained with it. Values that ``settings``
+    set themselves stay.
 
     Raises:
-        ArtifactError: the directory is another kind of artifact.
+        ArtifactError: The directory is another kind of artifact, or a GNN-encoder without a separate dual-encoder.
     """
     place = Path(settings.checkpoint)
     kind = kind_of(place)
@@ -41,10 +41,11 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
 
 
 def weights_directory(place: Path) -> Path:
-    """Where the weights of a trained encoder's or cross-encoder's artifact lie; any other directory as it is.
+    """Directory of the weights in the artifact of a trained encoder or cross-encoder; any other directory as given.
 
     Raises:
-        ArtifactError: the directory is another kind of artifact, or a half-made one.
+        ArtifactError: The directory is another kind of artifact, a GNN-encoder without a separate dual-encoder, or an
+            incomplete artifact.
     """
     kind = kind_of(place)
     if kind is None:

@@ -1,4 +1,4 @@
-"""A file of vectors that somebody else's encoder made: ``.npy`` or Parquet, with their ids, read in blocks."""
+"""Files of vectors from other encoders, ``.npy`` or Parquet, with their ids, read in blocks."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, map_npy, release
 from gnnretrieval.storage.provenance import sha256_of_json
 
-BLOCK = 2048  # vectors read at a time
-_BLOCK_NUMBERS = 2**23  # numbers read at a time, where vectors are wide
+BLOCK = 2048  # maximum number of vectors read at a time
+_BLOCK_NUMBERS = 2**23  # maximum count of numbers read at a time, for wide vectors
 _HASHED = 64 * 2**20  # bytes hashed at a time
 _ID_COLUMNS = ("id", "_id")
 _VECTOR_COLUMNS = ("vector", "embedding", "vectors", "embeddings")
 
 
 class VectorFile:
-    """Vectors ``(count, dimension)`` in a file, with their ids. Made by :func:`open_vectors`.
+    """Vectors ``(count, dimension)`` in a file, with their ids; made by :func:`open_vectors`.
 
     Attributes:
         path: The file.
-        ids: Id of each row, each once; None for an ``.npy`` that no ids were given for.
-        count: Rows.
-        dimension: Numbers in a vector.
-        files: The file, and that of the ids.
+        ids: Distinct ids of the rows; None for an ``.npy`` without ids.
+        count: Number of vectors.
+        dimension: Width of a vector.
+        files: The file, and the file of ids if there is one.
     """
 
     path: Path
@@ -43,13 +43,13 @@ class VectorFile:
     dimension: int
 
     def blocks(self, wanted: NDArray[np.bool_] | None = None) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        """Rows and their vectors ``(b, dimension)``, float16, float32 or float64, in the order of the file.
+        """Blocks of rows and their vectors ``(b, dimension)``, float16, float32 or float64, in the order of the file.
 
         Args:
-            wanted: ``(count,)`` the rows that must be finite; None: all.
+            wanted: ``(count,)`` bool, True for the rows that must be finite; None: all.
 
         Raises:
-            InputError: a vector is missing or of another width, or holds NaN or infinity; it is named by its id.
+            InputError: A vector is missing, has another width, or contains NaN or infinity; the message names its id.
         """
         for part, block in self._blocks():
             bad = ~np.isfinite(block).all(axis=1)
@@ -60,14 +60,14 @@ class VectorFile:
             yield part, block
 
     def hash(self) -> str:
-        """sha256 over the sha256 of its files."""
+        """sha256 over the sha256 of each of its files."""
         return sha256_of_json([_sha256(path) for path in self.files])
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         raise NotImplementedError
 
     def refuse(self, row: int, what: str) -> NoReturn:
-        """Raise an :class:`InputError` on the vector at ``row``, named by its id."""
+        """Raise an :class:`InputError` that says ``what`` is wrong with the vector at ``row`` and names its id."""
         name = f"of {self.ids[row]!r}" if self.ids is not None else f"at row {row}"
         raise InputError(f"the vector {name} {what}. Make this vector again.", self.path)
 
@@ -76,12 +76,12 @@ class ArrayVectors(VectorFile):
     """Vectors in memory.
 
     Args:
-        array: ``(count, d)`` floats.
+        array: ``(count, d)`` array or tensor of floats.
         ids: Id of each row.
-        name: What they are called in errors.
+        name: Their name in errors.
 
     Raises:
-        InputError: it is no such array.
+        InputError: ``array`` is not a matrix of floats, or ``ids`` has another length or an id twice.
     """
 
     def __init__(self, array: Any, ids: Sequence[str], name: str) -> None:
@@ -93,7 +93,7 @@ class ArrayVectors(VectorFile):
         _require_ids(self, self.path)
 
     def hash(self) -> str:
-        """sha256 over its bytes and ids."""
+        """sha256 over its ids, shape, type and bytes."""
         digest = hashlib.sha256(json.dumps([list(self.ids or ()), self._array.shape, str(self._array.dtype)]).encode())
         for part in blocks(self.count, BLOCK):
             digest.update(np.ascontiguousarray(self._array[part]).tobytes())
@@ -184,13 +184,14 @@ def open_vectors(path: str | Path, ids_path: str | Path | None = None, ids: Sequ
 
     Args:
         path: ``.npy``, floats ``(count, d)``; or ``.parquet`` with a column of ids (``id`` or ``_id``) and one of
-            vectors (lists of floats; the one called ``vector`` or ``embedding`` where there are several).
-        ids_path: Ids of an ``.npy``, one a line.
-        ids: Ids of an ``.npy`` without ``ids_path``, such as a dataset's, by row.
+            vectors (lists of floats; the one called ``vector`` or ``embedding`` if there are several).
+        ids_path: File of ids of an ``.npy``, one per line.
+        ids: Ids of an ``.npy`` without ``ids_path`` by row, such as a dataset's.
 
     Raises:
-        InputError: it is no such file, an id is there twice, or ids and vectors differ in number (both are said).
-        GnnRetrievalError: pyarrow is not installed.
+        InputError: The file is missing or has another format, an id occurs twice, or the number of ids is not that of
+            the vectors.
+        GnnRetrievalError: The file is Parquet, and pyarrow is not installed.
     """
     path = Path(path)
     if not path.is_file():
@@ -210,7 +211,7 @@ def open_vectors(path: str | Path, ids_path: str | Path | None = None, ids: Sequ
 
 
 def _require_ids(opened: VectorFile, source: Path) -> None:
-    """Refuse ids of another number than vectors, or one that is there twice."""
+    """Check that there is one id per vector, and no id twice."""
     if opened.ids is None:
         return
     if len(opened.ids) != opened.count:
@@ -233,7 +234,7 @@ def _rows_at_once(dimension: int) -> int:
 
 
 def _native(block: NDArray[Any]) -> NDArray[np.floating]:
-    """Plain floats of this machine's byte order, of 16, 32 or 64 bits."""
+    """Floats of 16, 32 or 64 bits in this machine's byte order."""
     return np.asarray(block, dtype=np.dtype(f"f{min(8, block.dtype.itemsize)}"))
 
 

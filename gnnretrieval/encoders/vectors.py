@@ -1,4 +1,4 @@
-"""Features from vectors that another encoder made, such as a paid API's: from there on no model is needed."""
+"""Features from vectors of another encoder, such as a paid API: no model is needed from then on."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.provenance import sha256_of_json
 
-_LOST = 0.01  # share of a vector's length that float16 may take away; rounding takes 0.0005
+_LOST = 0.01  # maximum error of float16, relative to a vector's length; rounding alone has 0.0005
 
 
 class VectorSettings(Settings):
-    """What made the vectors, and how they are compared.
+    """The encoder that made the vectors, and how they are compared.
 
     Attributes:
-        name: The encoder's name, such as text-embedding-3-large: vectors of one name, similarity and width fit.
+        name: Name of the encoder, such as text-embedding-3-large. Vectors with the same name, similarity and width are
+            comparable.
         similarity: How its vectors are compared: cosine or dot.
         scale: Factor on the similarity in the softmax (1 / temperature); not given: 20 for cosine, 1 for dot product.
     """
@@ -48,16 +49,16 @@ class VectorSettings(Settings):
         return name.strip()
 
     def encoder(self) -> EncoderSettings:
-        """The settings that stand for this encoder in artifacts."""
+        """The settings of this encoder in artifacts."""
         return EncoderSettings(checkpoint=f"{VECTORS}{self.name}", similarity=self.similarity, scale=self.scale)
 
     def compares(self) -> Similarity:
-        """How its vectors are compared."""
+        """The similarity of its vectors."""
         cosine = self.similarity == "cosine"
         return Similarity(normalize=cosine, scale=self.scale if self.scale is not None else 20.0 if cosine else 1.0)
 
     def hash(self, dimension: int) -> str:
-        """What stands for the hash of the weights: equal for vectors ``(…, dimension)`` of one encoder."""
+        """Hash in place of that of the weights: equal for vectors ``(…, dimension)`` of the same encoder."""
         return sha256_of_json({"name": f"{VECTORS}{self.name}", "similarity": self.similarity, "dimension": dimension})
 
 
@@ -72,14 +73,15 @@ def import_vectors(
     query_ids: str | Path | None = None,
     overwrite: bool = False,
 ) -> Features:
-    """Make the features artifact ``out`` of vectors in files (:func:`gnnretrieval.encoders.vector_file.open_vectors`).
+    """Make the features artifact ``out`` from files of vectors.
 
-    An ``.npy`` without ids has the dataset's order. Vectors of other ids than the dataset's are left out and counted.
-    Kept are float16 vectors, of length 1 where the similarity is cosine; files are read in blocks of rows.
+    The formats are those of :func:`gnnretrieval.encoders.vector_file.open_vectors`; files are read in blocks of rows.
+    An ``.npy`` without ids has the dataset's order. Vectors with ids that are not in the dataset are left out and
+    counted. The features are float16, of length 1 if the similarity is cosine.
 
     Raises:
-        InputError: a passage or query has no vector, or one that is not finite, beyond float16 or (under cosine) zero;
-            passages' and queries' widths differ; the files do not hold vectors.
+        InputError: A passage or query has no vector, or its vector is not finite, out of float16's range or (for
+            cosine) zero; passages and queries have vectors of different widths; or a file cannot be read.
     """
     sides = {
         "passages": _Side(_opened(passages, passage_ids, dataset.passage_ids), dataset.passage_ids),
@@ -96,7 +98,7 @@ def import_vectors(
         for name, side in sides.items():
             try:
                 side.write(directory / f"{name}.npy", similarity, scratch(directory), name)
-            except InputError:  # there is nothing to go on from
+            except InputError:  # there is nothing to resume from
                 for file in (TEXTS, "passages.npy", "queries.npy", f"{scratch(directory).name}/{name}.npy"):
                     (directory / file).unlink(missing_ok=True)
                 raise
@@ -140,13 +142,16 @@ class _Side:
     Args:
         file: The vectors, with ids.
         ids: The dataset's ids, by row.
+
+    Raises:
+        InputError: An id of the dataset has no vector.
     """
 
     def __init__(self, file: VectorFile, ids: Sequence[str]) -> None:
         assert file.ids is not None
         self.file, self.ids = file, ids
         row_of = {id_: row for row, id_ in enumerate(ids)}
-        self.rows = np.array([row_of.get(id_, -1) for id_ in file.ids], dtype=np.int64)  # in the dataset
+        self.rows = np.array([row_of.get(id_, -1) for id_ in file.ids], dtype=np.int64)  # row in the dataset, or -1
         self.ignored = int((self.rows < 0).sum())
         if file.count - self.ignored < len(ids):
             found = np.zeros(len(ids), dtype=np.bool_)
@@ -158,7 +163,7 @@ class _Side:
             )
 
     def write(self, path: Path, similarity: Similarity, place: Path, name: str) -> None:
-        """Write float16 ``(rows, d)`` in the dataset's order; out of order, they are staged in ``place`` first."""
+        """Write float16 ``(rows, d)`` in the dataset's order; files in another order are staged in ``place`` first."""
         kept = self.rows[self.rows >= 0]
         shape = (len(kept), self.file.dimension)
         in_order = bool((np.diff(kept) > 0).all())
@@ -178,7 +183,7 @@ class _Side:
         target.unlink()
 
     def _checked(self, similarity: Similarity) -> Iterator[NDArray[np.float16]]:
-        """The dataset's vectors in the order of the file, as they are kept."""
+        """Blocks of the dataset's vectors by :func:`as_kept`, in the order of the file."""
         wanted = self.rows >= 0
         for part, block in self.file.blocks(wanted):
             rows = np.flatnonzero(wanted[part])
@@ -188,10 +193,10 @@ class _Side:
 def as_kept(
     file: VectorFile, rows: NDArray[np.int64], vectors: NDArray[np.floating], similarity: Similarity
 ) -> NDArray[np.float16]:
-    """Vectors ``(b, d)`` at ``rows`` of a file as features keep them: float16, of length 1 under cosine.
+    """Vectors ``(b, d)`` at ``rows`` of a file as features keep them: float16, of length 1 for cosine.
 
     Raises:
-        InputError: one is zero under cosine, or float16 has no such numbers; it is named by its id.
+        InputError: A vector is zero with cosine, or has numbers out of float16's range; the message names its id.
     """
     exact, largest = vectors.astype(np.float64), float(np.finfo(np.float16).max)
     if similarity.normalize:
