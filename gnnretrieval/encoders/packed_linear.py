@@ -33,9 +33,7 @@ class PackedLinear:
         self.dtype = dtype
         if self.packed:
             if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-                weight = (
-                    weight.float()
-                )  # oneDNN refuses bfloat16 here: use rounded weights, with products and sums in float32
+                weight = weight.float()  # oneDNN refuses bfloat16 here: rounded weights, products and sums in float32
             self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, CHUNK_ROWS)
         else:
             self.weight, self.bias = weight.clone(), self.bias.to(dtype)

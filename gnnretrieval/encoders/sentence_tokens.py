@@ -67,9 +67,7 @@ class SentenceTokenizer:
         self.marker = marker_of(tokenizer)
         self.prompt = prompt
         frame, least = len(self._before) + len(self._after), 1 if self.marker is None else 2
-        self._most = (
-            max_tokens - frame if max_tokens is not None else None
-        )  # maximum number of tokens between the special ones
+        self._most = max_tokens - frame if max_tokens is not None else None  # tokens between the special ones
         if self._most is not None and self._most < least:
             raise InputError(f"max_tokens is {max_tokens}: give at least {frame + least}, for a token of a sentence.")
 
@@ -101,9 +99,7 @@ class SentenceTokenizer:
             begins = begins + np.arange(len(begins))
         ends = np.append(begins[1:], len(ids)) if len(begins) else begins
         limit = len(ids) if self._most is None else self._most
-        kept = (
-            begins + (0 if self.marker is None or len(ids) == 1 else 1) < limit
-        )  # sentences with a token besides the marker
+        kept = begins + (0 if self.marker is None or len(ids) == 1 else 1) < limit  # not only their marker
         starts, ends = begins[kept], np.minimum(ends[kept], limit)
         ids = ids[: int(ends[-1]) if len(ends) else 0]
         framed = np.concatenate([self._before, ids, self._after]).astype(np.int64)

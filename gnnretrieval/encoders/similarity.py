@@ -36,9 +36,7 @@ class Similarity(Settings):
         rows = np.asarray(vectors, dtype=np.float32)
         if not self.normalize:
             return rows
-        if (
-            rows.size == rows.shape[-1]
-        ):  # one question: the same bits with fewer calls, which count beside a short search
+        if rows.size == rows.shape[-1]:  # one question: the same bits in fewer calls, for a short search
             one: NDArray[np.float32] = rows / max(math.sqrt(np.add.reduce(rows * rows, axis=None)), _SHORTEST)
             return one
         lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
