@@ -38,7 +38,8 @@ def describe(
         its edges); ``neighbors``: ``id``, ``text``, ``score``, ``rank``, ``labelled``, ``retrieved``, and with 2 hops
         their ``edges`` and ``neighbors``. With an explainer also each edge's ``attention``, each node's
         ``own_attention`` and each passage's ``mean_gate``; if ``node`` is a passage, its ``context_scale`` (``λ``) and
-        ``shift`` (cosine between its embedding before and after). A GNN-encoder with layer = linear has neither gate nor ``λ``.
+        ``shift`` (cosine between its embedding before and after). A GNN-encoder with layer = linear has neither gate
+        nor ``λ``.
 
     Raises:
         InputError: The graph has no such node.
