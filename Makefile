@@ -5,13 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
-.PHONY: quickstart test lint oldest release hashes install clean
+.PHONY: quickstart test test-browser lint oldest release hashes install clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope
+
+# The explorer's tests in Chromium, from the system (apt install chromium); without it they are skipped.
+test-browser: $(VENV)/installed-test
+	$(INSTALL) --editable '.[browser]'
+	$(BIN)/python -m pytest tests/serve/test_explorer.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
