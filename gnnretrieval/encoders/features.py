@@ -23,7 +23,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
@@ -93,13 +93,17 @@ class Features(Artifact):
         from gnnretrieval.encoders.vector_file import ArrayVectors
         from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 
-        def opened(vectors: Any, ids: Sequence[str], side: str) -> Any:
-            return vectors if isinstance(vectors, str | Path) else ArrayVectors(vectors, ids, f"vectors of {side}")
+        def opened(vectors: Any, given: Sequence[str] | None, ids: Sequence[str], side: str) -> Any:
+            if not isinstance(vectors, str | Path):
+                return ArrayVectors(vectors, ids if given is None else given, f"vectors of {side}")
+            if given is not None:
+                raise InputError(f"a file names the ids of its vectors: give no ids of {side} with it.", vectors)
+            return vectors
 
         return import_vectors(
             dataset,
-            opened(passages, passage_ids or dataset.passage_ids, "passages"),
-            opened(queries, query_ids or dataset.query_ids, "queries"),
+            opened(passages, passage_ids, dataset.passage_ids, "passages"),
+            opened(queries, query_ids, dataset.query_ids, "queries"),
             VectorSettings(name=name, similarity=similarity, scale=scale),
             out,
             overwrite=overwrite,

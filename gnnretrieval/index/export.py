@@ -44,12 +44,13 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
     if path.is_dir():
         raise InputError("this is a directory: name a file for the vectors.", path)
     rows = _rows(index)
+    if path.suffix.lower() == ".npy":
+        require_writable_ids(_ids(index, rows), index.path)
     with progress(f"writing {path.name}", len(rows), "vectors") as meter, whole_file(path) as partial:
         writers[path.suffix.lower()](partial, index, meter.advance)
     ids = path.with_suffix(".ids.txt")
     if path.suffix.lower() != ".npy":
         return [path]
-    require_writable_ids(_ids(index, rows), index.path)
     with whole_file(ids) as partial:
         partial.write_text("".join(f"{id_}\n" for id_ in _ids(index, rows)), encoding="utf-8")
     return [path, ids]

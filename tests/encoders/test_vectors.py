@@ -7,6 +7,7 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders import find_checkpoint, vector_file
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
@@ -313,3 +314,9 @@ def test_an_encoder_that_only_gave_vectors_is_not_looked_for():
 def test_a_name_is_one_line_of_something(name):
     with pytest.raises(InputError, match="name"):
         VectorSettings.parse({"name": name, "similarity": "cosine"})
+
+
+def test_ids_given_with_a_file_of_vectors_are_refused(tiny_dataset, tmp_path):
+    dataset = Dataset.open(tiny_dataset)
+    with pytest.raises(InputError, match="a file names the ids of its vectors: give no ids of passages"):
+        Features.from_vectors(dataset, "p.npy", "q.npy", tmp_path / "out", passage_ids=dataset.passage_ids)

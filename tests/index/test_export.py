@@ -13,7 +13,7 @@ import pytest
 
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.errors import ArtifactError, InputError
-from gnnretrieval.index import build_index, open_index
+from gnnretrieval.index import build_index, export, open_index
 from gnnretrieval.index.export import write_pgvector, write_vectors
 from gnnretrieval.index.updating import remove_passages
 
@@ -65,6 +65,14 @@ def test_vectors_that_are_gone_are_said_and_nothing_is_written(make_features, tm
     build_index(features, tmp_path / "index")
     shutil.rmtree(features.path)
     with pytest.raises(ArtifactError, match="no such directory"):
+        write_vectors(open_index(tmp_path / "index"), tmp_path / "v.npy")
+    assert not list(tmp_path.glob("*v.*"))
+
+
+def test_an_id_that_no_line_can_hold_is_refused_before_anything_is_written(make_features, tmp_path, monkeypatch):
+    build_index(make_features(tmp_path / "features", 50), tmp_path / "index")
+    monkeypatch.setattr(export, "_ids", lambda index, rows: ["two words"])
+    with pytest.raises(InputError, match="whitespace"):
         write_vectors(open_index(tmp_path / "index"), tmp_path / "v.npy")
     assert not list(tmp_path.glob("*v.*"))
 
