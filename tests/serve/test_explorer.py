@@ -227,7 +227,7 @@ def test_a_server_with_a_token_is_used_when_it_is_given(browser, retriever, ques
         assert page.inner_text("#problem") == "This server answers only who has its token."
         page.fill("#token", "another token of 16")
         page.keyboard.press("Enter")
-        page.wait_for_function("document.querySelector('#problem').textContent.includes('another one')")
+        page.wait_for_selector("#problem:has-text('another one')")  # a function would break the page's policy
         page.fill("#token", "0123456789abcdef")
         page.keyboard.press("Enter")
         page.wait_for_selector("#token-form", state="hidden")
