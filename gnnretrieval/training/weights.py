@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gnnretrieval.training.encoder.towers import Tower
+from gnnretrieval.training.encoder.towers import Trained
 
 
 class MasterWeights:
-    """The float32 parameters of some towers.
+    """The float32 parameters of some towers, and of what is trained beside them.
 
     In bfloat16, both passes run on rounded copies. The gradients of each part of a batch are added to the float32
     weights, and :meth:`publish` rounds the updated weights again. Autocast is slower: it casts every weight in every
@@ -22,7 +22,7 @@ class MasterWeights:
         dtype: Type of the copies; float32: there are no copies.
     """
 
-    def __init__(self, towers: Sequence[Tower], dtype: torch.dtype) -> None:
+    def __init__(self, towers: Sequence[Trained], dtype: torch.dtype) -> None:
         unique = {id(parameter): parameter for tower in towers for parameter in tower.trained()}
         self.working = list(unique.values())
         self.rounded = [] if dtype == torch.float32 else [tower.rounded for tower in towers]

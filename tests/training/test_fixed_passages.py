@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from killed_runs import killed_before
 from safetensors.torch import load_file
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.losses import contrastive_loss
-from gnnretrieval.training.encoder import loop as encoder_loop
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.encoded import write_passage_vectors
 from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, TrainedHead
@@ -33,10 +33,6 @@ def train(dataset, checkpoint, out, **settings):
     return train_dual_encoder(Dataset.open(dataset), [], encoder, SETTINGS, out)
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_the_query_encoder_learns_and_the_passage_encoder_stays(tiny_dataset, tiny_checkpoint, tmp_path):
     made = train(tiny_dataset, tiny_checkpoint, tmp_path / "out")
     before, queries, passages = (
@@ -49,18 +45,11 @@ def test_the_query_encoder_learns_and_the_passage_encoder_stays(tiny_dataset, ti
     assert history[0] > 0.1
 
 
-def test_a_resumed_run_makes_the_same_encoder(tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch):
+def test_a_resumed_run_makes_the_same_encoder(tiny_dataset, tiny_checkpoint, tmp_path):
     whole = train(tiny_dataset, tiny_checkpoint, tmp_path / "whole")
 
-    def step(self, number, real=encoder_loop.EncoderLoop.step):
-        if number == 4:
-            raise Killed
-        return real(self, number)
-
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
-    with pytest.raises(Killed):
+    with killed_before(4):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed")
-    monkeypatch.undo()
     assert train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed").hash == whole.hash
 
 

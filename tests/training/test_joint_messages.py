@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from killed_runs import killed_before
 from safetensors.torch import load_file
 
 from gnnretrieval.data import Dataset
@@ -13,7 +14,6 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.nn.label_messages import Messages, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
-from gnnretrieval.training.encoder import loop as encoder_loop
 from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
@@ -99,20 +99,9 @@ def test_what_is_embedded_is_what_was_measured_on_dev(model, tiny_graph, tiny_da
     np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
 
 
-class Killed(BaseException):
-    pass
-
-
-def test_a_resumed_run_makes_the_same_model(model, tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch):
-    def step(self, number, real=encoder_loop.EncoderLoop.step):
-        if number == 4:
-            raise Killed
-        return real(self, number)
-
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
-    with pytest.raises(Killed):
+def test_a_resumed_run_makes_the_same_model(model, tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    with killed_before(4):
         train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "resumed")
-    monkeypatch.undo()
     resumed = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "resumed")
     assert resumed.meta["files"] == model.meta["files"]
     assert resumed.meta["dev"] == model.meta["dev"]

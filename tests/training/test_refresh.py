@@ -1,13 +1,13 @@
 """ANCE: hard negatives from the encoder in training."""
 
 import pytest
+from killed_runs import killed_before
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import read_examples
 from gnnretrieval.storage.places import scratch
-from gnnretrieval.training.encoder import loop as encoder_loop
 from gnnretrieval.training.encoder.refresh import SOURCE, Refresher
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
@@ -28,10 +28,6 @@ SETTINGS = DualEncoderTrainSettings(
 def train(dataset, checkpoint, out):
     encoder = EncoderSettings(checkpoint=str(checkpoint), precision="float32")
     return train_dual_encoder(Dataset.open(dataset), [], encoder, SETTINGS, out)
-
-
-class Killed(BaseException):
-    pass
 
 
 def test_negatives_are_what_the_encoder_finds_and_what_is_not_relevant(
@@ -60,35 +56,19 @@ def test_negatives_are_what_the_encoder_finds_and_what_is_not_relevant(
     assert by_step[4] != by_step[2]
 
 
-def test_a_run_resumed_between_two_searches_has_the_negatives_of_the_first(
-    tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
-):
+def test_a_run_resumed_between_two_searches_has_the_negatives_of_the_first(tiny_dataset, tiny_checkpoint, tmp_path):
     whole = train(tiny_dataset, tiny_checkpoint, tmp_path / "whole")
 
-    def step(self, number, real=encoder_loop.EncoderLoop.step):
-        if number == 5:
-            raise Killed
-        return real(self, number)
-
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
-    with pytest.raises(Killed):
+    with killed_before(5):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed")
-    monkeypatch.undo()
     partial = tmp_path / ".resumed.partial"
     assert len(list(read_examples(scratch(partial) / "negatives-2.jsonl"))) == 60
     assert train(tiny_dataset, tiny_checkpoint, tmp_path / "resumed").hash == whole.hash
 
 
-def test_negatives_that_are_gone_end_the_run_with_a_sentence(tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch):
-    def step(self, number, real=encoder_loop.EncoderLoop.step):
-        if number == 4:
-            raise Killed
-        return real(self, number)
-
-    monkeypatch.setattr(encoder_loop.EncoderLoop, "step", step)
-    with pytest.raises(Killed):
+def test_negatives_that_are_gone_end_the_run_with_a_sentence(tiny_dataset, tiny_checkpoint, tmp_path):
+    with killed_before(4):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "out")
-    monkeypatch.undo()
     (scratch(tmp_path / ".out.partial") / "negatives-2.jsonl").unlink()
     with pytest.raises(GnnRetrievalError, match="mined at step 2 are missing"):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from gnnretrieval.training.encoder.dev import RetrievalDev
 from gnnretrieval.training.encoder.dual_task import QUERY, Dev, DualEncoderTask
 from gnnretrieval.training.encoder.pair_data import Drawn, Texts, draw
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.encoder.towers import TextTower
 
 
 class FixedRetrievalDev(RetrievalDev):
@@ -49,7 +48,7 @@ class TrainedHead:
     """
 
     def __init__(self, start: Tensor, rate: float, device: torch.device, processes: int = 1) -> None:
-        self.width, self.start, self.rate = len(start), start.to(device), rate
+        self.start, self.rate = start.to(device), rate
         self.change = nn.Parameter(torch.zeros_like(self.start))
         self.change.register_hook(lambda gradient: gradient / processes)  # type: ignore[no-untyped-call]
         self.module: nn.Module = nn.ParameterList([self.change])
@@ -63,14 +62,6 @@ class TrainedHead:
     def trained(self) -> list[nn.Parameter]:
         """The parameters."""
         return [self.change]
-
-    def rows(self, items: Sequence[Item]) -> Tensor:
-        """Encodes no texts."""
-        raise NotImplementedError
-
-    def save(self, directory: Path) -> None:
-        """Is saved with the model, not as a checkpoint."""
-        raise NotImplementedError
 
 
 class FixedPassagesTask(DualEncoderTask):

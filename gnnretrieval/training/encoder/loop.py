@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.encoder.settings import LoopSettings
-from gnnretrieval.training.encoder.towers import Tower
+from gnnretrieval.training.encoder.towers import Tower, Trained
 from gnnretrieval.training.gnn.settings import JointSettings, TrainSettings
 from gnnretrieval.training.optimizers import linear_schedule, make_optimizer
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -56,6 +56,7 @@ class EncoderLoop:
         directory: Directory of log and checkpoint.
         device: Where to compute.
         ranks: The processes that train together; each has its own copy of the towers.
+        beside: What the task's loss trains besides the towers, in float32.
     """
 
     def __init__(
@@ -66,11 +67,12 @@ class EncoderLoop:
         directory: Path,
         device: torch.device,
         ranks: Ranks = ALONE,
+        beside: Sequence[Trained] = (),
     ) -> None:
         self.towers, self.task, self.settings, self.ranks = towers, task, settings, ranks
         self.directory = Path(ranks.agree(str(directory)))  # that of the first process
         self.device = device
-        self.weights = MasterWeights(list(towers.values()), weights_dtype(settings.precision, device))
+        self.weights = MasterWeights([*towers.values(), *beside], weights_dtype(settings.precision, device))
         self.optimizer = make_optimizer(
             settings.optimizer,
             list(self.weights.parameters.named_parameters()),

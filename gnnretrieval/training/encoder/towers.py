@@ -39,21 +39,26 @@ class Item(NamedTuple):
         return len(self.spans) or 1
 
 
-class Tower(Protocol):
-    """A model that the loop trains."""
+class Trained(Protocol):
+    """Parameters that the loop trains."""
 
     module: nn.Module
-    width: int
 
     @property
     def rounded(self) -> nn.Module:
         """The part that computes in the lower precision."""
 
+    def trained(self) -> list[nn.Parameter]:
+        """The parameters that the loss depends on."""
+
+
+class Tower(Trained, Protocol):
+    """An encoder that the loop trains."""
+
+    width: int
+
     def rows(self, items: Sequence[Item]) -> Tensor:
         """Float32 rows ``(Σ item.rows, width)`` of some items, in order, with gradient."""
-
-    def trained(self) -> list[nn.Parameter]:
-        """The parameters that rows depend on."""
 
     def save(self, directory: Path) -> None:
         """Write the weights as a standard checkpoint."""

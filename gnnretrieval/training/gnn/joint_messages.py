@@ -225,7 +225,7 @@ class QueryEncoderTraining(NamedTuple):
         )
         vectors = np.asarray(store.passage_features)
         task = FixedPassagesTask(examples, texts, towers, start.similarity, of_loop, dev, ids, vectors, learning)
-        loop = EncoderLoop({QUERY: towers[QUERY], "head": learning}, task, of_loop, directory, place, ranks)
+        loop = EncoderLoop({QUERY: towers[QUERY]}, task, of_loop, directory, place, ranks, beside=[learning])
         return cls(start, task, learning, dev, loop)
 
 
