@@ -5,6 +5,7 @@ due to the network, and not to the labels.
 """
 
 DENSE = (
+    "local-scaling",
     "label-prior",
     "label-mean",
     "question-index",
@@ -12,6 +13,7 @@ DENSE = (
     "linear-head-queries",
     "linear-heads-apart",
     "linear-head+label-mean",
+    "linear-head+label-mean+label-prior",
 )  # settings of each: gnnretrieval.baselines.dense.CHOICES
 LEXICAL = "bm25+questions"
 BASELINES = (*DENSE, LEXICAL)

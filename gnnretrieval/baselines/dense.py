@@ -1,7 +1,7 @@
 """Dense baselines: simple uses of the labels that the GNN-encoder sees, over the same features.
 
-Each is a special case of :func:`score`: linear heads, a label mean, an index of the training questions, or a prior on
-passages that have training questions. The setting with the best mean RR@10 on dev is chosen.
+Each is a special case of :func:`score`: linear heads, a label mean, an index of the training questions, a prior on
+passages that have training questions, or local scaling. The setting with the best mean RR@10 on dev is chosen.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.nn.label_messages import MessageGraph, label_mean
+from gnnretrieval.nn.label_messages import MessageGraph, label_mean, local_scale, nearness
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import Heads, Sides, train_heads
-from gnnretrieval.training.gnn.ladder import PRIORS, STEPS, reciprocal_ranks_of_scores, steps_over
+from gnnretrieval.training.gnn.ladder import PRIORS, SCALINGS, STEPS, reciprocal_ranks_of_scores, steps_over
 
 _QUERIES = 256  # queries that are scored together
 _TENTHS = tuple(tenth / 10 for tenth in range(11))
@@ -36,6 +36,7 @@ class DenseSetting(NamedTuple):
         questions: Weight ``w`` of the largest similarity with a passage or one of its training questions; the
             similarity with the passage has the weight ``1 - w``.
         prior: Share by which passages with training questions score higher; below 0, lower.
+        scaling: Exponent of local scaling (:func:`gnnretrieval.nn.label_messages.message_vectors`).
     """
 
     steps: int = 0
@@ -43,21 +44,27 @@ class DenseSetting(NamedTuple):
     mean: float = 0.0
     questions: float = 0.0
     prior: float = 0.0
+    scaling: float = 0.0
 
     def in_words(self) -> str:
         """The settings that are not zero, as text."""
-        parts = {"steps": self.steps, "mean": self.mean, "questions": self.questions, "prior": self.prior}
+        parts = {name: getattr(self, name) for name in ("steps", "mean", "questions", "prior", "scaling")}
         return ", ".join(f"{name} {value:g}" for name, value in parts.items() if value) or "the dual-encoder"
 
 
+_PRIORS = sorted(PRIORS, key=abs)
 CHOICES: Mapping[str, Sequence[DenseSetting]] = {
-    "label-prior": [DenseSetting(prior=prior) for prior in sorted(PRIORS, key=abs)],
+    "local-scaling": [DenseSetting(scaling=scaling) for scaling in SCALINGS],
+    "label-prior": [DenseSetting(prior=prior) for prior in _PRIORS],
     "label-mean": [DenseSetting(mean=mean) for mean in _TENTHS],
     "question-index": [DenseSetting(questions=weight) for weight in _TENTHS],
     "linear-head": [DenseSetting(steps) for steps in (0, *STEPS)],
     "linear-head-queries": [DenseSetting(steps, "queries") for steps in (0, *STEPS)],
     "linear-heads-apart": [DenseSetting(steps, "apart") for steps in (0, *STEPS)],
     "linear-head+label-mean": [DenseSetting(steps, mean=mean) for steps, mean in product((0, *STEPS), _TENTHS)],
+    "linear-head+label-mean+label-prior": [
+        DenseSetting(steps, mean=mean, prior=prior) for steps, mean, prior in product((0, *STEPS), _TENTHS, _PRIORS)
+    ],
 }  # by baseline, the simplest first: of equally good settings, the first is chosen
 
 
@@ -115,12 +122,15 @@ class Sided(NamedTuple):
 
 
 def prepared(graph: MessageGraph, heads: Heads | None, setting: DenseSetting) -> Sided:
-    """The vectors that :func:`score` compares, with the label mean and the heads applied."""
-    mixed = label_mean(graph, setting.mean)
-    if heads is None:
-        return Sided(graph.prepare(mixed), graph.queries, None)
-    passages, queries = mixed @ heads.passages.T, graph.queries @ heads.queries.T
-    return Sided(graph.prepare(passages), graph.prepare(queries), heads.queries)
+    """The vectors that :func:`score` compares, with label mean, heads and local scaling applied."""
+    passages, queries, head = label_mean(graph, setting.mean), graph.queries, None
+    if heads is not None:
+        passages, queries, head = passages @ heads.passages.T, graph.prepare(queries @ heads.queries.T), heads.queries
+    passages = graph.prepare(passages)
+    if setting.scaling:
+        near = nearness(graph, passages, queries)
+        passages = passages * local_scale(near, float(near.mean()), setting.scaling)[:, None]
+    return Sided(passages, queries, head)
 
 
 def score(graph: MessageGraph, sides: Sided, setting: DenseSetting, queries: Tensor) -> Tensor:
@@ -186,8 +196,8 @@ def choose_dense(
         queries: Features of the dev questions ``(q, d)``.
         relevant: Rows of the relevant passages of each dev question.
         parts: Kind of each dev question ``(q,)``; a setting counts by its lowest mean over the kinds.
-        priors: Whether to choose ``label-prior``: only a dev split shows how often questions are about passages with
-            training questions.
+        priors: Whether to choose the baselines with a prior: only a dev split shows how often questions are about
+            passages with training questions.
         seed: Seed of the order of training pairs.
         names: Names of the baselines.
 
@@ -198,7 +208,7 @@ def choose_dense(
     wanted = {
         name: [one._replace(steps=steps_over(len(graph.labels), one.steps)) for one in CHOICES[name]]
         for name in CHOICES
-        if name in names and (priors or name != "label-prior")
+        if name in names and (priors or not name.endswith("label-prior"))
     }
     shapes = dict.fromkeys((one.steps, one.sides) for choices in wanted.values() for one in choices if one.steps)
     heads: dict[tuple[int, str], Heads] = {}

@@ -37,9 +37,9 @@ def baselines(
 ) -> None:
     """Rank by baselines that use the labels in GRAPH without a GNN. Their settings are chosen on dev.
 
-    Dense baselines over the same features are label-prior, label-mean, question-index, linear heads and
-    linear-head+label-mean. bm25+questions is BM25 over passages with their training questions. Compare a GNN-encoder
-    with the best of them.
+    Dense baselines over the same features are local-scaling, label-prior, label-mean, question-index, linear heads, and
+    linear heads with label-mean and label-prior. bm25+questions is BM25 over passages with their training questions.
+    Compare a GNN-encoder with the best of them.
 
     \b
     Example: gnnretrieval baselines work/graph --out work/baselines

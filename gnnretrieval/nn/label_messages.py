@@ -1,4 +1,4 @@
-"""Messages along label edges and from rejected passages, in the space of a linear head."""
+"""Messages along label edges and from rejected passages, and local scaling, in the space of a linear head."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+NEAREST = 10  # queries that make up a passage's nearness
+SAMPLE = 16384  # maximum number of queries among which they are searched
 _QUERIES = 1024  # queries per block
+_LEAST, _MOST = 0.5, 2.0  # limits of a passage's nearness, as multiples of the level
 
 
 class MessageGraph(NamedTuple):
@@ -56,6 +59,9 @@ class Messages(NamedTuple):
         step_size: ``η``, step size of a round.
         prior: ``c``: the vectors of passages with labelled queries are multiplied by ``1 + c``; it may be negative.
         trained_mean: ``w`` during the training of the head.
+        scaling: ``γ``, exponent of local scaling: the vectors of passages that are near to many queries get shorter.
+        level: ``r``, nearness at which scaling does not change a vector; 0: the mean over the passages. Fixed after
+            training, so that new queries change only the passages that they are near to.
     """
 
     steps: int = 0
@@ -64,9 +70,18 @@ class Messages(NamedTuple):
     step_size: float = 0.0
     prior: float = 0.0
     trained_mean: float = 0.0
+    scaling: float = 0.0
+    level: float = 0.0
+
+    @property
+    def keeps_lengths(self) -> bool:
+        """Whether the vectors of a cosine encoder stay of length 1."""
+        return not (self.steps or self.prior or self.scaling)
 
 
-def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
+def message_vectors(
+    graph: MessageGraph, head: Tensor | None, messages: Messages, near: dict[Messages, Tensor] | None = None
+) -> Tensor:
     r"""Passage vectors after all messages ``(m, d)`` float32, for the dot product with plain query vectors.
 
     .. math::
@@ -74,38 +89,91 @@ def message_vectors(graph: MessageGraph, head: Tensor | None, messages: Messages
         z_p &\leftarrow \widehat{z_p^{(0)} - \eta \sum_{t} \sum_{q \in N_p \setminus L_p} \pi_{qp}^{(t)}
         \widehat{H h_q}},
         \qquad \pi_{qp} = \mathrm{softmax}_{p \in N_q \cup L_q}(\tau\, z_p^\top \widehat{H h_q}) \\
-        v_p &= (1 + c\,[L_p \ne \emptyset])\; H^\top z_p
+        v_p &= (1 + c\,[L_p \ne \emptyset])\, (r / r_p)^{\gamma}\; H^\top z_p, \qquad
+        r_p = \tfrac{1}{10} \sum_{q \in \mathrm{top}_{10}(p)} z_p^\top \widehat{H h_q}
 
     The label mean is one hop of uniform attention over label edges. In a rejection round each query spreads attention
     over its passages, and those that it retrieved and that are not relevant move away from it: a gradient step on
-    eq. 12 with respect to the passages. As :math:`(Hq)^\top z_p = q^\top (H^\top z_p)`, the head is folded into the
-    passage vectors, and encoding a query costs no more than before.
+    eq. 12 with respect to the passages. Local scaling ranks hubs lower, the passages that are near to many queries:
+    the passages' half of CSLS (Conneau et al. 2018, eq. 4) as a factor (Zelnik-Manor and Perona 2004). As
+    :math:`(Hq)^\top z_p = q^\top (H^\top z_p)`, the head is folded into the passage vectors, and encoding a query costs
+    no more than before.
 
     Args:
         graph: Features and edges.
         head: ``H`` ``(d, d)``; None: the identity.
         messages: Weights of the messages.
+        near: Nearness of the passages by the messages that it depends on, looked up and added to; for several calls
+            with the same graph and heads.
     """
-    vectors, _ = _projected(graph, head, messages)
+    vectors, queries, _ = _projected(graph, head, messages)
     folded = vectors if head is None else vectors @ head
     if messages.prior:
         folded = folded * (1 + messages.prior * (graph.label_counts > 0).float())[:, None]
+    if messages.scaling:
+        near = {} if near is None else near
+        before = messages._replace(prior=0.0, scaling=0.0, level=0.0)
+        if before not in near:
+            near[before] = nearness(graph, vectors, queries)
+        level = messages.level or float(near[before].mean())
+        folded = folded * local_scale(near[before], level, messages.scaling)[:, None]
     return folded
 
 
 def rejections(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
     """Weight with which each query pushed away each passage that it retrieved, ``η Σ_t π`` ``(n, k)`` float32."""
-    return _projected(graph, head, messages)[1]
+    return _projected(graph, head, messages)[2]
 
 
-def _projected(graph: MessageGraph, head: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor]:
-    """``z_p`` after all messages ``(m, d)``, and the rejection weights ``(n, k)`` of :func:`rejected`."""
+def mean_nearness(graph: MessageGraph, head: Tensor | None, messages: Messages) -> float:
+    """``r``, the mean of ``r_p`` over the passages."""
+    vectors, queries, _ = _projected(graph, head, messages)
+    return float(nearness(graph, vectors, queries).mean())
+
+
+def nearness(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:
+    """``r_p``, each passage's mean similarity to its :data:`NEAREST` nearest visible queries ``(m,)``.
+
+    They are searched exactly, among at most :data:`SAMPLE` queries.
+
+    Args:
+        graph: The edges.
+        passages: ``z_p`` ``(m, d)``.
+        queries: ``(n, d)``, in the same space.
+    """
+    bank = queries[_sampled(graph.visible)]
+    if not len(bank):
+        return torch.zeros(len(passages))
+    most = min(NEAREST, len(bank))
+    block = max(1, _QUERIES * _QUERIES * 16 // len(bank))  # 64 MiB of similarities
+    return torch.cat([(part @ bank.T).topk(most, dim=1).values.mean(1) for part in torch.split(passages, block)])
+
+
+def _sampled(visible: Tensor) -> Tensor:
+    """Rows of at most :data:`SAMPLE` visible queries; more queries later replace few of them."""
+    rows = torch.nonzero(visible).ravel()
+    if len(rows) <= SAMPLE:
+        return rows
+    spread = rows * 2654435769 % 2**32  # multiplicative hashing (Knuth, 6.4)
+    return rows[spread.argsort(stable=True)[:SAMPLE]].sort().values
+
+
+def local_scale(near: Tensor, level: float, scaling: float) -> Tensor:
+    """``(r / r_p)^γ`` ``(m,)``, ``r_p`` limited to half and twice ``r``; 1 if the level ``r`` is not positive."""
+    if level <= 0:
+        return torch.ones_like(near)
+    return (near / level).clamp(_LEAST, _MOST) ** -scaling
+
+
+def _projected(graph: MessageGraph, head: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
+    """``z_p`` after label mean and rejection ``(m, d)``, queries ``(n, d)``, and the weights of :func:`rejections`."""
     mixed = label_mean(graph, messages.mean)
     if head is None:
         passages, queries = graph.prepare(mixed), graph.queries
     else:
         passages, queries = graph.prepare(mixed @ head.T), graph.prepare(graph.queries @ head.T)
-    return rejected(graph, passages, queries, messages.rounds, messages.step_size)
+    moved, strength = rejected(graph, passages, queries, messages.rounds, messages.step_size)
+    return moved, queries, strength
 
 
 def label_mean(graph: MessageGraph, weight: float) -> Tensor:

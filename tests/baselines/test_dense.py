@@ -42,6 +42,12 @@ def test_a_prior_changes_the_scores_of_passages_with_training_questions():
     assert scores_of(DenseSetting(prior=-0.5)) == pytest.approx([0.3, 0.8, 1.0])
 
 
+def test_local_scaling_is_that_of_the_gnn_encoder():
+    vectors = message_vectors(graph_of(), None, Messages(scaling=0.5))
+    assert scores_of(DenseSetting(scaling=0.5)) == pytest.approx((ASKED @ vectors.T)[0].tolist())
+    assert scores_of(DenseSetting(scaling=0.5)) != pytest.approx(scores_of(DenseSetting()))
+
+
 def test_heads_of_either_side_are_applied_to_that_side():
     heads = Heads(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2))  # queries are mirrored
     assert scores_of(DenseSetting(steps=1, sides="queries"), heads) == pytest.approx([0.8, 0.6, 0.96])
@@ -89,8 +95,8 @@ def test_each_baseline_takes_what_dev_ranks_best_and_the_dual_encoder_where_noth
 def test_a_prior_is_not_chosen_by_questions_that_were_held_out():
     graph = graph_of()
     parts = np.zeros(1, dtype=np.int64)
-    found = choose_dense(graph, graph, ASKED.numpy(), [[0]], parts, priors=False, names=("label-prior", "label-mean"))
-    assert list(found) == ["label-mean"]
+    found = choose_dense(graph, graph, ASKED.numpy(), [[0]], parts, priors=False, names=CHOICES)
+    assert {*found} == {name for name in CHOICES if "prior" not in name}
 
 
 def test_of_several_kinds_of_dev_question_the_worst_counts():

@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, label_mean, message_vectors, rejected
+from gnnretrieval.nn import label_messages
+from gnnretrieval.nn.label_messages import (
+    MessageGraph,
+    Messages,
+    label_mean,
+    local_scale,
+    mean_nearness,
+    message_vectors,
+    nearness,
+    rejected,
+)
 
 
 def graph_of(*, normalize: bool = True, hidden: tuple[int, ...] = ()) -> MessageGraph:
@@ -68,6 +78,64 @@ def test_the_prior_changes_the_length_of_passages_with_labelled_queries_alone(pr
     torch.testing.assert_close(lengths, torch.tensor([1 + prior, 1 + prior, 1.0]))
 
 
+def test_nearness_is_the_mean_similarity_to_the_nearest_visible_queries(monkeypatch):
+    graph, hidden = graph_of(), graph_of(hidden=(1,))
+    of_both = torch.tensor([0.4, 0.8, 0.88])  # of 0.8 and 0, 0.6 and 1, 0.96 and 0.8
+    torch.testing.assert_close(nearness(graph, graph.passages, graph.queries), of_both)
+    torch.testing.assert_close(nearness(hidden, graph.passages, graph.queries), torch.tensor([0.8, 0.6, 0.96]))
+    monkeypatch.setattr(label_messages, "NEAREST", 1)
+    torch.testing.assert_close(nearness(graph, graph.passages, graph.queries), torch.tensor([0.8, 1.0, 0.96]))
+    nobody = graph_of(hidden=(0, 1))
+    assert nearness(nobody, graph.passages, graph.queries).tolist() == [0, 0, 0]
+
+
+def test_local_scaling_shortens_the_passages_that_are_near_to_many_queries():
+    lengths = message_vectors(graph_of(), None, Messages(scaling=0.5)).norm(dim=1)
+    level = (0.4 + 0.8 + 0.88) / 3
+    torch.testing.assert_close(lengths, (level / torch.tensor([0.4, 0.8, 0.88])).sqrt())
+    assert mean_nearness(graph_of(), None, Messages()) == pytest.approx(level)
+
+
+def test_a_scale_has_limits_and_needs_a_positive_level():
+    near = torch.tensor([-1.0, 0.5, 1.0, 9.0])
+    assert local_scale(near, 1.0, 1.0).tolist() == [2.0, 2.0, 1.0, 0.5]
+    assert local_scale(near, 1.0, 2.0).tolist() == [4.0, 4.0, 1.0, 0.25]
+    assert local_scale(near, -0.1, 1.0).tolist() == [1.0] * 4
+
+
+def test_a_fixed_level_leaves_the_passages_that_a_new_query_is_far_from():
+    more = torch.cat([torch.tensor([[0.0, -1.0]]).expand(1, 2), torch.tensor([[1.0, 0.0]]).expand(10, 2)])
+    before = graph_of()._replace(queries=torch.tensor([[0.0, 1.0]]).expand(10, 2), visible=torch.ones(10).bool())
+    after = before._replace(queries=torch.cat([before.queries, more]), visible=torch.ones(21).bool())
+    nothing = torch.zeros(0, 2, dtype=torch.int64)
+    before, after = (
+        graph._replace(neighbors=torch.zeros(len(graph.queries), 1).long(), labels=nothing) for graph in (before, after)
+    )
+    fixed = Messages(scaling=1.0, level=0.7)
+    was, now = (message_vectors(graph, None, fixed) for graph in (before, after))
+    assert was[1].equal(now[1])  # the ten queries at (0, 1) stay its nearest
+    assert now[0].norm() < was[0].norm()  # ten new ones at (1, 0)
+
+
+def test_nearness_comes_from_a_sample_of_queries_that_more_queries_change_little(monkeypatch):
+    monkeypatch.setattr(label_messages, "SAMPLE", 100)
+    before, after = (label_messages._sampled(torch.ones(count).bool()) for count in (1000, 1100))
+    assert len(before) == len(after) == 100
+    assert len(set(before.tolist()) & set(after.tolist())) > 80
+    assert max(torch.histc(before.float(), 5, 0, 1000)) < 40  # from everywhere
+    assert label_messages._sampled(torch.tensor([True, False, True])).tolist() == [0, 2]
+
+
+def test_nearness_that_was_computed_is_not_computed_again(monkeypatch):
+    graph, near = graph_of(), {}
+    first = message_vectors(graph, None, Messages(prior=0.1, scaling=0.5), near)
+    monkeypatch.setattr(label_messages, "nearness", None)
+    assert message_vectors(graph, None, Messages(prior=0.1, scaling=0.5), near).equal(first)
+    assert not message_vectors(graph, None, Messages(scaling=0.7), near).equal(first)
+    with pytest.raises(TypeError):
+        message_vectors(graph, None, Messages(mean=0.1, scaling=0.5), near)  # which changes the passages
+
+
 def test_vectors_of_a_dot_product_encoder_keep_their_lengths():
     graph = graph_of(normalize=False)
     graph = graph._replace(passages=2 * graph.passages)
@@ -75,7 +143,7 @@ def test_vectors_of_a_dot_product_encoder_keep_their_lengths():
 
 
 def test_a_graph_without_some_queries_sends_as_if_they_had_never_been():
-    messages = Messages(mean=0.4, rounds=2, step_size=0.2, prior=0.1)
+    messages = Messages(mean=0.4, rounds=2, step_size=0.2, prior=0.1, scaling=0.5)
     without = graph_of().without(torch.tensor([False, True]))
     torch.testing.assert_close(
         message_vectors(without, None, messages), message_vectors(graph_of(hidden=(1,)), None, messages)

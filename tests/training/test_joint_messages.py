@@ -12,7 +12,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
-from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.nn.label_messages import Messages, mean_nearness, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
@@ -138,6 +138,22 @@ def test_what_a_frozen_encoder_reaches_is_kept_without_a_gain_over_it(
     assert joint.meta["messages"] == frozen.meta["messages"]
     assert joint.meta["dev"]["kept"] == frozen.meta["dev"]["kept"] != "the dual-encoder"
     assert joint.meta["files"]["model.safetensors"] == frozen.meta["files"]["model.safetensors"]
+
+
+def test_the_level_of_local_scaling_is_that_of_the_trained_encoder(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    def scaled(measure, **given):
+        return climb(lambda messages: measure(Messages()) + 0.1 * (messages.scaling == 0.3), **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "climb", scaled)
+        joint = train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "joint")
+    its = EncoderSettings(checkpoint=str(joint.path), precision="float32")
+    features = encode_dataset(Dataset.open(tiny_dataset), its, tmp_path / "features")
+    kept = joint.load_messages()
+    assert kept.messages.scaling == 0.3
+    level = mean_nearness(message_graph(joint.view(tiny_graph, features)), kept.head, kept.messages)
+    assert kept.messages.level == pytest.approx(level, abs=0.01)
+    assert level != pytest.approx(mean_nearness(message_graph(tiny_graph), None, Messages()), abs=0.05)
 
 
 def test_a_dry_run_times_its_steps(tiny_graph, tiny_dataset, tiny_features):

@@ -73,7 +73,7 @@ def test_the_log_tells_each_rung_with_its_gain(model):
     rungs = [json.loads(line) for line in (model.path / "log.jsonl").read_text().splitlines()]
     assert rungs[0]["rung"] == "label mean"
     kept = [rung["messages"] for rung in rungs if rung["kept"]]
-    assert kept[-1] == model.meta["messages"]
+    assert kept[-1] | {"level": model.meta["messages"]["level"]} == model.meta["messages"]
     assert all({"gain", "error", "dev", "step"} <= rung.keys() for rung in rungs)
 
 
@@ -84,7 +84,11 @@ def test_the_card_says_what_is_sent(model):
 
 def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):
     trained = model.load_messages()
-    assert model.similarity.normalize == (trained.head is None and not trained.messages.prior)
+    assert trained.messages.steps
+    assert not model.similarity.normalize
+    for messages in (Messages(prior=0.1), Messages(scaling=0.1)):
+        assert not messages.keeps_lengths
+    assert Messages(mean=0.3, rounds=1, step_size=0.1).keeps_lengths
 
 
 def test_a_gain_that_may_be_chance_keeps_the_dual_encoder(

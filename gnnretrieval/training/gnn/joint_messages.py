@@ -7,6 +7,7 @@ the ladder: without a gain over what a frozen encoder reaches, that is what is k
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from gnnretrieval.encoders.trained import QUERY
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.progress import say
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import encoded
@@ -137,23 +138,26 @@ class LabelMeanDev:
 
     def values(self) -> dict[float, NDArray[np.float64]]:
         """RR@10 of each question ``(q,)`` by weight: of dev's, then of those beside them."""
-        store, held_out = self.store, self.held_out
-        self.tower.module.eval()
-        queries = np.array(store.query_features)
-        queries[self.asked] = self._encoded(self._items)
-        view = store.with_features(store.passage_features, queries)
-        graph = message_graph(view, held_out.hidden)
-        judged = [Judged.of(graph, {}, self._encoded(self._dev_items), held_out.relevant)]
+        graph = self.graph()
+        judged = [Judged.of(graph, {}, self._encoded(self._dev_items), self.held_out.relevant)]
         if self.beside is not None:
             chosen, its = self.beside
             graph = graph.without(torch.from_numpy(chosen))
-            judged.append(its._replace(graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
+            judged.append(replace(its, graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
         settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
         head = self.head.matrix.detach().cpu()
         return {
             mean: np.concatenate([_with_head(one, head, its).measure(its) for one in judged])
             for mean, its in settings.items()
         }
+
+    def graph(self) -> MessageGraph:
+        """The graph without the dev questions, with its labelled questions encoded by the tower."""
+        self.tower.module.eval()
+        queries = np.array(self.store.query_features)
+        queries[self.asked] = self._encoded(self._items)
+        view = self.store.with_features(self.store.passage_features, queries)
+        return message_graph(view, self.held_out.hidden)
 
     def measure(self) -> dict[str, float]:
         """Means over the questions; the first one, over all weights too, chooses the epoch."""
@@ -241,9 +245,9 @@ def train_joint_messages(
     """Climb the ladder, then train the query encoder of a graph's features, and the ladder's head with it.
 
     The label mean's weight is the best on average over the epochs, and the epoch the best on average over the weights,
-    so that neither follows the noise of one measurement. Rejection and prior are the ladder's. The result is kept if it
-    is better than the ladder's choice by more than one standard error. Where dev questions are few, a tenth of the
-    training questions is judged beside them and not trained on.
+    so that neither follows the noise of one measurement. Rejection, prior and local scaling are the ladder's. The
+    result is kept if it is better than the ladder's choice by more than one standard error. Where dev questions are
+    few, a tenth of the training questions is judged beside them and not trained on.
 
     Args:
         store: The graph.
@@ -266,7 +270,7 @@ def train_joint_messages(
     graph = message_graph(store, held_out.hidden)
     dev = Judged.of(graph, {}, held_out.queries, held_out.relevant)
     beside = questions_beside(graph, dev, settings.seed, may_teach) if is_few(held_out) else None
-    chosen = ladder.trained.messages
+    chosen = ladder.trained.messages._replace(level=0.0)  # the encoder in training has another
     frozen = [(dev, ladder.head if chosen.steps else None)]
     if beside is not None:
         head = None
@@ -303,6 +307,8 @@ def train_joint_messages(
     )
     if not joint.better:
         return joint._replace(trained=ladder.trained, dev=ladder.dev)
+    if joint.trained.messages.scaling:
+        joint = joint._replace(trained=joint.trained.with_level(made.dev.graph()))
     if ranks.first:
         learned = (example.query for example in made.task.examples)
         joint = joint._replace(encoder=save_towers(made.task.towers, made.start, directory, learned))
@@ -310,7 +316,7 @@ def train_joint_messages(
 
 
 def _with_head(judged: Judged, head: Tensor | None, messages: Messages) -> Judged:
-    return judged._replace(heads={} if head is None else {(messages.steps, messages.trained_mean): head})
+    return replace(judged, heads={} if head is None else {(messages.steps, messages.trained_mean): head})
 
 
 def _examples(store: Graph, taught: NDArray[np.bool_]) -> tuple[list[Example], Texts, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -24,8 +25,10 @@ TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean during the head's trainin
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
+SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 _HEADS = len(STEPS) * len(TRAINED_MEANS)
-MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) + _HEADS + 2 * len(REJECTIONS) + len(PRIORS)  # all rungs
+MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) + _HEADS + 2 * len(REJECTIONS)
+MOST_SETTINGS += 2 * len(SCALINGS) + len(PRIORS)  # all rungs
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
 MOST_HEADS = _HEADS * (1 + FOLDS) + 3  # (d, d) arrays in memory at the same time: every head, and an optimizer's
@@ -146,8 +149,8 @@ def climb(
 ) -> Climb:
     """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
 
-    The rungs are label mean, head, head with label mean, rejection and prior; then label mean, head and rejection
-    again, together with what was kept. Gains are paired by question.
+    The rungs are label mean, head, head with label mean, rejection, prior and local scaling; then label mean, head,
+    rejection and local scaling again, together with what was kept. Gains are paired by question.
 
     Args:
         measure: Returns the RR@10 of each dev question ``(q,)`` for some messages.
@@ -186,10 +189,12 @@ def climb(
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
+    rung("local scaling", [kept._replace(scaling=scaling) for scaling in SCALINGS])
     trainings = TRAINED_MEANS if kept.steps else (0.0,)
     rung("label mean, again", [kept._replace(mean=mean, trained_mean=one) for one in trainings for mean in MEANS])
     rung("head, again", [kept._replace(steps=taken, trained_mean=one) for taken, one in ((0, 0.0), *heads)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
+    rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in SCALINGS])
     gain, _ = gained(best, base)
     p = 1.0
     if gain > 0:
@@ -203,7 +208,8 @@ def rows_of(count: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(MOST, count)).astype(np.int64))
 
 
-class Judged(NamedTuple):
+@dataclass(frozen=True)
+class Judged:
     """Questions for measuring settings, with a graph and heads that lack these questions.
 
     Attributes:
@@ -211,12 +217,14 @@ class Judged(NamedTuple):
         heads: Heads trained without them, by steps and trained mean.
         queries: ``(q, d)``, normalised if the similarity is cosine.
         relevant: Rows of each question's relevant passages.
+        near: Nearness of the passages computed so far (:func:`gnnretrieval.nn.label_messages.message_vectors`).
     """
 
     graph: MessageGraph
     heads: Mapping[tuple[int, float], Tensor]
     queries: Tensor
     relevant: Sequence[Sequence[int]]
+    near: dict[Messages, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -235,7 +243,7 @@ class Judged(NamedTuple):
     def measure(self, messages: Messages) -> NDArray[np.float64]:
         """RR@10 of each question ``(q,)`` with these messages."""
         head = self.heads[messages.steps, messages.trained_mean] if messages.steps else None
-        vectors = message_vectors(self.graph, head, messages)
+        vectors = message_vectors(self.graph, head, messages, self.near)
         return reciprocal_ranks(vectors, self.queries, self.relevant)
 
     @property
@@ -337,7 +345,7 @@ def cross_validated(
     drawn = []
     for one, start, stop in zip(folds, bounds, bounds[1:], strict=False):
         some = np.flatnonzero(kept[start:stop])
-        drawn.append(one._replace(queries=one.queries[some], relevant=[one.relevant[row] for row in some.tolist()]))
+        drawn.append(replace(one, queries=one.queries[some], relevant=[one.relevant[row] for row in some.tolist()]))
     drawn = [one for one in drawn if len(one.relevant)]
     return drawn if _alike(dev, drawn) else []
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnretrieval.errors import InputError
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.nn.label_messages import MessageGraph, Messages, mean_nearness
 from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import train_head
@@ -54,6 +54,10 @@ class TrainedMessages(NamedTuple):
     def save(self, path: Path) -> None:
         """Write the head to ``path``; a file without tensors is the identity."""
         save_file({} if self.head is None else {"head": self.head.contiguous()}, path)
+
+    def with_level(self, graph: MessageGraph) -> TrainedMessages:
+        """The same with the level of local scaling fixed to the passages' mean nearness in ``graph``."""
+        return self._replace(messages=self.messages._replace(level=mean_nearness(graph, self.head, self.messages)))
 
     @classmethod
     def load(cls, path: Path, messages: Messages) -> TrainedMessages:
@@ -176,6 +180,8 @@ def in_words(messages: Messages) -> str:
         parts.append(f"rejection {messages.rounds} × {messages.step_size:g}")
     if messages.prior:
         parts.append(f"prior {messages.prior:+g}")
+    if messages.scaling:
+        parts.append(f"local scaling {messages.scaling:g}")
     return ", ".join(parts) or "the dual-encoder"
 
 
@@ -215,8 +221,11 @@ def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, tau
     dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
     if head is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
         head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)
+    trained = TrainedMessages(head, messages)
+    if messages.scaling:
+        trained = trained.with_level(whole)
     beside = sum(len(part.relevant) for part in judged[1:])
-    return MessagesTraining(found, settings.evidence, without, TrainedMessages(head, messages), dev, before, beside)
+    return MessagesTraining(found, settings.evidence, without, trained, dev, before, beside)
 
 
 def is_few(held_out: HeldOut) -> bool:

@@ -61,10 +61,10 @@ class GNNEncoderModel(Artifact):
     def similarity(self) -> Similarity:
         """Similarity of queries and its embeddings.
 
-        It is the dual-encoder's, except that a folded head or a prior always needs the dot product.
+        It is the dual-encoder's, except that a folded head, a prior or local scaling always needs the dot product.
         """
         similarity = Similarity.parse(self.meta["similarity"], self.path / "meta.json")
-        if self.is_linear and (self.meta["messages"]["steps"] or self.meta["messages"]["prior"]):
+        if self.is_linear and not Messages(**self.meta["messages"]).keeps_lengths:
             return Similarity(normalize=False, scale=similarity.scale)
         return similarity
 

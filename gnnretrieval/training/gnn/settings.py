@@ -50,11 +50,11 @@ class TrainSettings(Settings):
     """Training of a GNN-encoder: linear models chosen on dev, or masked graph training (Algorithm 1).
 
     Attributes:
-        layer: ``linear``: a linear head on both sides and messages without weights (label mean and rejection), each
-            added to the dual-encoder only if it gains on dev. ``gat``: the paper's graph attention and filter gate
-            (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``, ``lightgcn``: PyTorch Geometric's convolution in
-            place of graph attention. Not given: ``gat`` if mode = joint or any setting is given except mode,
-            learn_from, k, evidence, precision and seed; else ``linear``.
+        layer: ``linear``: a linear head on both sides, messages without weights (label mean and rejection), a prior
+            and local scaling, each added to the dual-encoder only if it gains on dev. ``gat``: the paper's graph
+            attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``, ``lightgcn``: PyTorch
+            Geometric's convolution in place of graph attention. Not given: ``gat`` if mode = joint or any setting is
+            given except mode, learn_from, k, evidence, precision and seed; else ``linear``.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4). With ``layer = linear``, ``joint`` then trains the query encoder
             and the head against the stored passage vectors, and the label mean follows.
