@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -102,10 +103,12 @@ def _show(result: RecipeRun, as_json: bool) -> None:
     else:
         echo("\n" + format_comparison(result.same_labels.comparison))
         echo("\n" + "\n".join(_in_columns(result.same_labels.rows())))
-        echo(f"\n{result.same_labels.verdict()}")
     if result.hybrids is not None:
         echo(f"\nJoined with BM25 ({result.hybrids.provenance['fusion']}), as most deployments do:\n")
         echo("\n".join([format_comparison(result.hybrids), *fusion_lines(result.hybrids)]))
+    echo("\nVerdict:")
+    for sentence in result.verdict(_as_seen_from_here(result.directory)).sentences():
+        echo(fill(sentence, 110, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
     if examples:
         echo("\nThe questions that gained most, and the training questions that moved their passages:")
     for example in examples[:_SHOWN]:

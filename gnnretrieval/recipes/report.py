@@ -17,6 +17,7 @@ from gnnretrieval.mining.examples import REPORT as MINED
 from gnnretrieval.mining.report import report_text
 from gnnretrieval.pages.html import (
     Card,
+    Html,
     contents,
     element,
     figures,
@@ -51,7 +52,7 @@ from gnnretrieval.training.gnn.selection import what_was_kept
 
 REPORT = "report.html"
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
-_FORM = 2  # version of the page: a page of another version is written again
+_FORM = 3  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",
@@ -85,10 +86,19 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
     name = of.comparison.provenance["recipe"]["name"]
     summary = f"{of.comparison.queries:,} queries of {of.comparison.split}, measures × 100."
     models = [name for name in of.artifacts if isinstance(run, RecipeRun) and name == run.model.path.name]
-    head = (tiles(_outcome(of, run)), source(COMPARISON, *(f"{name}/meta.json" for name in models)), contents(cards))
+    verdict = (
+        [section("Verdict", _with_code(" ".join(run.verdict().sentences())))] if isinstance(run, RecipeRun) else []
+    )
+    files = source(COMPARISON, *(f"{name}/meta.json" for name in models))
+    head = (*verdict, tiles(_outcome(of, run)), files, contents([*verdict, *cards]))
     write_page(page(f"{name}: the run", summary, *head, *cards, inputs=inputs), path)
     say(f"{path}: written")
     return path
+
+
+def _with_code(text: str) -> Html:
+    """A paragraph in which what stands between backticks is code."""
+    return paragraph(*(element("code", part) if number % 2 else part for number, part in enumerate(text.split("`"))))
 
 
 def _inputs_of(path: Path) -> str | None:
@@ -189,7 +199,6 @@ def _same_labels(compared: SameLabels) -> Card:
     numbers = range(1, len(header))
     return section(
         "The same labels without a GNN",
-        paragraph(compared.verdict()),
         html_comparison(compared.comparison),
         table(header, rows, numbers=numbers, name="Questions about passages with and without training questions"),
         table(

@@ -38,6 +38,7 @@ from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_r
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
 from gnnretrieval.recipes.stages import timed_stage
+from gnnretrieval.recipes.verdict import Verdict
 from gnnretrieval.storage.artifacts import Artifact, whole_file
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
@@ -83,6 +84,22 @@ class RecipeRun:
     comparison: Comparison
     same_labels: SameLabels | None
     hybrids: Comparison | None
+
+    def verdict(self, directory: Path | None = None) -> Verdict:
+        """What the run showed.
+
+        Args:
+            directory: The directory as the reader would type it; None: its name.
+        """
+        return Verdict(
+            self.comparison,
+            self.same_labels,
+            self.hybrids,
+            system=GNN_ENCODER,
+            bm25=BM25_SYSTEM,
+            kept=bool(self.model.meta["dev"]["believed"]),
+            directory=directory or Path(self.directory.name),
+        )
 
 
 def run_recipe(
@@ -183,7 +200,16 @@ def run_recipe(
         if baselines is not None:
             others, _ = leave_out_self(baselines.runs(), dataset.path, reported)
             same_labels = compare_same_labels(
-                reported, runs, others, baselines, graph, recipe.compare, GNN_ENCODER, provenance, answers
+                reported,
+                runs,
+                others,
+                baselines,
+                graph,
+                recipe.compare,
+                GNN_ENCODER,
+                DUAL_ENCODER,
+                provenance,
+                answers,
             )
             _write_comparison(same_labels.comparison, directory / "comparison-same-labels")
         systems_by_kind = ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER])

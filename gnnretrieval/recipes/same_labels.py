@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gnnretrieval.baselines.rankings import Baselines
 from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.evaluation import AnswerHits, Comparison, compare
+from gnnretrieval.evaluation import AnswerHits, Comparison, TestResult, compare, paired_test, per_query
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.recipes.recipe import CompareSettings
 
@@ -21,28 +21,17 @@ class SameLabels(NamedTuple):
         comparison: The comparison on all questions.
         groups: The comparison on questions about passages with training questions (:data:`WARM`), and on those about
             passages without (:data:`COLD`).
-        system: Name of the GNN-encoder.
+        over_encoder: The first measure of the GNN-encoder against the dual-encoder in each group.
     """
 
     comparison: Comparison
     groups: dict[str, Comparison]
-    system: str
+    over_encoder: dict[str, TestResult]
 
     @property
     def measure(self) -> str:
         """Name of the first measure."""
         return self.comparison.measure_names[0]
-
-    def verdict(self) -> str:
-        """One sentence: the gain of the GNN-encoder over the best dense baseline."""
-        test = self.comparison.test(self.system, self.measure)
-        assert test is not None
-        assert test.interval is not None
-        low, high = (100 * bound for bound in test.interval)
-        return (
-            f"{self.system} against {self.comparison.baseline}, the dense baseline that is best on dev: "
-            f"{self.measure} {100 * test.difference:+.1f} [{low:+.1f}, {high:+.1f}], p = {test.p:.2g}"
-        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Header, and one row per system: the first measure × 100 on all questions and in each group."""
@@ -64,6 +53,7 @@ def compare_same_labels(
     graph: Graph,
     settings: CompareSettings,
     system: str,
+    encoder: str,
     provenance: Mapping[str, Any],
     answers: AnswerHits,
 ) -> SameLabels:
@@ -77,6 +67,7 @@ def compare_same_labels(
         graph: The graph, with the labels that all systems saw.
         settings: Measures and split.
         system: Name of the GNN-encoder among ``runs``.
+        encoder: Name of the dual-encoder among ``runs``.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of all runs, for measures that look at answers.
     """
@@ -84,14 +75,17 @@ def compare_same_labels(
     systems |= {**baselines, system: runs[system]}
     said = {**provenance, "baselines": made.meta["chosen"], "baselines_chosen_by": made.meta["chosen_by"]}
     shared = (made.best_dense, settings.measures, settings.split)
-    groups = {}
+    groups, over_encoder = {}, {}
+    first = settings.measures[0]
     for name, part in split_by_labels(qrels, graph).items():
         if part:
             its = {one: {query: top for query, top in run.items() if query in part} for one, run in systems.items()}
             groups[name] = compare(part, its, *shared, {}, answers=answers)
+            ours, before = (per_query(part, its[one], [first], answers)[first] for one in (system, encoder))
+            over_encoder[name] = paired_test(ours, before)
     parts = {name: part.as_json() for name, part in groups.items()}
     comparison = compare(qrels, systems, *shared, {**said, "groups": parts}, answers=answers)
-    return SameLabels(comparison, groups, system)
+    return SameLabels(comparison, groups, over_encoder)
 
 
 def split_by_labels(qrels: Mapping[str, Mapping[str, int]], graph: Graph) -> dict[str, dict[str, Mapping[str, int]]]:

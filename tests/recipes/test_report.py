@@ -87,13 +87,13 @@ def headings(page: Page, text: str) -> list[str]:
 def test_it_opens_offline_and_has_every_part(text):
     page = assert_opens_offline(text)
     assert headings(page, text) == [
-        *("What was run", "Data", "Graph", "Training: model", "Training: model-joint"),
+        *("Verdict", "What was run", "Data", "Graph", "Training: model", "Training: model-joint"),
         *("Comparison", "Every test", "Question by question", "The same labels without a GNN", "With BM25"),
         *("Examples before and after", "Costs", "Provenance"),
     ]
     assert len(text) < 400_000
     anchors = {link[1:] for link in page.attributes("href") if link.startswith("#")}
-    assert len(anchors) == 13
+    assert len(anchors) == 14
     assert anchors <= set(page.attributes("id"))
 
 

@@ -1,0 +1,146 @@
+"""The verdict on a recipe's run: what the graph gained, over what, for whom it got worse, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gnnretrieval.evaluation import Comparison, TestResult
+from gnnretrieval.evaluation.compare import Difference
+from gnnretrieval.recipes.hybrid import WITH, WITHOUT
+from gnnretrieval.recipes.same_labels import SameLabels
+
+LEVEL = 0.05  # p-value up to which a difference is called one
+
+
+class Verdict(NamedTuple):
+    """What a run showed.
+
+    Attributes:
+        comparison: The GNN-encoder, its dual-encoder and BM25. The dual-encoder is the baseline.
+        same_labels: The comparison with baselines that use the same labels; None: there are none.
+        hybrids: The comparison of hybrids with BM25; None: there are none.
+        system: Name of the GNN-encoder.
+        bm25: Name of BM25.
+        kept: Whether training kept more than the dual-encoder.
+        directory: Directory of the artifacts, as the reader would type it.
+    """
+
+    comparison: Comparison
+    same_labels: SameLabels | None
+    hybrids: Comparison | None
+    system: str
+    bm25: str
+    kept: bool
+    directory: Path
+
+    @property
+    def measure(self) -> str:
+        """Name of the first measure, by which all is said."""
+        return self.comparison.measure_names[0]
+
+    def sentences(self) -> list[str]:
+        """The verdict in a few sentences: gains, BM25 and pipelines, who loses, and what to do next."""
+        said = [self._over_the_encoder(), self._over_baselines(), self._with_bm25(), self._who_loses(), self._next()]
+        return [sentence for sentence in said if sentence]
+
+    def _over_the_encoder(self) -> str:
+        dual = self.comparison.baseline
+        if not self.kept:
+            return (
+                f"Training kept the vectors of the {dual}: nothing that the graph offers gained on dev by more than "
+                f"chance. {self.measure} is {self._value(self.comparison, dual)}."
+            )
+        test = self._test(self.comparison, self.system)
+        now, before = (self._value(self.comparison, name) for name in (self.system, dual))
+        return (
+            f"The {self.system} {_ranks(test)} its {dual}: {self.measure} {now} against {before} ({_in_figures(test)})."
+        )
+
+    def _over_baselines(self) -> str:
+        if self.same_labels is None or not self.kept:
+            return ""
+        best = self.same_labels.comparison.baseline
+        test = self._test(self.same_labels.comparison, self.system)
+        if test.p > LEVEL:
+            return (
+                f"The difference to {best}, the strongest baseline on dev with the same labels, may be chance "
+                f"({_in_figures(test)}): the labels make the gain, and a simple model uses them as well."
+            )
+        return f"It {_ranks(test)} {best}, the strongest baseline on dev with the same labels ({_in_figures(test)})."
+
+    def _with_bm25(self) -> str:
+        alone = f"BM25 alone has {self._value(self.comparison, self.bm25)}."
+        names = {} if self.hybrids is None else {one.name for one in self.hybrids.systems}
+        if self.hybrids is None or not {WITH, WITHOUT} <= {*names}:
+            return alone
+        test = self._test(self.hybrids, WITH)
+        has, without = (self._value(self.hybrids, name) for name in (WITH, WITHOUT))
+        compared = "a difference that may be chance" if test.p > LEVEL else "a significant difference"
+        return (
+            f"{alone} Of the pipelines with BM25, the best on dev with the graph ({self._pair(WITH)}) has {has}, and "
+            f"the best without it ({self._pair(WITHOUT)}) {without}: {compared} ({_in_figures(test)})."
+        )
+
+    def _who_loses(self) -> str:
+        if not self.kept:
+            return ""
+        test = self._test(self.comparison, self.system)
+        said = f"{test.wins:,} questions rank better than with the {self.comparison.baseline}, {test.losses:,} worse"
+        groups = {} if self.same_labels is None else self.same_labels.over_encoder
+        worse = [
+            f"{name} ({_in_figures(one)})" for name, one in groups.items() if one.difference < 0 and one.p <= LEVEL
+        ]
+        return f"{said}; worse as a group: questions about {' and '.join(worse)}." if worse else f"{said}."
+
+    def _next(self) -> str:
+        if self._best_is_lexical():
+            lexical = self._lexical(WITH)
+            how = f"`gnnretrieval serve {self.directory} --hybrid`."
+            if lexical != self.bm25:
+                how = "append the training questions to the passages of your lexical index, and fuse its ranking."
+            return f"Next: {lexical} ranks better than the {self.system} here. Join the two: {how}"
+        if not self.kept:
+            return f"Next: `gnnretrieval graph inspect {self.directory}/graph` shows what the graph lacks."
+        if self.same_labels is not None:
+            test = self._test(self.same_labels.comparison, self.system)
+            if test.difference < 0 and test.p <= LEVEL:
+                return f"Next: use {self.same_labels.comparison.baseline}, whose setting is in the table below."
+        return f"Next: `gnnretrieval serve {self.directory}` shows for each question what moved, and why."
+
+    def _best_is_lexical(self) -> bool:
+        """Whether the lexical half of the best pipeline is better alone than the GNN-encoder."""
+        if self.hybrids is None or not (lexical := self._lexical(WITH)):
+            return False
+        value = next((one.measures[self.measure] for one in self.hybrids.systems if one.name == lexical), 0.0)
+        ours = next(one.measures[self.measure] for one in self.comparison.systems if one.name == self.system)
+        return value > ours
+
+    def _lexical(self, name: str) -> str:
+        """The lexical ranking in a pipeline that dev chose, if it has any weight."""
+        choice = {} if self.hybrids is None else self.hybrids.provenance.get("fusion_choices", {}).get(name, {})
+        return choice["runs"][0] if choice and choice["weights"][0] else ""
+
+    def _pair(self, name: str) -> str:
+        assert self.hybrids is not None
+        choice = self.hybrids.provenance["fusion_choices"][name]
+        return " + ".join(run for run, weight in zip(choice["runs"], choice["weights"], strict=True) if weight)
+
+    def _test(self, comparison: Comparison, system: str) -> Difference:
+        test = comparison.test(system, self.measure)
+        assert test is not None, system
+        return test
+
+    def _value(self, comparison: Comparison, system: str) -> str:
+        return f"{100 * next(one.measures[self.measure] for one in comparison.systems if one.name == system):.1f}"
+
+
+def _ranks(test: Difference | TestResult) -> str:
+    """How a system compares, as a verb with "than" or "as"."""
+    if test.p > LEVEL:
+        return "does not rank significantly differently from"
+    return "ranks better than" if test.difference > 0 else "ranks worse than"
+
+
+def _in_figures(test: Difference | TestResult) -> str:
+    return f"{100 * test.difference:+.1f}, p = {test.p:.2g}"
