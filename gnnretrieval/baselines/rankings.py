@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.baselines.dense import choose_dense
-from gnnretrieval.baselines.lexical import choose_lexical, lexical_index, neighbour_questions
+from gnnretrieval.baselines.lexical import choose_lexical
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import InputError
 from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.lexical import label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
@@ -197,14 +198,13 @@ def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[st
         choice = choose_lexical(
             passages,
             store.num_passages,
-            _questions(store, ~hidden),
+            label_questions(store, ~hidden),
             [held_out.texts[row] for row in rows],
             [held_out.relevant[row] for row in rows],
             neighbour_questions(store) if not hidden.any() else None,
         )
         neighbours = neighbour_questions(store) if choice.best.neighbour_weight else None
-        everyone = np.ones(store.num_queries, dtype=bool)
-        bm25 = lexical_index(passages, store.num_passages, _questions(store, everyone), choice.best, neighbours)
+        bm25 = lexical_index(passages, store.num_passages, label_questions(store), choice.best, neighbours)
     ids = rank.dataset.passage_ids
     rank.write(LEXICAL, asked, lambda queries: bm25_run(bm25, queries, ids, rank.depth))
     return {
@@ -214,14 +214,3 @@ def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[st
             "said": ", ".join(f"{name} {value:g}" for name, value in choice.best._asdict().items()),
         }
     }
-
-
-def _questions(store: Graph, visible: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[int, list[str]]:
-    """For each passage row, the texts of the visible queries that it is labelled with."""
-    with store.texts() as texts:
-        text_of = texts.texts_of_queries(range(store.num_queries))
-    questions: dict[int, list[str]] = {}
-    pairs: Iterable[tuple[int, int]] = store.labels[visible[store.labels[:, 0]]].tolist()
-    for query, passage in pairs:
-        questions.setdefault(passage, []).append(text_of[query])
-    return questions

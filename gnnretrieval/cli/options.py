@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from gnnretrieval.graph.store import Graph
@@ -50,6 +51,9 @@ endpoint_option = click.option(
 def ranking_options(command: Command) -> Command:
     """Decorator: options of hybrid search and reranking, for :func:`ranking_settings`."""
     options = (
+        click.option(
+            "--pipeline", is_flag=True, help="Rank as the best pipeline with the graph of the run that made the index."
+        ),
         click.option("--hybrid", is_flag=True, help="Join the index's ranking with BM25's over the same passages."),
         click.option(
             "--fuse",
@@ -87,11 +91,18 @@ def ranking_options(command: Command) -> Command:
     return command
 
 
-def ranking_settings(joining: dict[str, Any]) -> RankingSettings:
-    """The options of hybrid search and reranking as settings."""
+def ranking_settings(joining: dict[str, Any], path: Path) -> RankingSettings:
+    """The options of hybrid search and reranking as settings, for an index or a run's directory at ``path``."""
     from gnnretrieval.index.hybrid import RankingSettings
 
     weights = joining["weights"]
+    if joining.pop("pipeline"):
+        context = click.get_current_context()
+        for name in ("hybrid", "fuse", "weights", "candidates"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--pipeline says how the rankings are joined: leave out --{name}.")
+        reranking = {name: joining[name] for name in ("rerank", "rerank_depth", "pair_tokens")}
+        return RankingSettings.of_run(path).model_copy(update=reranking)
     given = joining | {"weights": None if weights is None else [part.strip() for part in weights.split(",")]}
     return RankingSettings.parse(given)
 

@@ -42,7 +42,9 @@ GOES_WITH = {
     "query_ids": (VECTORS,),
     "run_file": (QUESTIONS, DATA, VECTORS),
     "depth": (QUESTIONS, DATA, VECTORS),
-    **dict.fromkeys(("hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens"), TEXTS),
+    **dict.fromkeys(
+        ("pipeline", "hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens"), TEXTS
+    ),
 }
 WITHOUT = {
     "fuse": "hybrid",
@@ -142,7 +144,7 @@ def _opened(index: Path, engine: EngineName, endpoint: str | None, device: str, 
     from gnnretrieval.index.retriever import Retriever, index_in
 
     opened = open_index(index_in(index), engine=engine, device=device)
-    return Retriever(opened, endpoint=endpoint, ranking=ranking_settings(joining), device=device)
+    return Retriever(opened, endpoint=endpoint, ranking=ranking_settings(joining, index), device=device)
 
 
 def _mode(given: dict[str, bool]) -> str:
@@ -169,7 +171,7 @@ def _mode(given: dict[str, bool]) -> str:
         for name, instead in (("index", "an index"), ("engine", "an index"), ("features", "vectors")):
             if is_given(name):
                 raise click.UsageError(f"--bm25 ranks without {instead}: leave out {options[name]}.")
-        for name in ("hybrid", "rerank"):
+        for name in ("pipeline", "hybrid", "rerank"):
             if is_given(name):
                 raise click.UsageError(f"{options[name]} needs an index: leave out --bm25.")
     return modes[0]

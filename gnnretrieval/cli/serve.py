@@ -63,6 +63,7 @@ def serve(
     \b
     Example: gnnretrieval serve
     Example: gnnretrieval serve work/index --port 8080 --hybrid
+    Example: gnnretrieval serve graphs/docstrings --pipeline
     Example: gnnretrieval serve work/index --host 0.0.0.0 --token-file token --watch 10
     """
     from gnnretrieval.serve import serve as run
@@ -74,7 +75,7 @@ def serve(
         )
     if verify:
         require_as_made(path)
-    ranking = ranking_settings(joining)
+    ranking = ranking_settings(joining, path)
     run(
         path,
         host=host,

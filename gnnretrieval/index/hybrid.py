@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,18 @@ from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.fuse import fuse
+from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.json_files import read_json
 
+PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
 _QUESTIONS = 64  # number of questions whose pairs are scored together
 
 
@@ -31,6 +37,8 @@ class RankingSettings(Settings):
         hybrid: Fuse the index's ranking with BM25's over the passages' texts.
         fuse: How they are fused: by reciprocal ranks (``rrf``), or by scores scaled to 0 … 1 (``weighted``).
         weights: Weights of the index and of BM25; not given: 1 each.
+        lexical: BM25 over the passages with the training questions of the index's graph, by this setting; not given:
+            over the passages alone, untuned.
         candidates: Number of passages taken from each of the two rankings, at least as many as are returned.
         rerank: Name or path of a cross-encoder that reranks the best passages.
         rerank_depth: Number of passages per question that it reranks; the others follow in their previous order.
@@ -40,10 +48,32 @@ class RankingSettings(Settings):
     hybrid: bool = False
     fuse: Literal["rrf", "weighted"] = "rrf"
     weights: tuple[float, ...] | None = None
+    lexical: LexicalSetting | None = None
     candidates: int = Field(100, ge=1)
     rerank: str | None = None
     rerank_depth: int = Field(50, ge=1)
     pair_tokens: int = Field(192, ge=8)
+
+    @classmethod
+    def of_run(cls, path: str | Path) -> Self:
+        """The best pipeline with the graph that ``gnnretrieval run`` chose on dev.
+
+        Args:
+            path: The run's directory, or its index.
+
+        Raises:
+            ArtifactError: The run has compared no pipelines.
+            InputError: The file of the comparison is damaged.
+        """
+        places = [Path(path) / PIPELINES, Path(path).resolve().parent / PIPELINES]
+        place = next((one for one in places if one.is_file()), None)
+        if place is None:
+            raise ArtifactError(f"{places[0]}: there is no such file, in which gnnretrieval run writes its pipelines.")
+        try:
+            settings = read_json(place, "a comparison")["provenance"]["pipeline"]
+        except (KeyError, TypeError):
+            raise ArtifactError(f"{place}: it names no pipeline. Run the recipe again.") from None
+        return cls.parse(settings, place)
 
     @property
     def is_plain(self) -> bool:
@@ -53,7 +83,8 @@ class RankingSettings(Settings):
     @property
     def suffix(self) -> str:
         """Suffix of the system's name in a run."""
-        return ("+bm25" if self.hybrid else "") + ("+rerank" if self.rerank is not None else "")
+        bm25 = "+bm25" if self.lexical is None else "+bm25+questions"
+        return (bm25 if self.hybrid else "") + ("+rerank" if self.rerank is not None else "")
 
 
 class Ranker:
@@ -63,12 +94,15 @@ class Ranker:
         index: The index, with the texts for BM25 and the cross-encoder.
         settings: What ranks together with the index.
         device: Device of the cross-encoder.
+        graph: The index's graph; needed where the settings have a ``lexical`` one.
 
     Raises:
         InputError: The cross-encoder cannot be loaded.
     """
 
-    def __init__(self, index: Index, settings: RankingSettings, device: str = "cpu") -> None:
+    def __init__(
+        self, index: Index, settings: RankingSettings, device: str = "cpu", graph: Graph | None = None
+    ) -> None:
         self.index, self.settings = index, settings
         self._reader = self._bm25 = None
         if settings.rerank is not None:
@@ -76,7 +110,11 @@ class Ranker:
             self._reader = CrossEncoder(reads, device)
         if settings.hybrid:
             self._ids: list[str] = []  # ids of BM25's passages, in its order
-            self._bm25 = BM25(self._texts(), total=index.meta["num_passages"])
+            if settings.lexical is None:
+                self._bm25 = BM25(self._texts(), total=index.meta["num_passages"])
+            else:
+                assert graph is not None
+                self._bm25 = self._with_questions(graph, settings.lexical)
 
     def run(self, queries: Mapping[str, str], vectors: NDArray[np.floating], depth: int) -> Run:
         """The run of questions, with at most ``depth`` passages each.
@@ -106,6 +144,23 @@ class Ranker:
         for passage in self.index.texts.passages():
             self._ids.append(passage.id)
             yield passage.full_text
+
+    def _with_questions(self, graph: Graph, setting: LexicalSetting) -> BM25:
+        """BM25 over the index's passages with the graph's questions; a passage outside the graph has none."""
+        ids = [passage.id for passage in self.index.texts.passages()]
+        with graph.texts() as texts:
+            rows = texts.rows_of_passages(ids)
+
+        def placed(questions: Questions) -> Questions:
+            """By the passage's place in the index instead of its row in the graph."""
+            return {
+                place: questions[row]
+                for place, id_ in enumerate(ids)
+                if (row := rows.get(id_)) is not None and row in questions
+            }
+
+        neighbours = placed(neighbour_questions(graph)) if setting.neighbour_weight else None
+        return lexical_index(self._texts, len(ids), placed(label_questions(graph)), setting, neighbours)
 
     def _lexical(self, queries: Mapping[str, str], depth: int) -> Run:
         assert self._bm25 is not None

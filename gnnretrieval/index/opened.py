@@ -135,7 +135,8 @@ class OpenedIndex:
 
     @cached_property
     def _ranker(self) -> Ranker:
-        return Ranker(self.index, self.ranking, self.device)
+        graph = None if self.ranking.lexical is None else self.graph
+        return Ranker(self.index, self.ranking, self.device, graph)
 
     @property
     def _features(self) -> Features:

@@ -18,6 +18,8 @@ from gnnretrieval.evaluation import (
     fuse,
     leave_out_self,
 )
+from gnnretrieval.index.hybrid import RankingSettings
+from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.gnn.held_out import dev_split
@@ -37,6 +39,19 @@ class Pipeline(NamedTuple):
         """The joined ranking."""
         both = [runs[self.lexical], runs[self.dense]]
         return fuse(both, self.choice.method, weights=self.choice.weights, depth=depth)
+
+    def ranking(self, depth: int, lexical: LexicalSetting | None) -> RankingSettings:
+        """How a retriever over the dense ranking's index ranks like this pipeline.
+
+        Args:
+            depth: Passages per query in the runs.
+            lexical: Setting of the lexical ranking; None: BM25 over the passages alone.
+        """
+        of_lexical, of_dense = self.choice.weights
+        if not of_lexical:
+            return RankingSettings()
+        weights = (of_dense, of_lexical)
+        return RankingSettings(hybrid=True, fuse=self.choice.method, weights=weights, lexical=lexical, candidates=depth)
 
     def line(self) -> str:
         """The choice as text."""
@@ -70,12 +85,14 @@ def compare_with_bm25(
     lexical, dense = map(list, systems)
     dev_runs: dict[str, Run] = {}
     dev_qrels: dict[str, dict[str, int]] = {}
+    expanded = None
     if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
         in_graph = dataset.split(recipe.graph.split)
         dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
         dev_runs = {name: read_run(rankings.path / DEV / f"{name}.run") for name in (*lexical, *dense)}
         if baselines is not None:
             lexical.append(LEXICAL)
+            expanded = LexicalSetting(**baselines.meta["chosen"][LEXICAL]["setting"])
             dense.insert(1, baselines.best_dense)
             dev_runs |= baselines.runs(dev=True)
         dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
@@ -89,6 +106,7 @@ def compare_with_bm25(
         answers,
         dev_runs=dev_runs,
         dev_qrels=dev_qrels,
+        expanded=expanded,
     )
 
 
@@ -103,6 +121,7 @@ def compare_hybrids(
     *,
     dev_runs: Mapping[str, Run] | None = None,
     dev_qrels: Mapping[str, Mapping[str, int]] | None = None,
+    expanded: LexicalSetting | None = None,
 ) -> Comparison | None:
     """Compare lexical rankings alone with hybrids of lexical and dense rankings.
 
@@ -112,8 +131,9 @@ def compare_hybrids(
     pipeline without the graph. Otherwise the rows are BM25, and BM25 joined with the dual-encoder and with the
     GNN-encoder by the method in ``settings``.
 
-    In the provenance, ``fusion`` is ``chosen on dev`` or the method. Where dev chose, ``fusion_choices`` has the pair,
-    method, weights, dev values and p of each row, and ``said`` is the same as text.
+    In the provenance, ``fusion`` is ``chosen on dev`` or the method, and ``pipeline`` has the settings with which an
+    index of the GNN-encoder ranks like the best pipeline with the graph. Where dev chose, ``fusion_choices`` has the
+    pair, method, weights, dev values and p of each row, and ``said`` is the same as text.
 
     Args:
         qrels: Judgements of the reported split.
@@ -125,6 +145,7 @@ def compare_hybrids(
         answers: Answers in the passages of ``runs``, for measures that look at answers.
         dev_runs: Runs of the same systems on dev questions; None: ``fuse = "chosen"`` means ``rrf``.
         dev_qrels: Judgements of the dev questions.
+        expanded: Setting of bm25+questions, where it is among the lexical rankings.
 
     Returns:
         The comparison; None where ``fuse`` is ``none``.
@@ -137,13 +158,17 @@ def compare_hybrids(
         method = "rrf" if settings.fuse == "chosen" else settings.fuse
         systems = {bm25: runs[bm25]}
         systems |= {f"{bm25}+{one}": fuse([runs[bm25], runs[one]], method, depth=settings.depth) for one in (dual, gnn)}
-        said = {**provenance, "fusion": method}
+        pipeline = RankingSettings(hybrid=True, fuse=method, candidates=settings.depth)
+        said = {**provenance, "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
         return compare(qrels, systems, f"{bm25}+{dual}", settings.measures, settings.split, said, answers=answers)
     pipelines = choose_pipelines(lexical, dense, dev_runs, dev_qrels)
+    best = pipelines[WITH]
+    ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None)
     systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
     said = {
         **provenance,
         "fusion": "chosen on dev",
+        "pipeline": ranking.model_dump(mode="json"),
         "fusion_choices": {
             name: {"runs": [pair.lexical, pair.dense], **pair.choice.as_json(), "said": pair.line()}
             for name, pair in pipelines.items()

@@ -13,6 +13,7 @@ from gnnretrieval.evaluation.tables import html_comparison
 from gnnretrieval.graph.inspection.inspect import inspect_graph
 from gnnretrieval.graph.inspection.page import summary_of, tiles_of
 from gnnretrieval.graph.inspection.plots import plots_of
+from gnnretrieval.index.hybrid import PIPELINES
 from gnnretrieval.mining.examples import REPORT as MINED
 from gnnretrieval.mining.report import report_text
 from gnnretrieval.pages.html import (
@@ -188,7 +189,7 @@ def _with_bm25(hybrids: Comparison) -> Card:
         paragraph(said),
         html_comparison(hybrids),
         *map(paragraph, fusion_lines(hybrids)),
-        source("comparison-with-bm25.json"),
+        source(PIPELINES),
     )
 
 

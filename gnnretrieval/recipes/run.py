@@ -31,6 +31,7 @@ from gnnretrieval.evaluation import (
 from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
+from gnnretrieval.index.hybrid import PIPELINES
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import compare_with_bm25
@@ -217,7 +218,7 @@ def run_recipe(
             recipe, dataset, reported, runs | others, systems_by_kind, rankings, baselines, provenance, answers
         )
         if hybrids is not None:
-            _write_comparison(hybrids, directory / "comparison-with-bm25")
+            _write_comparison(hybrids, directory / PIPELINES)
     return RecipeRun(
         directory,
         recipe,

@@ -94,12 +94,8 @@ class Verdict(NamedTuple):
         return f"{said}; worse as a group: questions about {' and '.join(worse)}." if worse else f"{said}."
 
     def _next(self) -> str:
-        if self._best_is_lexical():
-            lexical = self._lexical(WITH)
-            how = f"`gnnretrieval serve {self.directory} --hybrid`."
-            if lexical != self.bm25:
-                how = "append the training questions to the passages of your lexical index, and fuse its ranking."
-            return f"Next: {lexical} ranks better than the {self.system} here. Join the two: {how}"
+        if self._is_joined():
+            return f"Next: `gnnretrieval serve {self.directory} --pipeline` serves the best pipeline with the graph."
         if not self.kept:
             return f"Next: `gnnretrieval graph inspect {self.directory}/graph` shows what the graph lacks."
         if self.same_labels is not None:
@@ -108,18 +104,10 @@ class Verdict(NamedTuple):
                 return f"Next: use {self.same_labels.comparison.baseline}, whose setting is in the table below."
         return f"Next: `gnnretrieval serve {self.directory}` shows for each question what moved, and why."
 
-    def _best_is_lexical(self) -> bool:
-        """Whether the lexical half of the best pipeline is better alone than the GNN-encoder."""
-        if self.hybrids is None or not (lexical := self._lexical(WITH)):
-            return False
-        value = next((one.measures[self.measure] for one in self.hybrids.systems if one.name == lexical), 0.0)
-        ours = next(one.measures[self.measure] for one in self.comparison.systems if one.name == self.system)
-        return value > ours
-
-    def _lexical(self, name: str) -> str:
-        """The lexical ranking in a pipeline that dev chose, if it has any weight."""
-        choice = {} if self.hybrids is None else self.hybrids.provenance.get("fusion_choices", {}).get(name, {})
-        return choice["runs"][0] if choice and choice["weights"][0] else ""
+    def _is_joined(self) -> bool:
+        """Whether dev gave a lexical ranking weight in the best pipeline with the graph."""
+        choices = {} if self.hybrids is None else self.hybrids.provenance.get("fusion_choices", {})
+        return WITH in choices and bool(choices[WITH]["weights"][0])
 
     def _pair(self, name: str) -> str:
         assert self.hybrids is not None

@@ -3,16 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from gnnretrieval.baselines.lexical import (
-    CHOICES,
-    LexicalSetting,
-    choose_lexical,
-    expanded_texts,
-    lexical_index,
-    neighbour_questions,
-)
+from gnnretrieval.baselines.lexical import CHOICES, choose_lexical
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.errors import InputError
+from gnnretrieval.index.lexical import LexicalSetting, expanded_texts, lexical_index, neighbour_questions
 
 TEXTS = ["red apple", "green tree", "blue water deep", "fast car"]
 QUESTIONS = {0: ["which fruit falls", "fruit name"], 2: ["where to swim"]}

@@ -112,6 +112,10 @@ def test_bm25_joined_with_each_dense_ranking_is_compared_as_fuse_and_evaluate_wo
     succeeds("fuse", *both, "--out", tmp_path / "joined.run", "--method", choice["method"], "--weights", weights)
     alone = succeeds("evaluate", tmp_path / "joined.run", "--data", tiny_dataset, "--json").json
     assert joined["systems"][-1]["measures"] == pytest.approx(alone["measures"])
+    index = ("--index", directory / "tiny", "--data", tiny_dataset, "--run", tmp_path / "pipeline.run")
+    assert "pipeline" in succeeds("search", *index, "--pipeline").out
+    served = succeeds("evaluate", tmp_path / "pipeline.run", "--data", tiny_dataset, "--json").json
+    assert joined["systems"][-1]["measures"] == pytest.approx(served["measures"])
 
 
 def test_the_gnn_encoder_is_beside_what_the_same_labels_are_worth_without_it(first_run, succeeds):

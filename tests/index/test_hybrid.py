@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -5,10 +7,11 @@ from gnnretrieval.data.runs.trec import rank_rows
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index import build_index
 from gnnretrieval.index.fuse import fuse
-from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.hybrid import PIPELINES, Ranker, RankingSettings
+from gnnretrieval.index.lexical import LexicalSetting, label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.index.updating import remove_passages
 
@@ -39,6 +42,46 @@ def test_hybrid_is_the_fusion_of_both_rankings(asked, how):
         bm25_run(lexical(index), texts, index.texts.passage_ids(), 20),
     ]
     assert found == fuse(both, how.get("fuse", "rrf"), weights=how.get("weights"), depth=10)
+
+
+def test_bm25_reads_the_training_questions_of_the_passages_that_are_left(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    index = build_index(tiny_features, tmp_path / "index")
+    ids = index.texts.passage_ids()
+    index = remove_passages(index.path, ids[:2])
+    setting = LexicalSetting(repeats=2, neighbour_weight=0.5, k1=1.2, b=0.5)
+    ranker = Ranker(index, RankingSettings(hybrid=True, weights=(0.0, 1.0), lexical=setting), graph=tiny_graph)
+    questions, neighbours = label_questions(tiny_graph), neighbour_questions(tiny_graph)
+    texts = [passage.full_text for passage in index.texts.passages()]
+    assert len(texts) == len(ids) - 2
+    moved = [{row - 2: of[row] for row in of if row >= 2} for of in (questions, neighbours)]
+    expected = lexical_index(lambda: texts, len(texts), moved[0], setting, moved[1])
+    asked = {query.id: query.text for query in index.texts.queries() if query.id.startswith("test")}
+    vectors = tiny_features.queries[tiny_features.rows_of(asked)]
+    found, wanted = ranker.run(asked, vectors, 5), bm25_run(expected, asked, ids[2:], 5)
+    assert [[one.passage_id for one in found[query]] for query in asked] == [
+        [one.passage_id for one in wanted[query]] for query in asked
+    ]
+    alone = bm25_run(BM25(texts), asked, ids[2:], 5)
+    assert alone != wanted
+
+
+def test_settings_of_a_run_are_what_its_comparison_names(tmp_path):
+    with pytest.raises(ArtifactError, match="no such file"):
+        RankingSettings.of_run(tmp_path)
+    (tmp_path / PIPELINES).write_text('{"provenance": {}}', encoding="utf-8")
+    with pytest.raises(ArtifactError, match="names no pipeline"):
+        RankingSettings.of_run(tmp_path)
+    settings = RankingSettings(hybrid=True, fuse="weighted", weights=(0.4, 0.6), lexical=LexicalSetting(repeats=3))
+    (tmp_path / PIPELINES).write_text(
+        json.dumps({"provenance": {"pipeline": settings.model_dump(mode="json")}}), encoding="utf-8"
+    )
+    assert RankingSettings.of_run(tmp_path) == RankingSettings.of_run(tmp_path / "index") == settings
+    assert settings.suffix == "+bm25+questions"
+    (tmp_path / PIPELINES).write_text('{"provenance": {"pipeline": {"hybrid": 3}}}', encoding="utf-8")
+    with pytest.raises(InputError, match="hybrid"):
+        RankingSettings.of_run(tmp_path)
 
 
 def test_the_cross_encoder_orders_the_first_and_the_others_follow(asked, tiny_cross_encoder):

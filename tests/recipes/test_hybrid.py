@@ -3,6 +3,8 @@ import pytest
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import rank
 from gnnretrieval.evaluation import fuse
+from gnnretrieval.index.hybrid import RankingSettings
+from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 
@@ -45,7 +47,31 @@ def test_pipelines_are_those_that_dev_chooses_and_the_provenance_says_which():
     assert (choices[WITH]["runs"], choices[WITH]["weights"]) == (["bm25", "gnn-encoder"], [0, 1])
     assert choices[WITHOUT]["runs"] == ["bm25", "dual-encoder"]
     assert choices["bm25+dual-encoder"]["p"] < 0.001
+    assert provenance["pipeline"] == RankingSettings().model_dump(mode="json")  # the index alone
     assert fusion_lines(comparison)[2] == f"{WITH}: {choices[WITH]['said']}"
+
+
+def test_the_pipeline_is_named_as_settings_of_the_index():
+    weak = {**RUNS, "gnn-encoder": RUNS["dual-encoder"], "bm25+questions": RUNS["bm25"], "bm25": RUNS["label-mean"]}
+    setting = LexicalSetting(repeats=2, k1=1.5)
+    comparison = compare_hybrids(
+        QRELS,
+        weak,
+        CompareSettings(measures=("RR@10",), depth=50),
+        LEXICAL,
+        DENSE,
+        {},
+        {},
+        dev_runs=weak,
+        dev_qrels=QRELS,
+        expanded=setting,
+    )
+    choice = comparison.provenance["fusion_choices"][WITH]
+    assert choice["runs"] == ["bm25+questions", "gnn-encoder"]
+    expected = {"hybrid": True, "fuse": choice["method"], "weights": choice["weights"][::-1], "candidates": 50}
+    assert RankingSettings.parse(comparison.provenance["pipeline"]) == RankingSettings.parse(
+        {**expected, "lexical": setting._asdict()}
+    )
 
 
 def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
@@ -58,7 +84,8 @@ def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
 @pytest.mark.parametrize(("asked", "method"), [("chosen", "rrf"), ("rrf", "rrf"), ("weighted", "weighted")])
 def test_without_dev_runs_or_where_a_method_is_named_it_is_joined_by_equal_weights(asked, method):
     comparison = hybrids(asked, **({} if asked == "chosen" else {"dev_runs": RUNS, "dev_qrels": QRELS}))
-    assert comparison.provenance == {"recipe": "r", "fusion": method}
+    pipeline = RankingSettings(hybrid=True, fuse=method)
+    assert comparison.provenance == {"recipe": "r", "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
     joined = fuse([RUNS["bm25"], RUNS["gnn-encoder"]], method, depth=100)
     rank_of_right = [passage.passage_id for passage in joined["q0"]].index("right") + 1
     assert values(comparison)["bm25+gnn-encoder"] == pytest.approx(1 / rank_of_right)
