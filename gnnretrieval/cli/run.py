@@ -120,7 +120,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
             f"({why.gate}attention to itself {why.own_attention:.2f})"
         )
         if not why.neighbors:
-            echo("      no training question retrieved it: it rose because others moved down")
+            echo(f"      {why.without_neighbors}")
         for neighbor in why.neighbors:
             mark = " (labelled with it)" if neighbor.labelled else ""
             echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")

@@ -36,7 +36,7 @@ def explanation_lines(explanation: Explanation, rank_before: int, rank_after: in
         f"{explanation.own_attention:.2f}"
     ]
     if not explanation.neighbors:
-        lines.append("     no training question retrieved it: it has its self-loop only")
+        lines.append(f"     {explanation.without_neighbors}")
     for neighbor in explanation.neighbors:
         mark = "*" if neighbor.labelled else " "
         lines.append(f"     {mark} attention {neighbor.attention:.3f}  {short(neighbor.text, WIDTH - 24)}")

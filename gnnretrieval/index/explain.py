@@ -19,6 +19,7 @@ from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
+_SAME = 0.9995  # least cosine that two digits show as 1.00
 
 
 class Neighbor(NamedTuple):
@@ -42,7 +43,8 @@ class Explanation(NamedTuple):
     """Explanation of a passage's embedding.
 
     Attributes:
-        neighbors: The training questions joined to it, by absolute attention, highest first.
+        neighbors: The training questions joined to it, by absolute attention, highest first; with layer = linear only
+            those with a weight.
         own_attention: Weight of the passage itself in its context.
         mean_gate: Mean of the filter gate over dimensions, 0 to 1; None with layer = linear, which has no gate.
         context_scale: ``λ``, the factor on the gated context; None with layer = linear.
@@ -61,6 +63,15 @@ class Explanation(NamedTuple):
         if self.mean_gate is None:
             return ""
         return f"mean gate {self.mean_gate:.2f}, context scale {self.context_scale:g}, "
+
+    @property
+    def without_neighbors(self) -> str:
+        """What its embedding is without neighbours, in words."""
+        if self.mean_gate is not None:
+            return "no training question retrieved it: it has its self-loop only"
+        if self.shift > _SAME:
+            return "no training question moved it: it has the dual-encoder's direction"
+        return "no training question moved it: the linear head did, which moves all passages"
 
 
 class Attention(NamedTuple):
@@ -133,7 +144,7 @@ class MessagesExplainer:
         """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
         queries, weights, labelled, own = self._weights(row)
         neighbors = []
-        for at in np.argsort(-np.abs(weights), kind="stable")[:most].tolist():
+        for at in np.argsort(-np.abs(weights), kind="stable")[: min(most, np.count_nonzero(weights))].tolist():
             query = self._texts.query(int(queries[at]))
             neighbors.append(Neighbor(query.id, query.text, float(weights[at]), bool(labelled[at])))
         before, after = self._graph.passages[row], self._vectors[row]

@@ -12,6 +12,13 @@ from gnnretrieval.recipes.report_parts import Reported
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 
 _MOST, _TOP = 5, 3  # examples of each kind; passages shown of a ranking
+_HOW = {  # by whether the layer is linear
+    True: "A passage moves towards the training questions it is relevant to, and away from others that retrieved it. "
+    "Attention is a question's weight in the passage's vector. A linear head, if one was kept, moves all passages.",
+    False: "A passage moves towards the training questions that retrieved it. Attention is a question's weight in the "
+    "message that is added to the passage; the rest is the passage's self-loop. The filter gate, times the context "
+    "scale, is the weight of the whole message.",
+}
 
 
 def examples(of: Reported, run: RecipeRun, model: str) -> Card:
@@ -53,9 +60,7 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
         "Examples before and after",
         paragraph(
             f"The questions whose {measure} gained and lost most, one per passage, with the first passages of each "
-            "ranking. A passage moves towards the training questions that retrieved it. Attention is a question's "
-            "weight in the message that is added to the passage; the rest is the passage's self-loop. The filter gate, "
-            "times the context scale, is the weight of the whole message."
+            "ranking. {_HOW[run.model.is_linear]}"
         ),
         element("h3", "Helped most"),
         *shown(helped),
@@ -113,9 +118,8 @@ def _why(passage: str, why: Explanation) -> list[Html]:
     shift = f"cosine of its embedding before and after {why.shift:.2f}"
     said = f": {why.gate}attention to itself {why.own_attention:.2f}; {shift}."
     if not why.neighbors:
-        return [
-            paragraph(element("code", passage), said, " No training question retrieved it; it has its self-loop only.")
-        ]
+        alone = why.without_neighbors
+        return [paragraph(element("code", passage), said, f" {alone[0].upper()}{alone[1:]}.")]
     rows = [
         (
             join([short(one.text), " ", element("mark", "labelled with it")]) if one.labelled else short(one.text),

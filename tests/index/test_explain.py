@@ -134,3 +134,11 @@ def test_ranks_of_several_passages_are_those_of_a_full_sort(monkeypatch, normali
 def test_equal_passages_rank_below_the_one_asked_for():
     vectors = np.ones((5, 4), dtype=np.float16)
     assert ranks_of([0, 4], np.ones(4, dtype=np.float32), vectors, Similarity(normalize=True, scale=1.0)) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("gate", "shift", "said"),
+    [(0.4, 0.8, "its self-loop only"), (None, 0.8, "the linear head did"), (None, 1.0, "the dual-encoder's direction")],
+)
+def test_an_embedding_without_neighbours_says_what_it_is(gate, shift, said):
+    assert said in explain.Explanation([], 1.0, gate, gate, shift).without_neighbors

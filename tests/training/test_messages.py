@@ -142,6 +142,7 @@ def test_explanations_give_the_weights_that_make_the_vector(model, tiny_graph):
     assert found.own == pytest.approx(1 - trained.messages.mean)
     assert all(weight <= 0 for id_, weight in found.weights.items() if id_ not in ids)
     assert explainer.explain(row).gate == ""
+    assert all(neighbor.attention for neighbor in explainer.explain(row, most=1000).neighbors)
 
 
 def test_changed_embeddings_are_those_of_a_pass_over_all(model, tiny_graph, tiny_dataset, tiny_features, tmp_path):
