@@ -153,18 +153,20 @@ def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
         "dataset": f"{of.dataset.name}: {len(of.dataset.passage_ids):,} passages",
         "seed": provenance["seed"],
     }
+    compared, *tests = comparison_sections(of.evidence(), most=0)
+    yield compared
+    if run.same_labels is not None:
+        yield _same_labels(run.same_labels)
+    if run.hybrids is not None:
+        yield _with_bm25(run.hybrids)
+    yield examples(of, run, run.model.path.name)
     yield what_was_run(of, said)
     yield data(of)
     yield _graph(of, run)
     for name in ("model", "model-joint"):
         if name in of.artifacts:
             yield training(of, name)
-    yield from comparison_sections(of.evidence(), most=0)
-    if run.same_labels is not None:
-        yield _same_labels(run.same_labels)
-    if run.hybrids is not None:
-        yield _with_bm25(run.hybrids)
-    yield examples(of, run, run.model.path.name)
+    yield from tests
     yield costs(of)
     yield where_it_is_from(of)
 
