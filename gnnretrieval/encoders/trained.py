@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.storage.artifacts import kind_of, open_artifact
+from gnnretrieval.storage.artifacts import kind_of, open_artifact, with_article
 
 ENCODER, CROSS_ENCODER = "encoder", "cross-encoder"
 GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and its entry for a dual-encoder trained with it
@@ -57,7 +57,7 @@ def weights_directory(place: Path) -> Path:
 
 def _require_encoder(place: Path, kind: str, kinds: tuple[str, ...]) -> None:
     if kind not in kinds:
-        raise ArtifactError(f"{place}: this is an artifact of kind {kind}, and an encoder is wanted here.")
+        raise ArtifactError(f"{place}: this directory holds {with_article(kind)}, not an encoder.")
     if kind == GNN_ENCODER and not (place / PASSAGE).is_dir():
         joint = open_artifact(place, kind).config.get("mode") == "joint"
         why = "joint training gained nothing, so it kept" if joint else "it was trained over"

@@ -17,13 +17,14 @@ from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.index.faiss_index import Index
+from gnnretrieval.index.faiss_index import KIND, Index
 from gnnretrieval.index.fuse import fuse
 from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
+from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.json_files import read_json
 
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
@@ -62,9 +63,11 @@ class RankingSettings(Settings):
             path: The run's directory, or its index.
 
         Raises:
-            ArtifactError: The run has compared no pipelines.
+            ArtifactError: The run has compared no pipelines, or the index is the dual-encoder's.
             InputError: The file of the comparison is damaged.
         """
+        if kind_of(path) == KIND and (system := open_artifact(path, KIND, ("system",)).meta["system"]) != "gnn-encoder":
+            raise ArtifactError(f"{path}: this is the index of the {system}; the pipeline is over the gnn-encoder's.")
         places = [Path(path) / PIPELINES, Path(path).resolve().parent / PIPELINES]
         place = next((one for one in places if one.is_file()), None)
         if place is None:

@@ -117,12 +117,11 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     if not meta_path.is_file():
         if partial_path(path).exists():
             raise ArtifactError(
-                f"{path}: half made, and {with_article(kind)} is wanted here. "
-                "Run the command that makes it again: it goes on."
+                f"{path}: this directory holds a half-made {kind}. Run the command that makes it again: it goes on."
             )
         if not path.exists():
             raise ArtifactError(f"{path}: no such directory; {with_article(kind)} was expected there.")
-        raise ArtifactError(f"{path}: {with_article(kind)} is wanted here, and it has no meta.json: it is no artifact.")
+        raise ArtifactError(f"{path}: this directory holds no {kind}: it has no meta.json.")
     remedy = f"Delete the directory and make the {kind} again."
     try:
         meta = read_meta(meta_path)
@@ -133,9 +132,9 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
                 meta[name]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ArtifactError(f"{meta_path}: not the meta.json of an artifact: {lacks}. {remedy}") from error
+        raise ArtifactError(f"{meta_path}: this file is damaged: {lacks}. {remedy}") from error
     if found != kind:
-        raise ArtifactError(f"{path}: this is {with_article(found)}, and {with_article(kind)} is wanted here.")
+        raise ArtifactError(f"{path}: this directory holds {with_article(found)}, not {with_article(kind)}.")
     newest = version_of(kind)
     if version > newest:
         raise ArtifactError(f"{path}: format version {version}; this gnnretrieval reads up to {newest}. Upgrade it.")

@@ -93,7 +93,7 @@ class _Check:
             self.files = {str(name): str(digest) for name, digest in self.meta["files"].items()}
             self.fault = _fault_of(self.meta)
         except (InputError, ValueError, KeyError, TypeError, AttributeError):
-            self.fault = "not the meta.json of an artifact"
+            self.fault = "this file is damaged"
         inside = place.resolve()
         self.present = {
             name: (place / name).stat().st_size

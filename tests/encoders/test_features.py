@@ -66,7 +66,7 @@ def test_interrupted_encoding_goes_on_after_its_last_window_to_the_same_bytes(
         with pytest.raises(KeyboardInterrupt):
             encode_dataset(dataset, settings, tmp_path / "broken")
     assert not (tmp_path / "broken").exists()
-    with pytest.raises(ArtifactError, match="half made"):
+    with pytest.raises(ArtifactError, match="half-made"):
         open_features(tmp_path / "broken")
     second = Counting(encode)
     with monkeypatch.context() as patch:

@@ -43,9 +43,9 @@ def test_any_other_checkpoint_is_left_as_it_is(tiny_checkpoint):
 
 
 def test_another_kind_of_artifact_is_refused(tiny_features):
-    with pytest.raises(ArtifactError, match="of kind features, and an encoder is wanted"):
+    with pytest.raises(ArtifactError, match="holds features, not an encoder"):
         trained_settings(EncoderSettings(checkpoint=str(tiny_features.path)))
-    with pytest.raises(ArtifactError, match="of kind features, and an encoder is wanted"):
+    with pytest.raises(ArtifactError, match="holds features, not an encoder"):
         find_checkpoint(str(tiny_features.path))
 
 

@@ -42,7 +42,7 @@ def test_a_half_made_artifact_is_said_to_be(reader, refuses, tmp_path):
     (tmp_path / ".half.partial").mkdir()
     (tmp_path / ".half.partial" / "fingerprint").write_text("0", encoding="utf-8")
     out = tmp_path / "out"
-    refuses(*_words(reader, tmp_path / "half", out), says=(tmp_path / "half", "half made"), out=out)
+    refuses(*_words(reader, tmp_path / "half", out), says=(tmp_path / "half", "half-made"), out=out)
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -52,7 +52,7 @@ def test_an_artifact_of_another_kind_is_named(reader, made, refuses, tmp_path):
     out = tmp_path / "out"
     refuses(
         *_words(reader, wrong, out),
-        says=(wrong, f"this is {'a graph' if kind == 'graph' else kind}", "wanted here"),
+        says=(wrong, f"this directory holds {'a graph' if kind == 'graph' else kind}, not "),
         out=out,
     )
 
@@ -73,7 +73,7 @@ def test_a_corrupted_meta_json_is_named(content, copy, refuses, tmp_path):
     graph = copy("graph")
     (graph / "meta.json").write_text(content, encoding="utf-8")
     out = tmp_path / "out"
-    refuses(*_words("graph", graph, out), says=(graph / "meta.json", "not the meta.json of an artifact"), out=out)
+    refuses(*_words("graph", graph, out), says=(graph / "meta.json", "this file is damaged"), out=out)
 
 
 @pytest.mark.parametrize("version", [99, "1", None])

@@ -173,5 +173,5 @@ def test_a_graph_is_exported_by_its_command(chain, succeeds, refuses, tmp_path):
     succeeds("graph", "export", chain / "graph", "--k", "2", "--out", tmp_path / "two.csv.gz")
     refuses("graph", "export", chain / "graph", "--k", "6", "--out", tmp_path / "x.csv", says=("give a k from 1 to 5",))
     refuses("graph", "export", chain / "graph", "--out", tmp_path / "x.pt", says=(".parquet",))
-    refuses("graph", "export", chain / "features", "--out", tmp_path / "x.csv", says=("a graph is wanted here",))
+    refuses("graph", "export", chain / "features", "--out", tmp_path / "x.csv", says=("not a graph",))
     assert {path.name for path in tmp_path.iterdir()} == {"edges.tsv", "two.csv.gz"}

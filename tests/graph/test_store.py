@@ -82,7 +82,7 @@ def test_a_store_opens_whatever_its_directory_is_called(tiny_graph, tmp_path, na
 
 
 def test_features_are_no_graph(tiny_features):
-    with pytest.raises(ArtifactError, match="this is features, and a graph is wanted here"):
+    with pytest.raises(ArtifactError, match="holds features, not a graph"):
         open_graph(tiny_features.path)
 
 

@@ -100,7 +100,7 @@ def test_a_float32_is_written_by_its_shortest_number():
 
 
 def test_an_artifact_of_another_kind_or_with_a_damaged_report_is_refused(tiny_features, dataset, tmp_path):
-    with pytest.raises(ArtifactError, match="this is features, and examples is wanted here"):
+    with pytest.raises(ArtifactError, match="holds features, not examples"):
         open_examples(tiny_features.path)
     made = mine_negatives(dataset, NegativeSettings(), tmp_path / "negatives")
     assert list(open_examples(made.path).examples()) == list(made.examples())

@@ -104,7 +104,7 @@ def test_an_artifact_of_before_checksums_is_whole(tmp_path):
 def test_a_meta_json_that_is_none_is_a_line(tmp_path, text):
     path = make(tmp_path / "a")
     (path / "meta.json").write_text(text)
-    assert verify([path]).damaged[0] == f"{path}/meta.json: not the meta.json of an artifact."
+    assert verify([path]).damaged[0] == f"{path}/meta.json: this file is damaged."
 
 
 def test_a_file_outside_the_directory_is_none_of_its_files(tmp_path):
