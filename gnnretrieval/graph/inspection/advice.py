@@ -11,8 +11,8 @@ HUB = 50  # a hub has this many times the mean number of queries
 HUBS = 0.2
 NEVER_FOUND = 0.5
 LOW_CEILING = 0.5
-# With MiniLM and the same training, the docstring corpus (0.60) gains 16 points of RR@10 by graph attention, SQuAD (0.43)
-# 3, fairytale questions (0.34) 1 among passages of one kind (benchmarks/graph_attention.md): a hint, not a law.
+# With MiniLM and the same training, the docstring corpus (0.60) gains 16 points of RR@10 by graph attention, SQuAD
+# (0.43) 3, fairytale questions (0.34) 1 among passages of one kind (benchmarks/graph_attention.md): a hint, not a law.
 PARAPHRASES = 0.5
 FEW_SIBLINGS = 0.05  # share of the queries below which the agreement says little about the graph
 NEAR_QUERIES = 0.1
