@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.baselines.rankings import DEV, rank_baselines
+from gnnretrieval.baselines.rankings import DEV, Baselines, rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.bm25 import BM25
@@ -43,7 +43,7 @@ from gnnretrieval.recipes.verdict import Verdict
 from gnnretrieval.storage.artifacts import Artifact, whole_file
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
-from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages
 from gnnretrieval.training.gnn.held_out import dev_split
 from gnnretrieval.training.gnn.messages import fits_memory
 from gnnretrieval.training.gnn.model import GNNEncoderModel
@@ -132,6 +132,27 @@ def run_recipe(
             f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(reported):,} "
             f"{recipe.compare.split} queries"
         )
+    made = _make(recipe, path, dataset, directory, device)
+    with timed_stage("comparison"):
+        return _compared(recipe, dataset, made, reported, directory)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The artifacts of a run."""
+
+    features: Features
+    graph: Graph
+    model: GNNEncoderModel
+    its_features: Features | None
+    embeddings: Embeddings
+    index: Index
+    rankings: Artifact
+    baselines: Baselines | None
+
+
+def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device: str) -> _Made:
+    """Run the stages up to the rankings."""
     common: dict[str, Any] = {"overwrite": True}
     with timed_stage("features"):
         features = _features(recipe, path, dataset, directory / "features", device, common)
@@ -175,59 +196,66 @@ def run_recipe(
             )
             for line in baselines.lines():
                 say(line)
-    with timed_stage("comparison"):
-        runs = {name: read_run(rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
-        runs, itself = leave_out_self(runs, dataset.path, reported)
-        measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
-        of_baselines = [] if baselines is None else [*baselines.runs().values()]
-        answers = find_answers(dataset, [*runs.values(), *of_baselines], measures, reported)
-        provenance = {
-            "recipe": recipe.model_dump(mode="json"),
-            "dataset": dataset.provenance(),
-            "encoder_source": features.meta["source"],
-            "chosen_on_dev": model.meta["dev"],
-            "seed": (recipe.joint or recipe.train).seed,
-            "self_excluded": itself,
-            "artifacts": {
-                made.meta["kind"]: {"hash": made.hash, "git_revision": made.meta["git_revision"]}
-                for made in (features, graph, model, embeddings, rankings)
-            },
-            "versions": library_versions(),
-            "git_revision": git_revision(),
-        }
-        comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance, answers=answers)
-        _write_comparison(comparison, directory / "comparison")
-        same_labels, others = None, dict[str, Run]()
-        if baselines is not None:
-            others, _ = leave_out_self(baselines.runs(), dataset.path, reported)
-            same_labels = compare_same_labels(
-                reported,
-                runs,
-                others,
-                baselines,
-                graph,
-                recipe.compare,
-                GNN_ENCODER,
-                DUAL_ENCODER,
-                provenance,
-                answers,
-            )
-            _write_comparison(same_labels.comparison, directory / "comparison-same-labels")
-        systems_by_kind = ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER])
-        hybrids = compare_with_bm25(
-            recipe, dataset, reported, runs | others, systems_by_kind, rankings, baselines, provenance, answers
+    return _Made(features, graph, model, its_features, embeddings, index, rankings, baselines)
+
+
+def _compared(
+    recipe: Recipe, dataset: Dataset, made: _Made, reported: dict[str, dict[str, int]], directory: Path
+) -> RecipeRun:
+    """Compare the systems, with baselines and with BM25, and write the comparisons."""
+    baselines = made.baselines
+    runs = {name: read_run(made.rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
+    runs, itself = leave_out_self(runs, dataset.path, reported)
+    measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
+    of_baselines = [] if baselines is None else [*baselines.runs().values()]
+    answers = find_answers(dataset, [*runs.values(), *of_baselines], measures, reported)
+    provenance = {
+        "recipe": recipe.model_dump(mode="json"),
+        "dataset": dataset.provenance(),
+        "encoder_source": made.features.meta["source"],
+        "chosen_on_dev": made.model.meta["dev"],
+        "seed": (recipe.joint or recipe.train).seed,
+        "self_excluded": itself,
+        "artifacts": {
+            one.meta["kind"]: {"hash": one.hash, "git_revision": one.meta["git_revision"]}
+            for one in (made.features, made.graph, made.model, made.embeddings, made.rankings)
+        },
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+    }
+    comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance, answers=answers)
+    _write_comparison(comparison, directory / "comparison")
+    same_labels, others = None, dict[str, Run]()
+    if baselines is not None:
+        others, _ = leave_out_self(baselines.runs(), dataset.path, reported)
+        same_labels = compare_same_labels(
+            reported,
+            runs,
+            others,
+            baselines,
+            made.graph,
+            recipe.compare,
+            GNN_ENCODER,
+            DUAL_ENCODER,
+            provenance,
+            answers,
         )
-        if hybrids is not None:
-            _write_comparison(hybrids, directory / PIPELINES)
+        _write_comparison(same_labels.comparison, directory / "comparison-same-labels")
+    systems_by_kind = ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER])
+    hybrids = compare_with_bm25(
+        recipe, dataset, reported, runs | others, systems_by_kind, made.rankings, baselines, provenance, answers
+    )
+    if hybrids is not None:
+        _write_comparison(hybrids, directory / PIPELINES)
     return RecipeRun(
         directory,
         recipe,
         dataset,
-        features,
-        graph,
-        model,
-        its_features,
-        index,
+        made.features,
+        made.graph,
+        made.model,
+        made.its_features,
+        made.index,
         runs,
         answers,
         comparison,
