@@ -8,13 +8,13 @@ import click
 
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
-from gnnretrieval.cli.options import PATH, json_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, beside, json_option, out_beside_option, overwrite_option
 from gnnretrieval.cli.output import echo, echo_json
 
 
 @click.command()
 @click.argument("graph", type=PATH)
-@out_option
+@out_beside_option
 @click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")
 @click.option("--features", type=PATH, help="Features, if they moved since the graph was built.")
 @click.option("--split", default="test", show_default=True, help="Split whose queries are ranked.")
@@ -25,7 +25,7 @@ from gnnretrieval.cli.output import echo, echo_json
 @json_option
 def baselines(
     graph: Path,
-    out: Path,
+    out: Path | None,
     data: Path | None,
     features: Path | None,
     split: str,
@@ -42,12 +42,13 @@ def baselines(
     Compare a GNN-encoder with the best of them.
 
     \b
-    Example: gnnretrieval baselines work/graph --out work/baselines
+    Example: gnnretrieval baselines work/graph
     """
     from gnnretrieval.baselines.rankings import rank_baselines
     from gnnretrieval.evaluation import compare, format_comparison, judged_in, leave_out_self, parse_measures
     from gnnretrieval.graph.store import open_graph
 
+    out = out or beside(graph, "baselines")
     store = open_graph(graph)
     dataset = store.dataset(data)
     opened = store.features(features)

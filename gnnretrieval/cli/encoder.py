@@ -9,7 +9,7 @@ import click
 
 from gnnretrieval.cli.encoder_train import inspect, train
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
-from gnnretrieval.cli.output import echo
+from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
 
@@ -50,6 +50,7 @@ def encode(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"
     )
+    echo_next(f"gnnretrieval graph build {dataset} {out}")
 
 
 @encoder.command("import")

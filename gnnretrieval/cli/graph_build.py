@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
-from gnnretrieval.cli.output import echo
+from gnnretrieval.cli.options import PATH, beside, dataset_options, device_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.graph.settings import GraphSettings
 
@@ -16,7 +16,7 @@ from gnnretrieval.graph.settings import GraphSettings
 @click.command()
 @click.argument("dataset", type=PATH)
 @click.argument("features", type=PATH)
-@out_option
+@out_beside_option
 @dataset_options
 @settings_options(GraphSettings)
 @click.option("--run", "run_file", type=PATH, help="TREC run with the passages to join queries to (sets --edges run).")
@@ -26,7 +26,7 @@ from gnnretrieval.graph.settings import GraphSettings
 def build(
     dataset: Path,
     features: Path,
-    out: Path,
+    out: Path | None,
     qrels: str,
     where: dict[str, str],
     run_file: Path | None,
@@ -40,13 +40,14 @@ def build(
     After an interruption, the same command continues.
 
     \b
-    Example: gnnretrieval graph build my-data work/features --k 10 --out work/graph
-    Example: gnnretrieval graph build my-data work/features --run bm25.run --out work/graph
+    Example: gnnretrieval graph build my-data work/features
+    Example: gnnretrieval graph build my-data work/features --run bm25.run --out work/graph-bm25
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.build import build_graph
 
+    out = out or beside(features, "graph")
     given = settings_from(GraphSettings, settings)
     if run_file is not None:
         given.setdefault("edges", "run")
@@ -64,6 +65,7 @@ def build(
         overwrite=overwrite,
     )
     echo(f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges")
+    echo_next(f"gnnretrieval train {out}, or first gnnretrieval graph inspect {out}")
 
 
 @click.command()

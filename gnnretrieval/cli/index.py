@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, json_option, out_option, overwrite_option
-from gnnretrieval.cli.output import echo, echo_json
+from gnnretrieval.cli.options import PATH, beside, json_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
 
@@ -23,22 +23,22 @@ def index() -> None:
 
 @index.command()
 @click.argument("vectors", type=PATH)
-@out_option
+@out_beside_option
 @settings_options(IndexSettings)
 @click.option("--changed", is_flag=True, help="Bring the index at --out up to embeddings that were updated.")
 @click.option("--sentences", is_flag=True, help="Index the sentences of features; passages are ranked by them (DCSR).")
 @overwrite_option
-def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: bool, **settings: Any) -> None:
+def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overwrite: bool, **settings: Any) -> None:
     """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline).
 
     Search is exact unless --factory says otherwise or the corpus is large; recall against exact search and times are
     measured on a sample of queries, printed and kept.
 
     \b
-    Example: gnnretrieval index build work/embeddings --out work/index
-    Example: gnnretrieval index build work/embeddings --factory IVF4096,SQ8 --target-recall 0.98 --out work/index
-    Example: gnnretrieval index build work/embeddings --out work/index --changed
-    Example: gnnretrieval index build work/features --sentences --out work/sentence-index
+    Example: gnnretrieval index build work/embeddings
+    Example: gnnretrieval index build work/embeddings --factory IVF4096,SQ8 --target-recall 0.98 --out work/index-ivf
+    Example: gnnretrieval index build work/embeddings --changed
+    Example: gnnretrieval index build work/features --sentences
     """
     from gnnretrieval.encoders.features import KIND as FEATURES
     from gnnretrieval.encoders.features import open_features
@@ -53,13 +53,18 @@ def build(vectors: Path, out: Path, changed: bool, sentences: bool, overwrite: b
             "--changed goes with a GNN-encoder's embeddings alone: the index stays of its kind, and --sentences and "
             "settings are of a new one."
         )
+    of_features = kind_of(vectors) == FEATURES
+    name = "index-sentences" if sentences else "index-dual-encoder" if of_features else "index"
+    out = out or beside(vectors, name)
     if changed:
         made = update_index(open_embeddings(vectors), out)
     else:
-        source = open_features(vectors) if kind_of(vectors) == FEATURES else open_embeddings(vectors)
+        source = open_features(vectors) if of_features else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
         made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
     echo("\n".join(_lines(made, out)))
+    explained = "" if of_features else " --explain"
+    echo_next(f'gnnretrieval search "a question" --index {out}{explained}, or gnnretrieval serve {out}')
 
 
 @index.command()

@@ -19,9 +19,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
 out_option = click.option("--out", type=PATH, required=True, help="Directory to make.")
+out_beside_option = click.option("--out", type=PATH, help="Directory to make.  [default: beside the input]")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an artifact made from other inputs.")
 verify_option = click.option("--verify", is_flag=True, help="Check the sha256 of every file that is read first.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+
+
+def beside(path: Path, name: str) -> Path:
+    """The place ``name`` in the directory that ``path`` lies in."""
+    return (path if path.name not in ("", "..") else path.resolve()).parent / name
 
 
 def _device(context: click.Context, parameter: click.Parameter, value: str) -> str:

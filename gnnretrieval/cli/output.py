@@ -15,6 +15,11 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(printable(text), err=err, nl=nl)
 
 
+def echo_next(command: str) -> None:
+    """Print the command that usually comes next, to standard error."""
+    echo(f"Next: {command}", err=True)
+
+
 def echo_json(value: Any) -> None:
     """Print JSON to standard output."""
     echo(json.dumps(value, indent=1, ensure_ascii=False))

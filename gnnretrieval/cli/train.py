@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, device_option, out_option, overwrite_option, verify_option
-from gnnretrieval.cli.output import echo
+from gnnretrieval.cli.options import PATH, beside, device_option, out_beside_option, overwrite_option, verify_option
+from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 
 @click.command()
 @click.argument("graph", type=PATH)
-@out_option
+@out_beside_option
 @click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")
 @click.option("--features", type=PATH, help="Features, if they moved since the graph was built.")
 @click.option(
@@ -34,7 +34,7 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 @overwrite_option
 def train(
     graph: Path,
-    out: Path,
+    out: Path | None,
     data: Path | None,
     features: Path | None,
     examples: tuple[Path, ...],
@@ -53,7 +53,7 @@ def train(
     result.
 
     \b
-    Example: gnnretrieval train work/graph --out work/model
+    Example: gnnretrieval train work/graph
     Example: gnnretrieval train work/graph --out work/gat --layer gat
     Example: gnnretrieval train work/graph --out work/joint --layer linear --mode joint
     Example: gnnretrieval train work/graph --out work/joint-gat --mode joint --start-from work/gat
@@ -65,6 +65,7 @@ def train(
     from gnnretrieval.training.gnn.train import train_gnn
     from gnnretrieval.training.ranks import started_ranks
 
+    out = out or beside(graph, "model")
     of_gat = {"layer": "gat"} if examples or start is not None else {}
     parsed = TrainSettings.parse(of_gat | settings_from(TrainSettings, settings))
     store = open_graph(graph)
@@ -94,11 +95,13 @@ def train(
         f"{out}: dev RR@10 {100 * chosen['RR@10']:.1f}, dual-encoder {100 * before:.1f} "
         f"({made.meta['dev']['queries']:,} queries; {what_was_kept(made.meta['dev'])})"
     )
+    features_of = f"gnnretrieval encoder encode {dataset.path} --checkpoint {out} --out {out}-features"
+    echo_next(features_of if made.has_encoder else f"gnnretrieval embed {out}")
 
 
 @click.command()
 @click.argument("model", type=PATH)
-@out_option
+@out_beside_option
 @click.option("--graph", type=PATH, help="Graph to embed over (default: the graph of training).")
 @click.option("--features", type=PATH, help="Features by the dual-encoder trained with MODEL (--mode joint).")
 @click.option("--changed", is_flag=True, help="Update the embeddings at --out after additions to the graph.")
@@ -108,7 +111,7 @@ def train(
 @overwrite_option
 def embed(
     model: Path,
-    out: Path,
+    out: Path | None,
     graph: Path | None,
     features: Path | None,
     changed: bool,
@@ -120,8 +123,8 @@ def embed(
     """Compute the query-interactive embedding of every passage with MODEL, over the full graph.
 
     \b
-    Example: gnnretrieval embed work/model --out work/embeddings
-    Example: gnnretrieval embed work/model --out work/embeddings --changed
+    Example: gnnretrieval embed work/model
+    Example: gnnretrieval embed work/model --changed
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
@@ -129,6 +132,7 @@ def embed(
     from gnnretrieval.training.gnn.embeddings import embed_passages, update_embeddings
     from gnnretrieval.training.gnn.model import open_model
 
+    out = out or beside(model, "embeddings")
     opened = open_model(model)
     place = graph or opened.made_from("graph")
     if verify:
@@ -142,3 +146,4 @@ def embed(
         common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=its, **common)
     echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")
+    echo_next(f"gnnretrieval index build {out}{' --changed' if changed else ''}")

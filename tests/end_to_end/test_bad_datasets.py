@@ -105,7 +105,7 @@ def test_all_problems_of_a_dataset_are_listed_at_once(dataset, lists, tmp_path):
 def test_a_directory_that_is_no_dataset(dataset, made, refuses, lists, tmp_path):
     refuses("data", "inspect", tmp_path / "nowhere", says=(tmp_path / "nowhere", "no such directory"))
     refuses("data", "inspect", dataset / "corpus.jsonl", says=("this is a file; wanted a dataset directory",))
-    refuses("data", "inspect", made.graph, says=("this is a graph", "dataset is wanted"))
+    refuses("data", "inspect", made.graph, says=("holds a graph, not a dataset",))
     (dataset / "qrels").rename(dataset / "qrel")
     lists(dataset, says=("no folder qrels/", "Did you mean 'qrel'?"))
     (dataset / "corpus.jsonl").rename(dataset / "corpus.json")

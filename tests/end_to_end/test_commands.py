@@ -312,3 +312,21 @@ def test_quickstart_goes_the_whole_way_and_points_on(recipe_text, succeeds, tmp_
     (search,) = (shlex.split(line)[1:] for line in suggested if line.startswith("gnnretrieval search"))
     succeeds(*search)  # with the default --index
     assert json.loads(succeeds("quickstart", "--json").out)["baseline"] == "dual-encoder"
+
+
+def test_each_command_names_the_next_and_puts_its_results_beside_its_input(
+    succeeds, tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
+):
+    encoded = ("--checkpoint", tiny_checkpoint, "--precision", "float32", "--out", tmp_path / "features")
+    said = succeeds("encoder", "encode", tiny_dataset, *encoded).err
+    for made in ("graph", "model", "embeddings", "index"):
+        command = next(line for line in said.splitlines() if line.startswith("Next: ")).removeprefix("Next: ")
+        words = shlex.split(command.split(", ")[0])[1:]
+        said = succeeds(*words).err
+        assert (tmp_path / made / "meta.json").is_file()
+    assert f"gnnretrieval serve {tmp_path / 'index'}" in said
+    succeeds("baselines", tmp_path / "graph", "--only", "label-mean")
+    succeeds("index", "build", tmp_path / "features")
+    assert {"baselines", "index-dual-encoder"} <= {path.name for path in tmp_path.iterdir()}
+    monkeypatch.chdir(tmp_path / "graph")
+    assert "reused" in succeeds("baselines", ".", "--only", "label-mean").err
