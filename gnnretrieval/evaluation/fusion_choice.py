@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation.measures import per_query
-from gnnretrieval.index.fuse import K, Method, fuse
+from gnnretrieval.evaluation.names import parse_measures, without_cutoff
+from gnnretrieval.index.fuse import K, Method, SideBySide
 from gnnretrieval.resampling import corrected_ps
 
 LEVEL = 0.05  # largest p at which a fusion is accepted
@@ -111,9 +112,16 @@ def choose_fusion(
     """
     if len(runs) != 2:
         raise InputError(f"a fusion is chosen for two runs, and there are {len(runs)}.")
+    (parsed,) = parse_measures([measure])
+    depth = None if without_cutoff(parsed) == parsed else int(parsed["cutoff"])
+    queries = [query for query in qrels if any(query in run for run in runs)]
+    side_by_side = {
+        method: {query: SideBySide.of(runs, query, method, k) for query in queries}
+        for method in {fusion.method for fusion in FUSIONS}
+    }
     values = {}
     for fusion in (*HALVES, *FUSIONS):
-        fused = fuse(runs, fusion.method, weights=fusion.weights, k=k)
+        fused = {query: its.joined(fusion.weights, depth) for query, its in side_by_side[fusion.method].items()}
         (by_query,) = per_query(qrels, fused, [measure]).values()
         values[fusion] = np.fromiter(by_query.values(), dtype=np.float64)
     return chosen(values, measure)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
@@ -48,24 +51,56 @@ def fuse(
         raise InputError(
             f"weights {', '.join(f'{factor:g}' for factor in factors)}: give numbers from 0 on, not all 0."
         )
-    fused: Run = {}
-    for query in dict.fromkeys(query for run in runs for query in run):
-        scores: dict[str, float] = {}
-        for factor, run in zip(factors, runs, strict=True):
-            if not factor:
-                continue
-            ranking = run.get(query, [])
-            for passage, score in zip(ranking, _scores(ranking, method, k, query), strict=True):
-                scores[passage.passage_id] = scores.get(passage.passage_id, 0.0) + factor * score
-        fused[query] = rank(ScoredPassage(id_, score) for id_, score in scores.items())[:depth]
-    return fused
+    queries = dict.fromkeys(query for run in runs for query in run)
+    return {query: SideBySide.of(runs, query, method, k).joined(factors, depth) for query in queries}
 
 
-def _scores(ranking: Sequence[ScoredPassage], method: Method, k: int, query: str) -> list[float]:
+class SideBySide(NamedTuple):
+    """One query's rankings by several runs, scaled and ready to be joined with any weights.
+
+    Attributes:
+        ids: Ids of the passages of all runs ``(n,)``.
+        scores: Score of each passage by each run ``(r, n)``; 0 where the run lacks it.
+        listed: Whether each run has each passage ``(r, n)``.
+    """
+
+    ids: list[str]
+    scores: NDArray[np.float64]
+    listed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], query: str, method: Method, k: int = K) -> Self:
+        """The query's rankings in ``runs``; arguments and errors as of :func:`fuse`."""
+        rankings = [run.get(query, []) for run in runs]
+        column: dict[str, int] = {}
+        places = [[column.setdefault(one.passage_id, len(column)) for one in ranking] for ranking in rankings]
+        scores = np.zeros((len(runs), len(column)))
+        listed = np.zeros(scores.shape, dtype=bool)
+        for row, (ranking, its) in enumerate(zip(rankings, places, strict=True)):
+            scores[row, its] = _scores(ranking, method, k, query)
+            listed[row, its] = True
+        return cls(list(column), scores, listed)
+
+    def joined(self, weights: Sequence[float], depth: int | None = None) -> list[ScoredPassage]:
+        """The ranking by the weighted sum of scores, without the passages that only runs of weight 0 have."""
+        total = np.zeros(len(self.ids))
+        for weight, row in zip(weights, self.scores, strict=True):
+            total += weight * row
+        kept = self.listed[np.array(weights) > 0].any(0)
+        if (
+            depth is not None and kept.sum() > depth
+        ):  # sort no more than the best, with those that are equal to the last
+            rounded = np.where(kept, total, -np.inf).astype(np.float32)
+            kept &= rounded >= np.partition(rounded, -depth)[-depth]
+        rows = np.flatnonzero(kept).tolist()
+        return rank(ScoredPassage(self.ids[row], total[row]) for row in rows)[:depth]
+
+
+def _scores(ranking: Sequence[ScoredPassage], method: Method, k: int, query: str) -> NDArray[np.float64]:
     if method == "rrf":
-        return [1 / (k + place) for place in range(1, len(ranking) + 1)]
-    values = [passage.score for passage in ranking]
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    if not (abs(low) < float("inf") and abs(high) < float("inf")):
+        return 1 / (k + np.arange(1, len(ranking) + 1, dtype=np.float64))
+    values = np.array([passage.score for passage in ranking], dtype=np.float64)
+    if not np.isfinite(values).all():
         raise InputError(f"query {query!r} has a score that is not finite: fuse by ranks (rrf).")
-    return [(value - low) / (high - low) if high > low else 1.0 for value in values]
+    low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
+    return (values - low) / (high - low) if high > low else np.ones(len(values))

@@ -78,7 +78,7 @@ def compare_with_bm25(
         runs: Runs on the reported split, by system and by baseline.
         systems: Names of the lexical systems, and of the dense ones with the dual-encoder first.
         rankings: Artifact with the systems' runs on dev.
-        baselines: Baselines, of which bm25+questions and the best dense one take part; None: none.
+        baselines: Baselines, which all take part; None: none.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of ``runs``, for measures that look at answers.
     """
@@ -93,7 +93,7 @@ def compare_with_bm25(
         if baselines is not None:
             lexical.append(LEXICAL)
             expanded = LexicalSetting(**baselines.meta["chosen"][LEXICAL]["setting"])
-            dense.insert(1, baselines.best_dense)
+            dense[1:1] = [name for name in baselines.names if name != LEXICAL]
             dev_runs |= baselines.runs(dev=True)
         dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
     return compare_hybrids(
