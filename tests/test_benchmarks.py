@@ -72,8 +72,8 @@ def test_there_are_pages() -> None:
     assert len(PAGES) > 5
 
 
-def test_the_gains_in_the_docs_are_the_pages() -> None:
-    text = (BENCHMARKS.parent / "docs" / "when-a-graph-helps.md").read_text("utf-8")
+def test_the_gains_of_graph_attention_are_the_pages() -> None:
+    text = (BENCHMARKS / "graph_attention.md").read_text("utf-8")
     rows = re.findall(r"^\| \[[^|]*/(gnn_encoder-[\w-]+)\.md\).* ([\d.]+) → ([\d.]+) \(([+-][\d.]+)\) \|$", text, re.M)
     assert len(rows) > 4
     for page, before, after, gain in rows:
@@ -85,7 +85,7 @@ def test_the_gains_in_the_docs_are_the_pages() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["same_labels", "trained_encoder", "faults"])
+@pytest.mark.parametrize("name", ["same_labels", "trained_encoder", "faults", "fusion_level"])
 def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> None:
     path = BENCHMARKS / "results" / f"{name}.json"
     page = import_module(name).markdown(json.loads(path.read_text("utf-8")))
