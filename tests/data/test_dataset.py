@@ -153,7 +153,7 @@ def test_a_dataset_made_by_us_says_what_from(tmp_path):
 
 def test_another_artifact_is_refused(tmp_path):
     make_artifact(tmp_path / "g", "graph", inputs={}, config={}, write=lambda to: fill(to) and None)
-    with pytest.raises(ArtifactError, match="this is a graph, and a dataset is wanted"):
+    with pytest.raises(ArtifactError, match="holds a graph, not a dataset"):
         Dataset.open(tmp_path / "g")
 
 
