@@ -208,7 +208,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "strongest baseline 63.5. Since then heads over fewer than 4,096 labels take fewer steps, which was chosen",
         "on training questions of docstrings-cut and fairytaleqa ([few_labels.md](few_labels.md)).",
         "Before local scaling was a rung, the GNN-encoder had 62.7, 65.6, 52.6, 60.5 and 38.9; local scaling was found",
-        "and chosen on dev alone, with one seed. Fusions were accepted at p ≤ 0.05 before: with any baseline allowed in",
+        "and chosen on dev alone, with one seed. Fusions were accepted at p ≤ 0.05 before: with any baseline in",
         "the pipeline without the graph, chance on 122 dev questions decided which one was fused, and docstrings had",
         "-1.9 for the graph. The level of 0.3 was then chosen on dev ([fusion_level.md](fusion_level.md)).",
         "",
