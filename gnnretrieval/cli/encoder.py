@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.encoder_train import inspect, train
-from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option, part_of
 from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -50,7 +50,7 @@ def encode(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"
     )
-    echo_next(f"gnnretrieval graph build {dataset} {out}")
+    echo_next(f"gnnretrieval graph build {part_of(dataset, qrels, where)} {out}")
 
 
 @encoder.command("import")
@@ -105,3 +105,4 @@ def import_(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions, imported from {parsed.name}"
     )
+    echo_next(f"gnnretrieval graph build {part_of(dataset, qrels, where)} {out}")

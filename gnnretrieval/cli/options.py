@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,6 +125,13 @@ def dataset_options(command: Command) -> Command:
     )
     qrels = click.option("--qrels", default="qrels", show_default=True, help="Folder of judgements in the dataset.")
     return qrels(where(command))
+
+
+def part_of(dataset: Path, qrels: str, where: dict[str, str]) -> str:
+    """The words that select the same part of a dataset in another command."""
+    words = ["--qrels", qrels] if qrels != "qrels" else []
+    words += [word for key, value in where.items() for word in ("--where", f"{key}={value}")]
+    return shlex.join([str(dataset), *words])
 
 
 def _where(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

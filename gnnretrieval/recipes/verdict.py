@@ -63,9 +63,11 @@ class Verdict(NamedTuple):
         best = self.same_labels.comparison.baseline
         test = self._test(self.same_labels.comparison, self.system)
         if test.p > LEVEL:
+            gain = self._test(self.comparison, self.system)
+            as_well = ": a simple use of the labels gains as well" if gain.p <= LEVEL and gain.difference > 0 else ""
             return (
                 f"The difference to {best}, the strongest baseline on dev with the same labels, may be chance "
-                f"({_in_figures(test)}): the labels make the gain, and a simple model uses them as well."
+                f"({_in_figures(test)}){as_well}."
             )
         return f"It {_ranks(test)} {best}, the strongest baseline on dev with the same labels ({_in_figures(test)})."
 
@@ -112,7 +114,8 @@ class Verdict(NamedTuple):
     def _pair(self, name: str) -> str:
         assert self.hybrids is not None
         choice = self.hybrids.provenance["fusion_choices"][name]
-        return " + ".join(run for run, weight in zip(choice["runs"], choice["weights"], strict=True) if weight)
+        used = [run for run, weight in zip(choice["runs"], choice["weights"], strict=True) if weight]
+        return " + ".join(used) if len(used) > 1 else f"{used[0]} alone"
 
     def _test(self, comparison: Comparison, system: str) -> Difference:
         test = comparison.test(system, self.measure)
@@ -124,7 +127,7 @@ class Verdict(NamedTuple):
 
 
 def _ranks(test: Difference | TestResult) -> str:
-    """How a system compares, as a verb with "than" or "as"."""
+    """How a system compares, as the words before the other's name."""
     if test.p > LEVEL:
         return "does not rank significantly differently from"
     return "ranks better than" if test.difference > 0 else "ranks worse than"

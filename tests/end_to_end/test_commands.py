@@ -12,6 +12,7 @@ import pytest
 
 import gnnretrieval
 from gnnretrieval.cli import cli
+from gnnretrieval.cli.options import part_of
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.inspection.near_copies import QueryVectors, copy_cosine
 from gnnretrieval.encoders.features import open_features
@@ -312,6 +313,13 @@ def test_quickstart_goes_the_whole_way_and_points_on(recipe_text, succeeds, tmp_
     (search,) = (shlex.split(line)[1:] for line in suggested if line.startswith("gnnretrieval search"))
     succeeds(*search)  # with the default --index
     assert json.loads(succeeds("quickstart", "--json").out)["baseline"] == "dual-encoder"
+
+
+def test_the_next_command_selects_the_same_part_of_the_dataset():
+    assert part_of(Path("my data"), "qrels", {}) == "'my data'"
+    assert part_of(Path("d"), "qrels_by_passage", {"domain": "squad"}) == (
+        "d --qrels qrels_by_passage --where domain=squad"
+    )
 
 
 def test_each_command_names_the_next_and_puts_its_results_beside_its_input(
