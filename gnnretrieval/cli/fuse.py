@@ -35,8 +35,8 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option(
     "--choose-on",
     type=PATH,
-    help="Judgements of dev questions, such as my-data/qrels/dev.tsv: choose method and weights by RR@10 on them. "
-    "Without a significant gain over the better run, that run alone is kept.",
+    help="Judgements of dev questions, such as my-data/qrels/dev.tsv: choose the weights of two runs' normalised "
+    "scores by RR@10 on them, or keep the better run alone.",
 )
 @click.option(
     "--dev-run",
@@ -64,14 +64,17 @@ def fuse(
     Example: gnnretrieval fuse a.run b.run --choose-on dev.tsv --dev-run a-dev.run --dev-run b-dev.run --out ab.run
     """
     from gnnretrieval.data.runs.trec import read_run, write_run
+    from gnnretrieval.evaluation.fusion_choice import METHOD
     from gnnretrieval.index.fuse import fuse as fuse_runs
 
     if choose_on is not None:
         if method is not None or weights is not None:
-            raise click.UsageError("--choose-on chooses method and weights: leave out --method and --weights.")
-        choice = _choice(runs, choose_on, dev_runs, rrf_k)
+            raise click.UsageError(
+                "--choose-on chooses the weights of normalised scores: leave out --method and --weights."
+            )
+        choice = _choice(runs, choose_on, dev_runs)
         say(choice.line([run.name for run in runs]))
-        method, weights = choice.method, list(choice.weights)
+        method, weights = METHOD, list(choice.weights)
     elif dev_runs:
         raise click.UsageError("--dev-run goes with --choose-on.")
     fused = fuse_runs([read_run(run) for run in runs], method or "rrf", weights=weights, k=rrf_k, depth=depth)
@@ -79,7 +82,7 @@ def fuse(
     echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
 
 
-def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...], rrf_k: int) -> FusionChoice:
+def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...]) -> FusionChoice:
     from gnnretrieval.data.beir import read_qrels
     from gnnretrieval.data.runs.trec import read_run
     from gnnretrieval.evaluation import choose_fusion
@@ -88,4 +91,4 @@ def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...],
         raise click.UsageError(
             f"--choose-on needs two RUNS and two --dev-run; there are {len(runs)} and {len(dev_runs)}."
         )
-    return choose_fusion([read_run(run) for run in dev_runs], read_qrels(choose_on), k=rrf_k)
+    return choose_fusion([read_run(run) for run in dev_runs], read_qrels(choose_on))

@@ -28,8 +28,8 @@ def fuse(
 
     ``rrf``: ``Σ_i w_i / (k + rank_i)``. ``weighted``: ``Σ_i w_i s_i``, where the scores of a run are scaled to 0 … 1
     for each query by their minimum and maximum (all 1 if they are equal). A run that lacks a passage adds nothing to
-    it, and a run of weight 0 adds no passages. :func:`gnnretrieval.evaluation.choose_fusion` chooses method and weights
-    on dev.
+    it, and a run of weight 0 adds no passages. :func:`gnnretrieval.evaluation.choose_fusion` chooses weights for
+    ``weighted`` on dev.
 
     Args:
         runs: Two or more runs. The result has the queries of all of them.

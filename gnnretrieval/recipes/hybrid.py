@@ -18,6 +18,7 @@ from gnnretrieval.evaluation import (
     fuse,
     leave_out_self,
 )
+from gnnretrieval.evaluation.fusion_choice import METHOD
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
@@ -38,7 +39,7 @@ class Pipeline(NamedTuple):
     def run(self, runs: Mapping[str, Run], depth: int) -> Run:
         """The joined ranking."""
         both = [runs[self.lexical], runs[self.dense]]
-        return fuse(both, self.choice.method, weights=self.choice.weights, depth=depth)
+        return fuse(both, METHOD, weights=self.choice.weights, depth=depth)
 
     def ranking(self, depth: int, lexical: LexicalSetting | None) -> RankingSettings:
         """How a retriever over the dense ranking's index ranks like this pipeline.
@@ -51,7 +52,7 @@ class Pipeline(NamedTuple):
         if not of_lexical:
             return RankingSettings()
         weights = (of_dense, of_lexical)
-        return RankingSettings(hybrid=True, fuse=self.choice.method, weights=weights, lexical=lexical, candidates=depth)
+        return RankingSettings(hybrid=True, fuse=METHOD, weights=weights, lexical=lexical, candidates=depth)
 
     def line(self) -> str:
         """The choice as text."""
@@ -133,7 +134,7 @@ def compare_hybrids(
 
     In the provenance, ``fusion`` is ``chosen on dev`` or the method, and ``pipeline`` has the settings with which an
     index of the GNN-encoder ranks like the best pipeline with the graph. Where dev chose, ``fusion_choices`` has the
-    pair, method, weights, dev values and p of each row, and ``said`` is the same as text.
+    pair, method, weights and dev values of each row, and ``said`` is the same as text.
 
     Args:
         qrels: Judgements of the reported split.

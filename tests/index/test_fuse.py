@@ -81,7 +81,7 @@ def test_the_command(tmp_path):
 
 def test_the_command_chooses_on_dev_questions(tmp_path):
     """Each run has the right passage second, behind another wrong one: together it is first."""
-    dev = [run(**{f"d{n}": {wrong: 3.0, "a": 2.0, "z": 1.0} for n in range(20)}) for wrong in ("x", "y")]
+    dev = [run(**{f"d{n}": {wrong: 3.0, "a": 2.5, "z": 1.0} for n in range(20)}) for wrong in ("x", "y")]
     paths = [tmp_path / name for name in ("bm25.run", "gnn.run", "dev-bm25.run", "dev-gnn.run")]
     for path, one in zip(paths, (ONE, TWO, *dev), strict=True):
         write_run(path, one, path.stem)
@@ -91,8 +91,10 @@ def test_the_command_chooses_on_dev_questions(tmp_path):
     words = ["fuse", *runs, "--out", str(out), "--choose-on", str(qrels)]
     made = CliRunner().invoke(cli, [*words, *dev_runs])
     assert made.exit_code == 0, made.output
-    assert "rrf with weights bm25.run 1, gnn.run 1: 100.0 on 20 dev questions, RR@10 × 100; 50.0" in made.output
-    assert read_run(out) == fuse([ONE, TWO])
+    assert (
+        "weighted with weights bm25.run 0.5, gnn.run 0.5: 100.0 on 20 dev questions, RR@10 × 100; 50.0" in made.output
+    )
+    assert read_run(out) == fuse([ONE, TWO], "weighted", weights=(0.5, 0.5))
     qrels.write_text("".join(f"d{n}\tx\t1\n" for n in range(20)), encoding="utf-8")
     alone = CliRunner().invoke(cli, [*words, *dev_runs])
     assert "bm25.run alone, 100.0 on 20 dev questions" in alone.output

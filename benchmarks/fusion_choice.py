@@ -1,10 +1,10 @@
-"""How sure a choice of fusion has to be: levels of significance, by the number of dev questions.
+"""How to choose the weights of a fusion on a few dev questions.
 
-    .venv/bin/python benchmarks/fusion_level.py --data DIRECTORY --work WORK
+    .venv/bin/python benchmarks/fusion_choice.py --data DIRECTORY --work WORK
 
 DIRECTORY and WORK are those of same_labels.py, which runs first. On each set, 200 times, a few dev questions choose how
 to fuse two rankings, and the choice is measured on the other dev questions. No test question is used. Writes
-results/fusion_level.json and .md.
+results/fusion_choice.json and .md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gnnretrieval.baselines import LEXICAL
 from gnnretrieval.baselines.rankings import open_baselines
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.evaluation.fusion_choice import HALVES, LEVEL, Fusion, chosen, fusion_values
+from gnnretrieval.evaluation.fusion_choice import WEIGHTS, fusion_values, mean_best_weight
 from gnnretrieval.index import open_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress, show_progress
@@ -35,7 +35,8 @@ from gnnretrieval.training.gnn.ladder import rows_of
 SETS = ("squad-open", "squad-open-by-passage", "fairytaleqa")  # with enough dev questions to measure on
 BOTH = "linear-head+label-mean+label-prior"
 PAIRS = ((BM25_PLAIN, DUAL), (LEXICAL, DUAL), (LEXICAL, BOTH), (BM25_PLAIN, GNN), (LEXICAL, GNN))
-LEVELS, QUESTIONS, DRAWS = (0.05, 0.3, 1.0), (50, 122, 300), 200
+QUESTIONS, DRAWS = (50, 122, 300), 100
+EQUAL, BEST, CAREFUL, MEAN = "equal weights", "best weight", "best weight where p ≤ 0.3", "mean of best weights"
 
 
 def runs_of(one: OneSet) -> tuple[dict[str, Run], dict[str, Mapping[str, int]]]:
@@ -53,43 +54,55 @@ def runs_of(one: OneSet) -> tuple[dict[str, Run], dict[str, Mapping[str, int]]]:
     return runs | {name: baselines[name] for name in (LEXICAL, BOTH)}, judged
 
 
-def measured(values: Mapping[Fusion, NDArray[np.float64]], questions: int) -> dict[str, list[float]]:
-    """Gain over the better run of the choice at each level, of every draw, on the questions that did not choose."""
+def weights_of(values: NDArray[np.float64]) -> dict[str, float]:
+    """The second run's weight by each rule, from values by weight and question ``(w, q)``."""
+    means = values.mean(1)
+    half, best = max((0, -1), key=lambda row: means[row]), int(means.argmax())
+    likely = min(resampling.corrected_ps(values[1:-1] - values[half])) <= 0.3
+    mean = round(mean_best_weight(values), 1)  # among the weights that are measured
+    return {EQUAL: 0.5, BEST: WEIGHTS[best], CAREFUL: WEIGHTS[best if likely else half], MEAN: mean}
+
+
+def measured(values: NDArray[np.float64], questions: int) -> dict[str, list[float]]:
+    """Gain over the better run of the choice by each rule, of every draw, on the questions that did not choose.
+
+    ``values`` are by weight and question ``(w, q)``.
+    """
     rng = np.random.default_rng(0)
-    gains: dict[str, list[float]] = {f"{level:g}": [] for level in LEVELS}
-    total = len(values[HALVES[0]])
+    gains: dict[str, list[float]] = {}
     for _ in range(DRAWS):
-        order = rng.permutation(total)
-        some = {fusion: its[order[:questions]] for fusion, its in values.items()}
-        rest = {fusion: float(its[order[questions:]].mean()) for fusion, its in values.items()}
-        half = rest[max(HALVES, key=lambda one: some[one].mean())]
-        for level in LEVELS:
-            choice = chosen(some, MEASURE, level)
-            gains[f"{level:g}"].append(rest[Fusion(choice.method, choice.weights)] - half)
+        order = rng.permutation(values.shape[1])
+        some, rest = values[:, order[:questions]], values[:, order[questions:]].mean(1)
+        half = rest[max((0, -1), key=lambda row: some[row].mean())]
+        for rule, weight in weights_of(some).items():
+            gains.setdefault(rule, []).append(float(rest[round(10 * weight)] - half))
     return gains
 
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
+    rules = (EQUAL, BEST, CAREFUL, MEAN)
     lines = [
-        "# How sure a choice of fusion has to be",
+        "# How to choose the weights of a fusion",
         "",
-        "`python benchmarks/fusion_level.py` makes this page. A few dev questions choose how to fuse two rankings:",
-        "a fusion is accepted up to a level of its p, else the better run stays alone. RR@10 × 100 over that run, on",
-        f"the other dev questions: mean of {DRAWS} draws, and in brackets their 5th percentile.",
-        f"The default is {LEVEL:g}; 1 accepts any gain.",
+        "`python benchmarks/fusion_choice.py` makes this page. A few dev questions choose the weights of two rankings'",
+        "normalised scores, of 0, 0.1 … 1, where 0 and 1 are one ranking alone. RR@10 × 100 over the ranking that is",
+        f"better on these questions, on the other dev questions: mean of {DRAWS} draws, and in brackets their 5th",
+        "percentile. `mean of best weights` is the default: the mean, over bootstrap resamples of the few questions,",
+        "of the best weight. `where p ≤ 0.3` keeps the better ranking alone where the best gain is less sure (max-t",
+        "test).",
         "",
-        "| set | runs | dev questions | " + " | ".join(f"p ≤ {level:g}" for level in LEVELS) + " |",
-        "|---|---|---:|" + "---:|" * len(LEVELS),
+        "| set | runs | dev questions | " + " | ".join(rules) + " |",
+        "|---|---|---:|" + "---:|" * len(rules),
     ]
     sums: dict[tuple[str, str], list[float]] = {}
     for row in results["rows"]:
         cells = [f"{100 * mean:+.2f} ({100 * low:+.1f})" for mean, low in row["gains"].values()]
         lines.append(f"| {row['set']} | {' + '.join(row['runs'])} | {row['questions']} | " + " | ".join(cells) + " |")
-        for level, (mean, _) in row["gains"].items():
-            sums.setdefault((str(row["questions"]), level), []).append(mean)
+        for rule, (mean, _) in row["gains"].items():
+            sums.setdefault((str(row["questions"]), rule), []).append(mean)
     for questions in QUESTIONS:
-        means = [f"**{100 * fmean(sums[str(questions), f'{level:g}']):+.2f}**" for level in LEVELS]
+        means = [f"**{100 * fmean(sums[str(questions), rule]):+.2f}**" for rule in rules]
         lines.append(f"| **all** | | {questions} | " + " | ".join(means) + " |")
     return "\n".join([*lines, "", f"Revision {results['revision'][:7]}.", ""])
 
@@ -100,11 +113,12 @@ def rows_of_set(one: OneSet) -> Sequence[dict[str, Any]]:
     rows = []
     with progress(f"{one.name}: pairs", len(PAIRS), "pairs") as meter:
         for pair in PAIRS:
-            values = fusion_values([runs[name] for name in pair], judged, MEASURE)
+            values_of = fusion_values([runs[name] for name in pair], judged, MEASURE)
+            values = np.stack([values_of(weight) for weight in WEIGHTS])
             for questions in QUESTIONS:
                 gains = {
-                    level: (fmean(its), float(np.percentile(its, 5)))
-                    for level, its in measured(values, questions).items()
+                    rule: (fmean(its), float(np.percentile(its, 5)))
+                    for rule, its in measured(values, questions).items()
                 }
                 rows.append({"set": one.name, "runs": pair, "questions": questions, "gains": gains})
             meter.advance()
@@ -118,7 +132,7 @@ def main(data: Path, work: Path) -> None:
     """Measure, and write the page."""
     resampling.RESAMPLES = 2000  # a draw's p needs no more
     rows = [row for name in SETS for row in rows_of_set(OneSet.of(name, data, work))]
-    path = RESULTS / "fusion_level.json"
+    path = RESULTS / "fusion_choice.json"
     write_json(path, {"rows": json.loads(json.dumps(rows)), "revision": git_revision()})
     path.with_suffix(".md").write_text(markdown(json.loads(path.read_text("utf-8"))), encoding="utf-8")
 
