@@ -85,7 +85,7 @@ def train_cross_encoder(store: Graph, out: Path, most: int, batch: int = 32, lea
             wanted = torch.tensor([label for _, _, label in some])
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), wanted)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             schedule.step()
             meter.advance(len(some), f"loss {loss.item():.3f}")
@@ -170,8 +170,7 @@ AUC of the cross-encoder's probability on the graph's edges, labelled against no
 def main(work: Path, seeds: int, epochs: int, pairs: int) -> None:
     """Measure the forms of edge vectors."""
     keep_freed_memory()
-    dataset = make_docstring_corpus(work / "dataset", summaries="question", overwrite=True)
-    dataset = Dataset.open(dataset.path)
+    dataset = Dataset.open(make_docstring_corpus(work / "dataset", summaries="question", overwrite=True).path)
     features = encode_dataset(dataset, EncoderSettings(), work / "features", overwrite=True)
     plain = build_graph(
         dataset,

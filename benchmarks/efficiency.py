@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def measure(work: Path) -> dict[str, Any]:
             searcher.search(question)
     for number, question in enumerate(questions):  # in turn, and in the other order every other time
         for name in list(searchers)[:: 1 if number % 2 else -1]:
-            asked[name].append(milliseconds(lambda name=name, question=question: searchers[name].search(question)))
+            asked[name].append(milliseconds(partial(searchers[name].search, question)))
     return {
         "milliseconds_a_document": {name: statistics.median(values) for name, values in documents.items()},
         "rounds": documents,

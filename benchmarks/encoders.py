@@ -24,6 +24,7 @@ from result_files import without_texts
 from sampling import sample_dataset
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank_rows, read_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset, open_features
@@ -96,13 +97,13 @@ def sample(source: Path, out: Path, questions: int | None, domains: Sequence[str
 
 def findings(qrels: Mapping[str, Any], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
     """The papers' comparisons that these runs allow: RR@10 and R@20, each with a paired t-test, Holm-corrected."""
-    made = []
+    made: list[dict[str, Any]] = []
     for what, one, other, paper in FINDINGS:
         if one in runs and other in runs:
             for measure in ("RR@10", "R@20"):
-                values = [next(iter(per_query(qrels, runs[name], [measure]).values())) for name in (one, other)]
-                test = paired_test(*values)
-                means = [float(np.mean(list(value.values()))) for value in values]
+                first, second = (per_query(qrels, runs[name], [measure])[measure] for name in (one, other))
+                test = paired_test(first, second)
+                means = [float(np.mean(list(values.values()))) for values in (first, second)]
                 made.append(
                     {"what": what, "systems": [one, other], "measure": measure, "means": means, "p": test.p}
                     | {"difference": test.difference, "paper": paper}
@@ -166,7 +167,7 @@ def _run_over(features: Features, part: NDArray[np.int64], ids: list[str], queri
     sentences = np.concatenate([np.arange(all_starts[row], all_starts[row + 1]) for row in part.tolist()])
     starts = np.concatenate([[0], np.cumsum(all_starts[part + 1] - all_starts[part])])
     vectors = prepare(np.asarray(features.sentences[sentences], dtype=np.float32))
-    most, run = sentences_looked_at(len(sentences), len(part)), {}
+    most, run = sentences_looked_at(len(sentences), len(part)), dict[str, Sequence[ScoredPassage]]()
     for query, vector in zip(queries, asked, strict=True):
         scores = vectors @ vector
         best = np.argsort(-scores, kind="stable")[:most]

@@ -42,7 +42,7 @@ def watch(before: Before, after: Before = lambda name, words: None) -> None:
 
     for name in NAMES:
         setattr(os, name, watched(name, getattr(os, name)))
-    places.exchange = watched("exchange", places.exchange)
+    vars(places)["exchange"] = watched("exchange", vars(places)["exchange"])
     builtins.open = io.open = watched("open", io.open, _writes)
 
 

@@ -29,7 +29,7 @@ def in_fork(action: Callable[[], object], log: Path) -> int:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    os.fsync = lambda descriptor: None  # the calls matter here, and waiting for the disk does not
+    os.fsync = lambda fd: None  # the calls matter here, and waiting for the disk does not
     code: Any = 0
     try:
         action()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,7 +96,7 @@ def lose_power(
         found = _read(disk / "place", old, new)
         if found in seen:
             seen[found] += 1
-        code = in_fork(lambda disk=disk: run(disk / "place"), log)
+        code = in_fork(partial(run, disk / "place"), log)
         faults = ["" if found in seen else found]
         faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
         faults.append("" if code or (now := content(disk / "place")) == new else f"differs in {difference(now, new)}")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,9 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
                 _change(made, number, rng)
                 version = expected.note(made)
                 _reload(server, number)
-                _until(lambda wanted=version: _health(server).get("version") == wanted)
+                _until(partial(_has_version, server, version))
                 share = requests * (number + 1) // RELOADS
-                _until(lambda wanted=share: len(answers) >= wanted, 600)
+                _until(partial(_are_as_many, answers, share), 600)
             ends.set()
             for job in clients:
                 job.result()
@@ -248,6 +249,14 @@ def ask_text(server: Server, path: str) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("GET", path, headers={"authorization": f"Bearer {_TOKEN}"})
     return connection.getresponse().read().decode()
+
+
+def _has_version(server: Server, version: str) -> bool:
+    return bool(_health(server).get("version") == version)
+
+
+def _are_as_many(answers: list[tuple[Any, ...]], count: int) -> bool:
+    return len(answers) >= count
 
 
 def _until(holds: Callable[[], bool], seconds: float = 60) -> None:

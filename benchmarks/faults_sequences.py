@@ -136,7 +136,7 @@ class Story:
         place.mkdir()
         for query, its in judged.items():
             self.judged.setdefault(query, {}).update(its)
-        given: dict[str, Path] = {}
+        given: dict[str, Any] = {}
         for name, records in (("passages", self.corpus.passages), ("queries", self.corpus.queries)):
             if rows[name]:
                 _write_lines(place / f"{name}.jsonl", [records[row] for row in rows[name]])
@@ -166,25 +166,32 @@ class Story:
         from gnnretrieval.training.gnn.embeddings import update_embeddings
         from gnnretrieval.training.gnn.model import open_model
 
-        return lambda: (
+        def embed() -> None:
             update_embeddings(
                 open_model(self.base / "model"), open_graph(self.work / "graph"), self.work / "embeddings"
             )
-            and None
-        )
+
+        return embed
 
     def _index(self) -> Callable[[], None]:
         from gnnretrieval.index.updating import update_index
         from gnnretrieval.training.gnn.embeddings import open_embeddings
 
-        return lambda: update_index(open_embeddings(self.work / "embeddings"), self.work / "index") and None
+        def index() -> None:
+            update_index(open_embeddings(self.work / "embeddings"), self.work / "index")
+
+        return index
 
     def _remove(self) -> Callable[[], None]:
         from gnnretrieval.index.updating import remove_passages
 
         ids = self.draw.sample([f"p{row:02d}" for row in range(EARLY_PASSAGES)], self.draw.randint(1, 3))
         self.removed += ids
-        return lambda: remove_passages(self.work / "index", ids) and None
+
+        def remove() -> None:
+            remove_passages(self.work / "index", ids)
+
+        return remove
 
     def _reopen(self) -> Callable[[], None]:
         def reopen() -> None:
@@ -221,8 +228,9 @@ class Story:
         if ours.read_bytes() != (embedded.path / "passages.npy").read_bytes():
             faults.append("embeddings differ")
         asked = np.asarray(embedded.passages, dtype=np.float32)
-        found, expected = index.search(asked, self.passages), fresh.search(asked, self.passages)
-        if not all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True)):
+        rows, scores = index.search(asked, self.passages)
+        expected_rows, expected_scores = fresh.search(asked, self.passages)
+        if not (np.array_equal(rows, expected_rows) and np.array_equal(scores, expected_scores)):
             faults.append("the index finds another")
         if index.removed.tolist() != fresh.removed.tolist() or index.texts.passage_ids() != fresh.texts.passage_ids():
             faults.append("the index has other passages")
@@ -293,7 +301,7 @@ def try_sequences(work: Path, name: str, count: int) -> tuple[Counter[str], list
     import torch
 
     torch.set_num_threads(1)  # a fork keeps only the thread that made it
-    os.fsync = lambda descriptor: None  # no power loss is simulated here
+    os.fsync = lambda fd: None  # no power loss is simulated here
     delete(work)
     corpus, base = make_corpus(), work / "base"
     base.mkdir(parents=True)

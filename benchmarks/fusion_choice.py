@@ -39,7 +39,7 @@ QUESTIONS, DRAWS = (50, 122, 300), 100
 EQUAL, BEST, CAREFUL, MEAN = "equal weights", "best weight", "best weight where p ≤ 0.3", "mean of best weights"
 
 
-def runs_of(one: OneSet) -> tuple[dict[str, Run], dict[str, Mapping[str, int]]]:
+def runs_of(one: OneSet) -> tuple[dict[str, Run], Mapping[str, Mapping[str, int]]]:
     """Dev runs by system, and the judgements of at most 2,000 dev questions."""
     judged = one.dataset.split("dev")
     names = list(judged)

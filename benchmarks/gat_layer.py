@@ -106,7 +106,7 @@ def make_step(form: str, case: Case) -> tuple[torch.nn.Module, Callable[[], Tens
         if form == "GATLayer, CSR":
             neighbors = Neighbors(neighbors.sources, neighbors.offsets)
         out: Tensor = layer(case.source, case.target, neighbors, edge_features, case.loop_feature)
-        out.backward(case.gradient)
+        torch.autograd.backward(out, case.gradient)
         return out.detach()
 
     return layer, step
@@ -126,7 +126,7 @@ def stock_step(conv: GATConv, case: Case, by_target: bool) -> Callable[[], Tenso
     def step() -> Tensor:
         both = torch.cat([case.source, case.target])
         out: Tensor = conv((both, case.target), edge_index, edge_features)
-        out.backward(case.gradient)
+        torch.autograd.backward(out, case.gradient)
         return out.detach()
 
     return step
@@ -181,11 +181,17 @@ def measure_difference(width: int, form: str) -> dict[str, float]:
         layer, step = make_step(name, case)
         clear(layer, case)
         out = step()
-        gradients = {key: value.grad.clone() for key, value in layer.named_parameters()}
-        found.append((out, {**gradients, "source": case.source.grad, "target": case.target.grad}))
+        gradients = {key: gradient_of(value).clone() for key, value in layer.named_parameters()}
+        found.append((out, {**gradients, **{key: gradient_of(getattr(case, key)) for key in ("source", "target")}}))
     (out, ours), (expected, theirs) = found
     differences = {f"gradient of {key}": relative(ours[key], theirs[key]) for key in theirs}
     return {"output": float((out - expected).abs().max()), **differences}
+
+
+def gradient_of(value: Tensor) -> Tensor:
+    """The gradient of a tensor that has one."""
+    assert value.grad is not None
+    return value.grad
 
 
 def relative(value: Tensor, expected: Tensor) -> float:

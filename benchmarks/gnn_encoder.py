@@ -152,13 +152,13 @@ class OneSet:
         features = self.encoded(model.path, place / "features") if model.has_encoder else None
         embeddings = embed_passages(model, store, place / "embeddings", features=features, overwrite=True)
         index = build_index(embeddings, place / "index", overwrite=True)
-        run = self._ranked(index, features or queries_by, "test", DEEP)
-        measures = per_query(self.qrels, _cut(run, DEPTH), list(MEASURES))
+        ranked = self._ranked(index, features or queries_by, "test", DEEP)
+        measures = per_query(self.qrels, _cut(ranked, DEPTH), list(MEASURES))
         found = {
             "model": model.hash,
             "seed": seed,
             "seconds": json.loads(kept.read_text())["seconds"] if seconds < 10 and kept.is_file() else seconds,
-            "alike": self.alike(run),
+            "alike": self.alike(ranked),
             "dev": model.meta["dev"],
             "measures": {str(measure): values for measure, values in measures.items()},
         }

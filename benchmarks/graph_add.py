@@ -33,14 +33,14 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, queries in (("early", "early-queries.npy"), ("whole", "queries.npy")):
         dataset = Dataset.open(work / name)
-        settings = VectorSettings(name="synthetic", similarity="cosine")
+        of_vectors = VectorSettings(name="synthetic", similarity="cosine")
         files = work / "passages.npy", work / queries
-        features = import_vectors(dataset, *files, settings, work / f"features-{name}", overwrite=True)
+        features = import_vectors(dataset, *files, of_vectors, work / f"features-{name}", overwrite=True)
         made[name] = dataset, features
     settings = GraphSettings(k=K, edge_features=edge_features, label_edges=False)
     for place in ("graph", "anew"):
         shutil.rmtree(work / place, ignore_errors=True)
-    graph = build_graph(*made["early"], settings, work / "graph")
+    graph = build_graph(made["early"][0], made["early"][1], settings, work / "graph")
     start = time.perf_counter()
     additions = read_additions(
         graph,
@@ -52,7 +52,7 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     grown = add_to_graph(graph.path, additions)
     adding = time.perf_counter() - start
     start = time.perf_counter()
-    anew = build_graph(*made["whole"], settings, work / "anew")
+    anew = build_graph(made["whole"][0], made["whole"][1], settings, work / "anew")
     building = time.perf_counter() - start
     arrays = sorted(name for name in anew.meta["files"] if name.endswith(".npy"))
     different = [name for name in arrays if grown.meta["files"][name] != anew.meta["files"][name]]
@@ -75,7 +75,8 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
 def main(work: Path, scale: float) -> None:
     """Measure adding against building."""
     sys.path.insert(0, str(ROOT))
-    from benchmarks.synthetic import make_synthetic_set
+    from synthetic import make_synthetic_set
+
     from gnnretrieval.platform.memory import keep_freed_memory
     from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 

@@ -70,8 +70,9 @@ def made_features(real: Features, count: int, place: Path) -> Features:
         vectors = np.asarray(real.passages, dtype=np.float32)
         kmeans = faiss.Kmeans(vectors.shape[1], min(_CLUSTERS, len(vectors) // 8), seed=1, min_points_per_centroid=1)
         kmeans.train(vectors)
+        centroids = np.asarray(kmeans.centroids)
         cluster = kmeans.index.search(vectors, 1)[1][:, 0]
-        away = vectors - kmeans.centroids[cluster]
+        away = vectors - centroids[cluster]
         noise = _NOISE * np.linalg.norm(away, axis=1).mean() / vectors.shape[1] ** 0.5
         shape = (count, vectors.shape[1])
         with (
@@ -80,7 +81,7 @@ def made_features(real: Features, count: int, place: Path) -> Features:
         ):
             for part in blocks(count, _BLOCK):
                 size = part.stop - part.start
-                made = kmeans.centroids[cluster[rng.integers(0, len(vectors), size)]]
+                made = centroids[cluster[rng.integers(0, len(vectors), size)]]
                 made = made + away[rng.integers(0, len(vectors), size)]
                 made += noise * rng.standard_normal(made.shape, dtype=np.float32)
                 writer.write(made / np.linalg.norm(made, axis=1, keepdims=True))
@@ -128,7 +129,8 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
     def directly(some: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         unit = some.copy()
         faiss.normalize_L2(unit)
-        return direct.search(unit, _K)
+        scores, rows = direct.search(unit, _K)
+        return scores, rows
 
     systems: dict[str, Callable[[NDArray[np.float32]], Any]] = {
         "ours": lambda some: index.search(some, _K),

@@ -136,7 +136,8 @@ def measure_encoding(texts: Path) -> dict[str, Any]:
 
 def make_store(work: Path, scale: float, dimension: int, planted: bool = False) -> Any:
     """Make the synthetic set, its features and its graph in the directory ``work``; returns the graph."""
-    from benchmarks.synthetic import make_synthetic_set
+    from synthetic import make_synthetic_set
+
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
     from gnnretrieval.graph import GraphSettings, build_graph
@@ -155,7 +156,7 @@ def make_store(work: Path, scale: float, dimension: int, planted: bool = False) 
             rows = np.load(work / "planted.npy").astype(np.int64)
             return rows, scores_of(rows, queries, passages, settings.compares())
 
-        building.by_dual_encoder = known
+        vars(building)["by_dual_encoder"] = known
     return build_graph(dataset, features, graph, work / "graph")
 
 
@@ -178,7 +179,8 @@ def make_model(graph: Any, out: Path) -> None:
     from safetensors.torch import save_file
 
     from gnnretrieval.storage.making import make_artifact
-    from gnnretrieval.training.gnn.model import KIND, WEIGHTS
+    from gnnretrieval.training.gnn.messages import WEIGHTS
+    from gnnretrieval.training.gnn.model import KIND
 
     def write(directory: Path) -> dict[str, Any]:
         save_file(perturbed(graph.dimension, graph.edge_dim).state_dict(), directory / WEIGHTS)
