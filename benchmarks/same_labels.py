@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from gnnretrieval.baselines import LEXICAL
+from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
@@ -55,7 +55,8 @@ SETS = {  # data of each, and its folder of judgements
     "fairytaleqa": ("fairytaleqa", "qrels"),
 }
 BM25_PLAIN, DUAL, GNN = "bm25", "dual-encoder", "gnn-encoder"
-DENSE = (DUAL, *CHOICES)
+DENSE = (DUAL, *CHOICES, EXPANSION)
+OVER_VECTORS = [name for name in BASELINES if name != EXPANSION]
 WITH_HEADS = [name for name in CHOICES if "head" in name]
 LEXICAL_SYSTEMS = (BM25_PLAIN, LEXICAL)
 MEASURE, DEPTH = "RR@10", 100
@@ -127,8 +128,8 @@ class OneSet(NamedTuple):
             GNN: build_index(embeddings, place / "index", **common),
         }
         given = (self.graph, self.dataset, self.features, "test")
-        first = rank_baselines(*given, self.place / "baselines-0", **common)
-        made = [first]
+        made = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **common)]
+        made.append(rank_baselines(*given, self.place / "baselines-expansion", only=(EXPANSION,), **common))
         if seed:  # the other baselines do not depend on the seed
             made.append(rank_baselines(*given, self.place / f"baselines-{seed}", seed=seed, only=WITH_HEADS, **common))
         its_choices = {name: its for part in made for name, its in part.meta["chosen"].items()}

@@ -15,5 +15,6 @@ DENSE = (
     "linear-head+label-mean",
     "linear-head+label-mean+label-prior",
 )  # settings of each: gnnretrieval.baselines.dense.CHOICES
+EXPANSION = "document-expansion"  # gnnretrieval.baselines.expansion
 LEXICAL = "bm25+questions"
-BASELINES = (*DENSE, LEXICAL)
+BASELINES = (*DENSE, EXPANSION, LEXICAL)

@@ -158,7 +158,7 @@ def scores_of(graph: MessageGraph, sides: Sided, settings: Sequence[DenseSetting
 
 
 @torch.no_grad()
-def _measured(
+def measure_dense(
     graph: MessageGraph,
     heads: Heads | None,
     settings: Sequence[DenseSetting],
@@ -221,7 +221,7 @@ def choose_dense(
     for one in dict.fromkeys(one for choices in wanted.values() for one in choices):
         alike.setdefault(one._replace(questions=0.0, prior=0.0), []).append(one)
     for shared, settings in alike.items():
-        by_setting = _measured(graph, heads.get((shared.steps, shared.sides)), settings, features, relevant)
+        by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), settings, features, relevant)
         for one, values in zip(settings, by_setting, strict=True):
             measured[one] = min(float(values[parts == part].mean()) for part in np.unique(parts))
     for name, choices in wanted.items():

@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from gnnretrieval.baselines import BASELINES, LEXICAL
-from gnnretrieval.baselines.dense import choose_dense
+from gnnretrieval.baselines import BASELINES, DENSE, EXPANSION, LEXICAL
+from gnnretrieval.baselines.dense import DenseBaseline, DenseSetting, choose_dense
+from gnnretrieval.baselines.expansion import Expanded, choose_weight, expanding_encoder
 from gnnretrieval.baselines.lexical import choose_lexical
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import InputError
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.lexical import label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.platform.memory import require_memory
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.examples import unseen_queries
@@ -74,7 +77,8 @@ def rank_baselines(
     *,
     depth: int = 100,
     seed: int = 0,
-    only: Sequence[str] = BASELINES,
+    only: Sequence[str] = (),
+    device: str = "cpu",
     overwrite: bool = False,
 ) -> Baselines:
     """Choose the setting of each baseline on dev, and rank a split's queries, into the artifact ``out``.
@@ -91,7 +95,9 @@ def rank_baselines(
         out: Where the rankings go.
         depth: Passages per query.
         seed: Seed of the training of heads, and of the held-out questions if there is no dev split.
-        only: Which of :data:`BASELINES` to rank.
+        only: Which of :data:`BASELINES` to rank; empty: all that cost no more than training. Document expansion is left
+            out where the encoder is no checkpoint, or many passages would be encoded again.
+        device: Device of the encoder, for document expansion.
         overwrite: Replace rankings made from other inputs.
 
     Raises:
@@ -105,14 +111,25 @@ def rank_baselines(
     if split == held_out.name:
         raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
     require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
+    names, encoder = [name for name in BASELINES if name in only or not only], None
+    if EXPANSION in names:
+        try:
+            encoder = expanding_encoder(store, features, device, wanted=bool(only))
+        except GnnRetrievalError as error:
+            if only:
+                raise
+            say(f"without {EXPANSION}: {error}")
+            names.remove(EXPANSION)
 
     def write(directory: Path) -> dict[str, Any]:
         rank = _Ranker(dataset, features, directory, depth)
         asked = {split: queries}
         if held_out.is_split:
             asked[DEV] = {query.id: query.text for query in dataset.queries_of(held_out.name)}
-        chosen = _rank_dense(store, held_out, rank, asked, seed, [name for name in only if name != LEXICAL])
-        if LEXICAL in only:
+        chosen = _rank_dense(store, held_out, rank, asked, seed, [name for name in names if name in DENSE])
+        if encoder is not None:
+            chosen |= _rank_expansion(store, held_out, rank, asked, encoder)
+        if LEXICAL in names:
             chosen |= _rank_lexical(store, held_out, rank, asked)
         return {
             "split": split,
@@ -129,7 +146,7 @@ def rank_baselines(
         out,
         KIND,
         inputs={"graph": store.hash, "dataset": dataset.hash, "features": features.hash},
-        config={"split": split, "depth": depth, "only": [name for name in BASELINES if name in only]},
+        config={"split": split, "depth": depth, "only": names},
         write=write,
         seed=seed,
         overwrite=overwrite,
@@ -142,7 +159,16 @@ class _Ranker:
 
     def __init__(self, dataset: Dataset, features: Features, directory: Path, depth: int) -> None:
         self.dataset, self.features, self.directory, self.depth = dataset, features, directory, depth
-        self._passage_ids = dataset.passage_ids
+        self.passage_ids = dataset.passage_ids
+
+    def by(self, baseline: DenseBaseline) -> Callable[[dict[str, str]], Run]:
+        """How a dense baseline ranks queries."""
+
+        def run_of(queries: dict[str, str]) -> Run:
+            vectors = self.features.queries[self.features.rows_of(queries)]
+            return baseline.run(list(queries), vectors, self.passage_ids, self.depth)
+
+        return run_of
 
     def write(self, name: str, asked: dict[str, dict[str, str]], run_of: Callable[[dict[str, str]], Run]) -> None:
         for split, queries in asked.items():
@@ -172,19 +198,29 @@ def _rank_dense(
         seed=seed,
         names=names,
     )
-    ids = rank.dataset.passage_ids
     for name, baseline in found.items():
-
-        def run_of(queries: dict[str, str], baseline: Any = baseline) -> Run:
-            vectors = rank.features.queries[rank.features.rows_of(queries)]
-            run: Run = baseline.run(list(queries), vectors, ids, rank.depth)
-            return run
-
-        rank.write(name, asked, run_of)
+        rank.write(name, asked, rank.by(baseline))
     return {
         name: {"setting": one.setting._asdict(), "dev": one.dev, "said": one.setting.in_words()}
         for name, one in found.items()
     }
+
+
+def _rank_expansion(
+    store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]], encoder: TextEncoder
+) -> dict[str, Any]:
+    rows, hidden = rows_of(len(held_out.relevant)), held_out.hidden
+    graph = message_graph(store, hidden)
+    expanded = Expanded.of(store, encoder, None if hidden is None else ~hidden)
+    relevant = [held_out.relevant[row] for row in rows.tolist()]
+    weight, dev = choose_weight(graph, expanded, held_out.queries[rows], relevant, held_out.parts[rows])
+    if hidden is not None:
+        graph = message_graph(store)
+        expanded = Expanded.of(store, encoder) if weight else expanded
+    baseline = DenseBaseline(DenseSetting(), dev, expanded.mixed(graph, weight), None)
+    rank.write(EXPANSION, asked, rank.by(baseline))
+    said = f"weight {weight:g}" if weight else "the dual-encoder"
+    return {EXPANSION: {"setting": {"weight": weight}, "dev": dev, "said": said}}
 
 
 def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]]) -> dict[str, Any]:
@@ -205,8 +241,7 @@ def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[st
         )
         neighbours = neighbour_questions(store) if choice.best.neighbour_weight else None
         bm25 = lexical_index(passages, store.num_passages, label_questions(store), choice.best, neighbours)
-    ids = rank.dataset.passage_ids
-    rank.write(LEXICAL, asked, lambda queries: bm25_run(bm25, queries, ids, rank.depth))
+    rank.write(LEXICAL, asked, lambda queries: bm25_run(bm25, queries, rank.passage_ids, rank.depth))
     return {
         LEXICAL: {
             "setting": choice.best._asdict(),

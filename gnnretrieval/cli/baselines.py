@@ -8,7 +8,7 @@ import click
 
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
-from gnnretrieval.cli.options import PATH, beside, json_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.options import PATH, beside, device_option, json_option, out_beside_option, overwrite_option
 from gnnretrieval.cli.output import echo, echo_json
 
 
@@ -21,6 +21,7 @@ from gnnretrieval.cli.output import echo, echo_json
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages per query.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the heads' training.")
 @click.option("--only", multiple=True, type=click.Choice(BASELINES), help="Rank only this baseline; may be repeated.")
+@device_option
 @overwrite_option
 @json_option
 def baselines(
@@ -32,14 +33,15 @@ def baselines(
     depth: int,
     seed: int,
     only: tuple[str, ...],
+    device: str,
     overwrite: bool,
     as_json: bool,
 ) -> None:
     """Rank by baselines that use the labels in GRAPH without a GNN. Their settings are chosen on dev.
 
     Dense baselines over the same features are local-scaling, label-prior, label-mean, question-index, linear heads, and
-    linear heads with label-mean and label-prior. bm25+questions is BM25 over passages with their training questions.
-    Compare a GNN-encoder with the best of them.
+    linear heads with label-mean and label-prior. document-expansion encodes passages with their training questions
+    again, and bm25+questions is BM25 over these texts. Compare a GNN-encoder with the best of them.
 
     \b
     Example: gnnretrieval baselines work/graph
@@ -55,7 +57,7 @@ def baselines(
     measures = parse_measures([name for name in MEASURES.split(",") if int(name.partition("@")[2]) <= depth])
     judged = judged_in(dataset, split, measures)
     made = rank_baselines(
-        store, dataset, opened, split, out, depth=depth, seed=seed, only=only or BASELINES, overwrite=overwrite
+        store, dataset, opened, split, out, depth=depth, seed=seed, only=only, device=device, overwrite=overwrite
     )
     runs, _ = leave_out_self(made.runs(), dataset.path, judged)
     best = LEXICAL if made.names == [LEXICAL] else made.best_dense

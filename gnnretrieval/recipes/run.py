@@ -192,6 +192,7 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
                 directory / "baselines",
                 depth=recipe.compare.depth,
                 seed=recipe.train.seed,
+                device=device,
                 **common,
             )
             for line in baselines.lines():

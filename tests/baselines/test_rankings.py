@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gnnretrieval.baselines import LEXICAL
+from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import open_baselines, rank_baselines
 from gnnretrieval.data import Dataset
@@ -26,7 +26,7 @@ def rr_of(made, name, tiny_dataset, split="test"):
 
 
 def test_every_baseline_ranks_the_split_and_dev(made, tiny_dataset):
-    assert made.names == [*CHOICES, LEXICAL]
+    assert made.names == [*CHOICES, EXPANSION, LEXICAL] == list(BASELINES)
     dataset = Dataset.open(tiny_dataset)
     for runs, split in ((made.runs(), "test"), (made.runs(dev=True), "dev")):
         assert all(set(run) == set(dataset.split(split)) for run in runs.values())
@@ -60,7 +60,7 @@ def test_without_a_dev_split_no_prior_is_chosen_and_dev_is_not_ranked(
 ):
     monkeypatch.setattr("gnnretrieval.training.gnn.held_out.dev_split", lambda dataset: None)
     found = rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
-    assert found.names == [*[name for name in CHOICES if not name.endswith("label-prior")], LEXICAL]
+    assert found.names == [*[name for name in CHOICES if not name.endswith("label-prior")], EXPANSION, LEXICAL]
     assert not (found.path / "dev").exists()
     assert found.meta["chosen_by"]["split"] == "held-out training queries"
 
