@@ -80,32 +80,13 @@ def train_gnn(
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
         _say_how_it_chooses(plan.held_out)
-        if settings.layer == "linear":
-            return _write_linear(plan, dataset, Path(out), directory, device, ranks)
-        training = plan.training(directory, device, ranks)
-        if seen := len(training.labelled) - len(training.learnable):
-            say(
-                f"training on the {len(training.learnable):,} queries that the dual-encoder did not learn from; "
-                f"the other {seen:,} are only in the graph"
-            )
-        weights = training.run()
+        write_layer = _write_linear if settings.layer == "linear" else _write_layers
+        made = write_layer(plan, directory, device, ranks)
         if not ranks.first:
             return {}
-        choice = Selection.of(training.best_record, settings, store, start)
-        if not choice.believed:
-            weights["context_scale"] = torch.zeros_like(weights["context_scale"])
-        for line in choice.lines(training.progress.history, settings, start):
-            say(line)
-        its_encoder = {}
-        if training.encoders is not None and choice.chosen["epoch"] > 0:
-            its_encoder = _save_encoder(training.encoders, weights, directory, training.learnable)
-        of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
-        save_file(of_gnn, directory / WEIGHTS)
+        meta = _of_graph(store, dataset) | made.meta | {"made_from": _made_from(out, plan, examples)}
         towers = [name for name in (PASSAGE, QUERY) if (directory / name).is_dir()]
-        meta = (
-            _described(plan, dataset, training, choice) | its_encoder | {"made_from": _made_from(out, plan, examples)}
-        )
-        (directory / CARD).write_text(model_card(meta, settings, store, choice, towers), encoding="utf-8")
+        (directory / CARD).write_text(model_card(meta, settings, store, made.choice, towers), encoding="utf-8")
         return meta
 
     if not ranks.first:
@@ -128,10 +109,40 @@ def train_gnn(
     return GNNEncoderModel(artifact.path, artifact.meta)
 
 
-def _write_linear(
-    plan: TrainingPlan, dataset: Dataset, out: Path, directory: Path, device: str, ranks: Ranks
-) -> dict[str, Any]:
-    """Train with layer = linear into ``directory``; returns the model's metadata."""
+class _Trained(NamedTuple):
+    """What training gave: entries of the metadata, and the choice on dev of attention and other graph layers."""
+
+    meta: dict[str, Any]
+    choice: Selection | None = None
+
+
+def _write_layers(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks) -> _Trained:
+    """Train graph layers, such as layer = gat, into ``directory``."""
+    settings, store, start = plan.settings, plan.store, plan.start
+    training = plan.training(directory, device, ranks)
+    if seen := len(training.labelled) - len(training.learnable):
+        say(
+            f"training on the {len(training.learnable):,} queries that the dual-encoder did not learn from; "
+            f"the other {seen:,} are only in the graph"
+        )
+    weights = training.run()
+    if not ranks.first:
+        return _Trained({})
+    choice = Selection.of(training.best_record, settings, store, start)
+    if not choice.believed:
+        weights["context_scale"] = torch.zeros_like(weights["context_scale"])
+    for line in choice.lines(training.progress.history, settings, start):
+        say(line)
+    its_encoder = {}
+    if training.encoders is not None and choice.chosen["epoch"] > 0:
+        its_encoder = _save_encoder(training.encoders, weights, directory, training.learnable)
+    of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
+    save_file(of_gnn, directory / WEIGHTS)
+    return _Trained(_described(plan, training, choice) | its_encoder, choice)
+
+
+def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks) -> _Trained:
+    """Train with layer = linear into ``directory``."""
     store, settings, taught = plan.store, plan.settings, plan.learned.taught
     training: MessagesTraining | JointMessages
     if settings.is_joint:
@@ -142,26 +153,24 @@ def _write_linear(
         training.write_log(directory / LOG)
         encoder = None
     if not ranks.first:
-        return {}
+        return _Trained({})
     for line in training.lines():
         say(line)
     training.trained.save(directory / WEIGHTS)
     labelled = np.unique(store.labels[:, 0])
-    meta = _of_graph(store, dataset) | {
-        **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
-        "messages": training.trained.messages._asdict(),
-        "dev": {
-            "split": plan.held_out.name,
-            "queries": len(plan.held_out.relevant),
-            "passages": store.num_passages,
-            **training.described(),
-        },
-        "queries": {"trained_on": int(taught[labelled].sum()), "labelled": len(labelled)},
-        "made_from": _made_from(out, plan, ()),
-    }
-    towers = [name for name in (PASSAGE, QUERY) if (directory / name).is_dir()]
-    (directory / CARD).write_text(model_card(meta, settings, store, towers=towers), encoding="utf-8")
-    return meta
+    return _Trained(
+        {
+            **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
+            "messages": training.trained.messages._asdict(),
+            "dev": {
+                "split": plan.held_out.name,
+                "queries": len(plan.held_out.relevant),
+                "passages": store.num_passages,
+                **training.described(),
+            },
+            "queries": {"trained_on": int(taught[labelled].sum()), "labelled": len(labelled)},
+        }
+    )
 
 
 class TrainingPlan(NamedTuple):
@@ -272,10 +281,10 @@ def _require_fits(
             )
 
 
-def _described(plan: TrainingPlan, dataset: Dataset, training: GNNTraining, choice: Selection) -> dict[str, Any]:
-    """Metadata of a model: its graph, its dev figures and its training queries."""
+def _described(plan: TrainingPlan, training: GNNTraining, choice: Selection) -> dict[str, Any]:
+    """A model's dev figures and training queries, for its metadata."""
     store, best = plan.store, training.best_record
-    return _of_graph(store, dataset) | {
+    return {
         "dev": {
             "split": plan.held_out.name,
             "queries": len(training.dev),
