@@ -10,6 +10,7 @@ import click
 from gnnretrieval.cli.encoder_train import inspect, train
 from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option, part_of
 from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
 
@@ -25,7 +26,18 @@ encoder.add_command(train)
 encoder.add_command(inspect)
 
 
-@encoder.command()
+_SECTIONS = {
+    "A checkpoint": (
+        *("query_checkpoint", "max_tokens", "query_max_tokens", "sentences", "precision", "token_budget", "device"),
+    ),
+    "An embeddings endpoint": (
+        *("endpoint", "dimensions", "input_types", "key_variable", "batch_texts", "concurrency"),
+        *("requests_per_minute", "price"),
+    ),
+}
+
+
+@encoder.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("dataset", type=PATH)
 @out_option
 @dataset_options

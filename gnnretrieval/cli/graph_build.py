@@ -9,11 +9,19 @@ import click
 
 from gnnretrieval.cli.options import PATH, beside, dataset_options, device_option, out_beside_option, overwrite_option
 from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.graph.settings import GraphSettings
 
+_SECTIONS = {
+    "Edge features": (
+        *("edge_features", "edge_vectors", "edge_file", "cross_encoder", "pair_tokens"),
+        *("self_loops", "edge_form", "edge_dimensions"),
+    ),
+}
 
-@click.command()
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("dataset", type=PATH)
 @click.argument("features", type=PATH)
 @out_beside_option

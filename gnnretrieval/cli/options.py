@@ -55,6 +55,9 @@ endpoint_option = click.option(
 )
 
 
+RANKING = ("pipeline", "hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens")
+
+
 def ranking_options(command: Command) -> Command:
     """Decorator: options of hybrid search and reranking, for :func:`ranking_settings`."""
     options = (

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from gnnretrieval.cli.options import (
     PATH,
+    RANKING,
     dataset_options,
     device_option,
     endpoint_option,
@@ -20,6 +21,7 @@ from gnnretrieval.cli.options import (
     ranking_settings,
 )
 from gnnretrieval.cli.output import echo, echo_json
+from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.show import explanation_json, explanation_lines, hit_lines
 from gnnretrieval.errors import GnnRetrievalError
 
@@ -42,9 +44,7 @@ GOES_WITH = {
     "query_ids": (VECTORS,),
     "run_file": (QUESTIONS, DATA, VECTORS),
     "depth": (QUESTIONS, DATA, VECTORS),
-    **dict.fromkeys(
-        ("pipeline", "hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens"), TEXTS
-    ),
+    **dict.fromkeys(RANKING, TEXTS),
 }
 WITHOUT = {
     "fuse": "hybrid",
@@ -55,7 +55,16 @@ WITHOUT = {
 }
 
 
-@click.command()
+_SECTIONS = {
+    "Many questions, into a TREC run": (
+        *("questions", "data", "qrels", "where", "split", "features", "vectors", "query_ids", "run_file", "depth"),
+        "use_bm25",
+    ),
+    "Hybrid search and reranking": RANKING,
+}
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("question", required=False)
 @click.option("--index", type=PATH, default=DEFAULT_INDEX, show_default=True, help="The index to search.")
 @click.option("--k", type=click.IntRange(1), default=5, show_default=True, help="Passages to show.")

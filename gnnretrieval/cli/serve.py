@@ -11,18 +11,26 @@ import click
 
 from gnnretrieval.cli.options import (
     PATH,
+    RANKING,
     device_option,
     endpoint_option,
     ranking_options,
     ranking_settings,
     verify_option,
 )
+from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.errors import GnnRetrievalError
 
 DEFAULT_RUN = Path("graphs/docstrings")
 
 
-@click.command()
+_SECTIONS = {
+    "Who may ask": ("token_file", "no_auth", "hosts", "rate"),
+    "Hybrid search and reranking": RANKING,
+}
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("path", type=PATH, default=DEFAULT_RUN, required=False)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0: on every network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")

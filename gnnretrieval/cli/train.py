@@ -9,11 +9,29 @@ import click
 
 from gnnretrieval.cli.options import PATH, beside, device_option, out_beside_option, overwrite_option, verify_option
 from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.training.gnn.settings import TrainSettings
 
+_SECTIONS = {
+    "Graph layers (--layer gat, gatv2, transformer, sage, mean, lightgcn)": (
+        *("heads", "layers", "gate", "gate_start", "dropout", "feature_dropout", "passage_edges", "neighbors"),
+        *("context_scales", "dev_window", "transfer_evidence", "start", "examples"),
+    ),
+    "Their masked graph training": (
+        *("mask_ratio", "mask_unit", "candidates", "negatives", "hard_negatives", "distillation", "scale"),
+        *("weight_averaging", "identity_decay"),
+    ),
+    "Steps of graph layers, and of --mode joint": (
+        *("epochs", "batch_size", "learning_rate", "warmup", "gradient_clip", "patience"),
+    ),
+    "The dual-encoder's training (--mode joint)": (
+        *("encoder_learning_rate", "encoder_dropout", "gradient_cache", "token_budget", "dev_passages"),
+    ),
+}
 
-@click.command()
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("graph", type=PATH)
 @out_beside_option
 @click.option("--data", type=PATH, help="Dataset directory, if it moved since the graph was built.")

@@ -1,0 +1,34 @@
+"""The sections of ``--help``."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gnnretrieval.cli import cli
+from gnnretrieval.cli.sections import SectionedCommand
+
+
+def sectioned(command, words=()):
+    """Every command with sections, and its words."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from sectioned(inner, (*words, name))
+    elif isinstance(command, SectionedCommand):
+        yield words
+
+
+@pytest.mark.parametrize("words", sectioned(cli), ids=" ".join)
+def test_every_option_is_shown_once_and_the_usual_ones_first(words):
+    said = CliRunner().invoke(cli, [*words, "--help"], terminal_width=200).output
+    command = cli
+    for word in words:
+        command = command.commands[word]
+    options = [parameter.opts[0] for parameter in command.params if isinstance(parameter, click.Option)]
+    shown = [line.split()[0].rstrip(",") for line in said.split("\nOptions:")[1].splitlines() if line.startswith("  -")]
+    assert sorted(shown) == sorted([*options, "-h"])
+    assert shown.index("-h") <= 15  # the last of the usual options
+
+
+def test_sections_that_name_no_option_are_a_fault():
+    with pytest.raises(AssertionError, match="none"):
+        SectionedCommand("one", sections={"Two": ["none"]})
