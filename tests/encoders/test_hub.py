@@ -87,13 +87,14 @@ def hub_of(directory, pause=0.0):
         server.server_close()
 
 
-def test_a_hub_that_never_answers_is_given_up(cache, silent, monkeypatch, capsys):
+def test_a_hub_that_never_answers_is_given_up(cache, silent, monkeypatch, caplog):
+    caplog.set_level("INFO", "gnnretrieval")
     monkeypatch.setenv(WAIT_VARIABLE, "0.5")
     begun = time.monotonic()
     with pytest.raises(GnnRetrievalError, match=r"'a/model': .* it gave no byte for 0\.5 seconds\. Give a directory"):
         find_checkpoint("a/model")
     assert time.monotonic() - begun < 5
-    said = capsys.readouterr().err
+    said = caplog.text
     assert "checkpoint 'a/model': waiting for the model hub" in said
     assert f"given up after 0.5 s without a byte ({WAIT_VARIABLE})" in said
 
