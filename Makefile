@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
-.PHONY: quickstart test test-browser lint oldest release hashes install clean
+.PHONY: quickstart test test-browser lint docs oldest release hashes install clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
@@ -22,6 +22,11 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The site in docs/_build/html; it runs the notebooks that changed. A warning is an error, also about a broken link.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -q -n -W --keep-going -c docs . docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 # The tests by the lowest versions that pyproject.toml allows, in a place of their own.
 oldest:
@@ -57,6 +62,10 @@ $(VENV)/installed-test: $(VENV)/installed
 
 $(VENV)/installed-dev: $(VENV)/installed-test
 	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 clean:

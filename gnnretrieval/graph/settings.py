@@ -56,7 +56,7 @@ class GraphSettings(Settings):
 
     @property
     def source(self) -> EdgeSource | None:
-        """Source of the edges; None: the dual-encoder."""
+        """The source of the edges, or None for the dual-encoder."""
         return EDGE_SOURCES.get(self.edges)
 
     @property

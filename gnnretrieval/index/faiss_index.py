@@ -196,7 +196,7 @@ class Index(Artifact):
 
     @property
     def rows_by_number(self) -> NDArray[np.int64] | None:
-        """Row by FAISS's number, -1 if the vector was replaced or removed; None: the number is the row."""
+        """Rows by FAISS's number, with -1 for a vector that was replaced or removed, or None if it is the row."""
         if ROWS not in self.meta["files"]:
             return None
         rows: NDArray[np.int64] = np.array(load_array(self.path / ROWS, (None,), np.int64))

@@ -108,7 +108,7 @@ class Retriever(OpenedIndex):
 
     @property
     def name(self) -> str:
-        """Name of the whole ranking in runs: the system and what ranks together with it."""
+        """Name of the whole ranking in runs, which names the system and what ranks together with it."""
         return self.system + self.ranking.suffix
 
     def search(self, question: str, k: int = 10, system: System | None = None) -> list[Hit]:

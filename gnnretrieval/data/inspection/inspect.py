@@ -44,7 +44,7 @@ def inspect_dataset(
         seed: Seed of the samples.
 
     Returns:
-        The figures, described in docs/datasets.md: ``name``, ``hash``, ``passages``, ``queries``, ``files``,
+        The figures that docs/datasets.md describes, which are ``name``, ``hash``, ``passages``, ``queries``, ``files``,
         ``problems`` (:func:`~gnnretrieval.data.inspection.scan.scan_files`), ``words_per_passage`` (without title) and
         ``words_per_query`` (:func:`~gnnretrieval.data.inspection.text_figures.lengths_of`), ``long_passages_share``
         (over ``LONG_PASSAGE`` words), ``passages_without_title``, ``passages_without_text``, ``tokens`` (None without a

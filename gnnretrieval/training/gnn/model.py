@@ -80,7 +80,7 @@ class GNNEncoderModel(Artifact):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it was trained with layer = linear: it has messages (:meth:`load_messages`) and no graph layers."""
+        """Whether its layer is linear. It then has messages (:meth:`load_messages`) and no graph layers."""
         return "messages" in self.meta
 
     def load_messages(self) -> TrainedMessages:
