@@ -200,19 +200,6 @@ def test_runs_as_mappings_are_measured(objects):
     assert "<table" in both._repr_html_()
 
 
-def test_the_page_s_code_runs(objects, tiny_checkpoint, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    passages, queries, qrels = objects
-    names = {"passages": passages, "queries": queries, **qrels}
-    page = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks:
-        tiny = block.replace("sentence-transformers/all-MiniLM-L6-v2", str(tiny_checkpoint))
-        exec(tiny.replace(', out="work"', f', out="work", encode={str(tiny_checkpoint)!r}'), names)
-    assert {path.name for path in (tmp_path / "steps").iterdir()} >= {"dataset", "index"}
-
-
 def test_every_public_name_is_there_and_documented():
     for name in gnnretrieval.__all__:
         assert inspect.getdoc(getattr(gnnretrieval, name)) or name == "__version__"
