@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import TextIO, TypeVar
 
 from rich.console import Console, RenderableType
@@ -158,7 +159,7 @@ class Meter:
 def progress(label: str, total: int, unit: str, done: int = 0) -> Iterator[Meter]:
     """A :class:`Meter` for ``total`` units, of which an earlier run did ``done``."""
     console = Console(stderr=True)
-    if sys.stderr.isatty() or console.is_jupyter:
+    if sys.stderr.isatty() or (console.is_jupyter and find_spec("ipywidgets") is not None):
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

@@ -1,6 +1,7 @@
 import logging
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -113,3 +114,11 @@ def test_what_a_terminal_would_obey_is_shown(text, seen, capsys, shown):
     assert printable(text) == seen
     say(text)
     assert capsys.readouterr().err == f"{seen}\n"
+
+
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_has_a_bar_only_with_ipywidgets(has_widgets, monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("gnnretrieval.progress.find_spec", lambda name: object() if has_widgets else None)
+    with warnings.catch_warnings(record=True), progress("encoding", 2, "texts") as meter:
+        assert (meter._bar is not None) == has_widgets
