@@ -23,7 +23,7 @@ _KINDS = {  # of objects, by the role that refers to them
 
 
 def _resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: nodes.Element) -> nodes.Node | None:
-    """A link to the documented object whose name ends alike; plain code for one that exists without a page."""
+    """A link to the documented object with this last name; plain code for one that exists without a page."""
     if node.get("refdomain") != "py":
         return None
     target, kinds = str(node["reftarget"]), _KINDS.get(node["reftype"], (node["reftype"],))

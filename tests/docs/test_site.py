@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from docs.pages import ROOT
+from doc_pages import ROOT
 
 from gnnretrieval import __all__ as public
 from gnnretrieval.cli import cli

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from docs.pages import NOTEBOOKS, PAGES, ROOT, Block, blocks, commands
+from doc_pages import NOTEBOOKS, PAGES, ROOT, Block, blocks, commands
 from few_steps import shorten
 
 from gnnretrieval import Features

@@ -4,7 +4,7 @@ import ast
 import re
 
 import pytest
-from docs.pages import ROOT
+from doc_pages import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     *sorted(
