@@ -277,7 +277,7 @@ def planned(variants: str | list[str]) -> list[str]:
 
 def _inspected(one: OneSet) -> dict[str, Any]:
     """The graph's figures, without paths of this machine."""
-    found = {**inspect_graph(one.graph({}), one.dataset.path), "encoder": one.dual}
+    found = {**inspect_graph(one.graph({}), one.dataset.path).as_json(), "encoder": one.dual}
     return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
 
 

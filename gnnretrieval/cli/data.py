@@ -109,9 +109,9 @@ def inspect(
     Example: gnnretrieval data inspect my-data --checkpoint intfloat/e5-base-v2 --html my-data.html
     Example: gnnretrieval data inspect my-data --features work/features
     """
-    from gnnretrieval.data import Dataset, format_inspection, inspect_dataset
+    from gnnretrieval.data import Dataset, inspect_dataset
     from gnnretrieval.data.inspection.inspect import inspect_files
-    from gnnretrieval.data.inspection.page import page_of
+    from gnnretrieval.data.inspection.report import DatasetReport, FilesReport
     from gnnretrieval.pages.html import require_page_place, write_page
 
     if checkpoint is None and (max_tokens or query_max_tokens):
@@ -125,23 +125,26 @@ def inspect(
         tokens = EncoderTokens(
             EncoderSettings(checkpoint=checkpoint, max_tokens=max_tokens, query_max_tokens=query_max_tokens)
         )
+    report: DatasetReport | FilesReport
     refused: InputError | None = None
     try:
         opened = Dataset.open(dataset, qrels, where)
         vectors = _query_vectors(features, opened) if features is not None else None
-        figures = inspect_dataset(opened, tokens, vectors, most=most)
+        report = inspect_dataset(opened, tokens, vectors, most=most)
     except InputError as error:
-        figures = inspect_files(dataset, qrels) if dataset.is_dir() else {"problems": []}
-        if not any(problem["severity"] == "error" for problem in figures["problems"]):
+        if not dataset.is_dir():
+            raise
+        report = inspect_files(dataset, qrels)
+        if not any(problem.is_error for problem in report.problems):
             raise  # the error is not in the files
         refused = error
     if html is not None:
-        write_page(page_of(figures), html)
+        write_page(report.to_html(), html)
         say(f"{html}: the page")
     if as_json:
-        echo_json(figures)
+        echo_json(report.as_json())
     else:
-        echo(format_inspection(figures))
+        echo(report.to_text())
     if refused is not None:
         raise refused
 

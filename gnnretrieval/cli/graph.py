@@ -37,22 +37,20 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
     Example: gnnretrieval graph inspect work/graph --html graph.html
     """
     from gnnretrieval.graph.inspection.inspect import inspect_graph
-    from gnnretrieval.graph.inspection.page import page_of
-    from gnnretrieval.graph.inspection.text import format_graph
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.pages.html import require_page_place, write_page
 
     opened = open_graph(store)
     if html is not None:
         require_page_place(html)
-    figures = inspect_graph(opened, data, most=most)
+    report = inspect_graph(opened, data, most=most)
     if html is not None:
-        write_page(page_of(figures, str(store)), html)
+        write_page(report.to_html(), html)
         say(f"{html}: the page")
     if as_json:
-        echo_json(figures)
+        echo_json(report.as_json())
     else:
-        echo(format_graph(figures))
+        echo(report.to_text())
 
 
 @graph.command()

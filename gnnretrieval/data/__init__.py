@@ -7,7 +7,6 @@
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.docstring_corpus.corpus import make_docstring_corpus
 from gnnretrieval.data.inspection.inspect import inspect_dataset
-from gnnretrieval.data.inspection.text import format_inspection
 from gnnretrieval.data.records import Passage, Qrel, Query, ScoredPassage
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "Qrel",
     "Query",
     "ScoredPassage",
-    "format_inspection",
     "inspect_dataset",
     "make_docstring_corpus",
 ]

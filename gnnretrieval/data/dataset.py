@@ -7,15 +7,17 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gnnretrieval.data.beir import Metadata, read_passages, read_qrels, read_queries
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.data.records import Passage, Query
 from gnnretrieval.errors import InputError, nearest
-from gnnretrieval.pages.reports import Report
 from gnnretrieval.storage.artifacts import open_artifact
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
+
+if TYPE_CHECKING:
+    from gnnretrieval.data.inspection.report import DatasetReport
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 _USUAL_SPLITS = ("train", "dev", "validation", "test")
@@ -138,14 +140,11 @@ class Dataset:
         make_dataset(passages, queries, {"train": qrels, "dev": dev, "test": test}, out, overwrite=overwrite)
         return cls.open(out)
 
-    def inspect(self, *, most: int = 3) -> Report:
+    def inspect(self, *, most: int = 3) -> DatasetReport:
         """As :func:`gnnretrieval.data.inspection.inspect.inspect_dataset`: printed, shown, or written as a page."""
         from gnnretrieval.data.inspection.inspect import inspect_dataset
-        from gnnretrieval.data.inspection.page import page_of
-        from gnnretrieval.data.inspection.text import format_inspection
 
-        figures = inspect_dataset(self, most=most)
-        return Report(figures, format_inspection(figures), lambda: page_of(figures))
+        return inspect_dataset(self, most=most)
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{len(self._judgements[name]):,} {name}" for name in self.splits)

@@ -18,7 +18,6 @@ from gnnretrieval.graph.edges.arrays import EdgeArrays
 from gnnretrieval.graph.edges.labels import FOUND
 from gnnretrieval.graph.store_checks import check_arrays
 from gnnretrieval.graph.subgraph import PassageEdges, Rows, Subgraph, edges_into, two_hops
-from gnnretrieval.pages.reports import Report
 from gnnretrieval.storage.arrays import blocks, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from gnnretrieval.data.dataset import Dataset
     from gnnretrieval.encoders.features import Features
     from gnnretrieval.encoders.text_encoder import TextEncoder
+    from gnnretrieval.graph.inspection.report import GraphReport
     from gnnretrieval.graph.settings import GraphSettings
 
 KIND = "graph"
@@ -125,14 +125,11 @@ class Graph(Artifact):
 
         return open_features(path or self.made_from("features"))
 
-    def inspect(self, data: str | Path | None = None, *, most: int = 5) -> Report:
+    def inspect(self, data: str | Path | None = None, *, most: int = 5) -> GraphReport:
         """As :func:`gnnretrieval.graph.inspection.inspect.inspect_graph`, to be printed, shown or written as a page."""
         from gnnretrieval.graph.inspection.inspect import inspect_graph
-        from gnnretrieval.graph.inspection.page import page_of
-        from gnnretrieval.graph.inspection.text import format_graph
 
-        figures = inspect_graph(self, data, most=most)
-        return Report(figures, format_graph(figures), lambda: page_of(figures, str(self.path)))
+        return inspect_graph(self, data, most=most)
 
     def __repr__(self) -> str:
         return (

@@ -1,43 +1,40 @@
-"""A report: figures as a mapping, as text and as an HTML page."""
+"""Reports: typed figures that a program reads, a terminal and a notebook show, and a page plots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
 from html import escape
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 
-class Report(Mapping[str, Any]):
-    """Figures by name, as a frozen mapping; a terminal and a notebook show them as text.
 
-    Args:
-        figures: JSON values by name.
-        text: The figures as text.
-        page: A function that gives the figures as an HTML page that opens offline.
-    """
+class Figures(BaseModel):
+    """A frozen record of figures: a report, or a part of one. A share is between 0 and 1."""
 
-    def __init__(self, figures: Mapping[str, Any], text: str, page: Callable[[], str]) -> None:
-        self._figures, self._text, self._page = dict(figures), text, page
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._figures[name]
+    def as_json(self) -> dict[str, Any]:
+        """The figures as JSON values, as the commands print them."""
+        return self.model_dump(mode="json", by_alias=True)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._figures)
 
-    def __len__(self) -> int:
-        return len(self._figures)
+class Report(Figures, ABC):
+    """Figures with a text and an HTML page; a terminal and a notebook show the text."""
 
     def __repr__(self) -> str:
-        return self._text
+        return self.to_text()
+
+    def __str__(self) -> str:
+        return self.to_text()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self._text)}</pre>"
+        return f"<pre>{escape(self.to_text())}</pre>"
 
+    @abstractmethod
     def to_text(self) -> str:
         """The figures as text."""
-        return self._text
 
+    @abstractmethod
     def to_html(self) -> str:
-        """The figures as an HTML page with tables and plots, to write to a file."""
-        return self._page()
+        """The figures as an HTML page with tables and plots that opens offline, to write to a file."""

@@ -176,7 +176,7 @@ def _graph(of: Reported, run: RecipeRun) -> Card:
     return section(
         "Graph",
         paragraph(summary_of(inspection)),
-        warnings(inspection["warnings"]),
+        warnings(inspection.warnings),
         tiles(tiles_of(inspection)),
         source(*(f"graph/{name}" for name in run.graph.meta["files"] if "/" not in name)),
         figures(plots_of(inspection, "graph")),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gnnretrieval.data import Dataset, inspect_dataset
+from gnnretrieval.data.inspection.quantiles import Spread
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.trained import GNN_ENCODER
@@ -149,29 +150,29 @@ def data(of: Reported) -> Card:
     splits = [
         (
             name,
-            f"{split['queries']:,}",
-            f"{split['judgements']:,}",
-            f"{split['judgements_per_query']:.2f}",
-            f"{split['relevant_passages']:,}",
-            f"{inspection['shared_with_train'].get(name, 0):,}",
+            f"{split.queries:,}",
+            f"{split.judgements:,}",
+            f"{split.judgements_per_query:.2f}",
+            f"{split.relevant_passages:,}",
+            f"{inspection.shared_with_train.get(name, 0):,}",
         )
-        for name, split in inspection["splits"].items()
+        for name, split in inspection.splits.items()
     ]
-    seen = inspection["test_passages_in_train_share"]
-    files = ("corpus.jsonl", "queries.jsonl", *(f"{of.dataset.qrels}/{name}.tsv" for name in inspection["splits"]))
+    seen = inspection.test_passages_in_train_share
+    files = ("corpus.jsonl", "queries.jsonl", *(f"{of.dataset.qrels}/{name}.tsv" for name in inspection.splits))
     head = ("split", "queries", "judgements", "per query", "relevant passages", "queries with a train query's text")
-    repeated = f"{inspection['duplicate_passages']:,} passages, {inspection['duplicate_queries']:,} queries"
+    repeated = f"{inspection.duplicate_passages:,} passages, {inspection.duplicate_queries:,} queries"
     return section(
         "Data",
-        warnings(inspection["warnings"]),
+        warnings(inspection.warnings),
         facts(
             {
-                "dataset": inspection["name"],
-                "its content hash": element("code", inspection["hash"]),
-                "passages": f"{inspection['passages']:,}; words {_spread(inspection['words_per_passage'])}",
-                "queries": f"{inspection['queries']:,}; words {_spread(inspection['words_per_query'])}; "
-                f"{inspection['unjudged_queries']:,} not judged",
-                "passages without title": f"{inspection['passages_without_title']:,}",
+                "dataset": inspection.name,
+                "its content hash": element("code", inspection.hash),
+                "passages": f"{inspection.passages:,}; words {_spread(inspection.words_per_passage)}",
+                "queries": f"{inspection.queries:,}; words {_spread(inspection.words_per_query)}; "
+                f"{inspection.unjudged_queries:,} not judged",
+                "passages without title": f"{inspection.passages_without_title:,}",
                 "repeated texts": repeated,
                 "relevant in test and in train": "not known" if seen is None else f"{seen:.1%} of test's passages",
             }
@@ -181,8 +182,8 @@ def data(of: Reported) -> Card:
     )
 
 
-def _spread(words: Mapping[str, int]) -> str:
-    return f"median {words['median']:,}, p95 {words['p95']:,}, most {words['max']:,}"
+def _spread(words: Spread) -> str:
+    return f"median {words.median:,}, p95 {words.p95:,}, most {words.max:,}"
 
 
 def training(of: Reported, name: str) -> Card:

@@ -26,5 +26,5 @@ def graph_summary(store: Graph, version: str) -> GraphAnswer:
         most_queries=int(degrees.max()),
         share_never_found=float((degrees == 0).mean()),
         recall=recall[-1] if labelled else None,
-        most_found=[MostFoundOut.model_validate(row) for row in most_found(store, degrees, _MOST)],
+        most_found=[MostFoundOut(**dict(row)) for row in most_found(store, degrees, _MOST)],
     )

@@ -155,8 +155,8 @@ def test_a_graph_grows_by_objects(fitted, tiny_settings, objects, tmp_path):
 
 def test_a_graph_s_report_is_its_figures_its_text_and_a_page(fitted):
     report = fitted.graph.inspect()
-    assert report["passages"] == 40
-    assert {"warnings", "agreement"} <= set(report)
+    assert report.passages == 40
+    assert {"warnings", "agreement"} <= set(report.as_json())
     assert report.to_text() == repr(report)
     assert "40 passages" in report.to_text()
     assert report._repr_html_().startswith("<pre>")
@@ -165,7 +165,7 @@ def test_a_graph_s_report_is_its_figures_its_text_and_a_page(fitted):
 
 def test_a_dataset_s_report_counts_what_is_in_it(fitted):
     report = fitted.graph.dataset().inspect()
-    assert (report["passages"], report["queries"]) == (40, 80)
+    assert (report.passages, report.queries) == (40, 80)
     assert re.search(r"passages +40 ", str(report))
     assert "<html" in report.to_html()
 

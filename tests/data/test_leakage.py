@@ -2,6 +2,7 @@ import pytest
 
 from gnnretrieval.data import Dataset, Passage, Qrel, Query, inspect_dataset
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+from gnnretrieval.data.inspection.quantiles import Spread
 
 LONG = "where did the old man with the grey beard go after he had sold the last of his three cows"
 
@@ -30,9 +31,9 @@ def leaking(tmp_path) -> Dataset:
 
 
 def test_leakage_between_any_two_splits_by_hand(leaking):
-    leakage = inspect_dataset(leaking)["leakage"]
+    leakage = inspect_dataset(leaking).leakage
     names = ("split", "of", "queries", "same_id", "same_text", "near", "relevant_passages", "shared_passages", "share")
-    assert [tuple(pair[name] for name in names) for pair in leakage] == [
+    assert [tuple(getattr(pair, name) for name in names) for pair in leakage] == [
         ("dev", "train", 2, 0, 1, 0, 1, 0, 0.0),
         ("test", "train", 4, 0, 1, 1, 4, 2, 0.5),
         ("test", "dev", 4, 1, 2, 0, 4, 1, 0.25),
@@ -40,45 +41,45 @@ def test_leakage_between_any_two_splits_by_hand(leaking):
 
 
 def test_examples_name_both_questions_the_split_s_own_first(leaking):
-    of_train, of_dev = inspect_dataset(leaking)["leakage"][1:]
-    same, near = of_train["examples"]
-    assert same["similarity"] == 1.0
-    assert same["pair"] == [{"id": "test-1", "text": "WHO was it"}, {"id": "train-1", "text": "who was it?"}]
-    assert 0.85 <= near["similarity"] < 1
-    assert [side["id"] for side in near["pair"]] == ["test-2", "train-2"]
+    of_train, of_dev = inspect_dataset(leaking).leakage[1:]
+    same, near = of_train.examples
+    assert same.similarity == 1.0
+    assert [(side.id, side.text) for side in same.pair] == [("test-1", "WHO was it"), ("train-1", "who was it?")]
+    assert 0.85 <= near.similarity < 1
+    assert [side.id for side in near.pair] == ["test-2", "train-2"]
     # A query that is in both is no example of two that ask the same.
-    assert [[side["id"] for side in example["pair"]] for example in of_dev["examples"]] == [["test-1", "dev-1"]]
-    assert all(not pair["examples"] for pair in inspect_dataset(leaking, most=0)["leakage"])
+    assert [[side.id for side in example.pair] for example in of_dev.examples] == [["test-1", "dev-1"]]
+    assert all(not pair.examples for pair in inspect_dataset(leaking, most=0).leakage)
 
 
 def test_leakage_is_warned_of_with_what_to_do(leaking):
-    warnings = "\n".join(inspect_dataset(leaking)["warnings"])
+    warnings = "\n".join(inspect_dataset(leaking).warnings)
     assert "Queries of test are near-duplicates of one of train (1 of 4): look" in warnings
     assert "Queries of test have the text of one of dev (2 of 4): remove them" in warnings
     assert "Judgements of dev are below 0 (1 of 3)" in warnings
 
 
 def test_grades_and_judgements_of_a_split(leaking):
-    splits = inspect_dataset(leaking)["splits"]
-    assert splits["dev"]["grades"] == {"-1": 1, "0": 1, "1": 1}
-    assert splits["test"]["grades"] == {"0": 1, "1": 3, "2": 1}
-    assert (splits["dev"]["negative_grades"], splits["dev"]["queries_without_relevant"]) == (1, 1)
-    judgements = splits["test"]["judgements_a_query"]
-    assert (judgements["median"], judgements["p95"], judgements["max"]) == (1, 2, 2)
-    assert judgements["histogram"] == [
+    splits = inspect_dataset(leaking).splits
+    assert splits["dev"].grades == {"-1": 1, "0": 1, "1": 1}
+    assert splits["test"].grades == {"0": 1, "1": 3, "2": 1}
+    assert (splits["dev"].negative_grades, splits["dev"].queries_without_relevant) == (1, 1)
+    judgements = splits["test"].judgements_a_query
+    assert (judgements.median, judgements.p95, judgements.max) == (1, 2, 2)
+    assert [bin_.as_json() for bin_ in judgements.histogram] == [
         {"from": 0, "to": 0, "count": 0},
         {"from": 1, "to": 1, "count": 3},
         {"from": 2, "to": 2, "count": 1},
     ]
-    assert splits["train"]["queries_a_relevant_passage"] == {"median": 1, "p95": 2, "max": 2}
+    assert splits["train"].queries_a_relevant_passage == Spread(median=1, p95=2, max=2)
 
 
 def test_questions_a_passage_are_counted_over_all_passages_and_splits(leaking):
-    asked = inspect_dataset(leaking)["queries_per_passage"]
-    assert asked["most_asked"] == [{"id": "p0", "queries": 3}, {"id": "p1", "queries": 2}, {"id": "p3", "queries": 2}]
-    assert asked["mean"] == pytest.approx(8 / 6)
-    assert asked["share_without"] == pytest.approx(2 / 6)
-    assert [bin_["count"] for bin_ in asked["histogram"]] == [2, 1, 2, 1]
+    asked = inspect_dataset(leaking).queries_per_passage
+    assert [(passage.id, passage.queries) for passage in asked.most_asked] == [("p0", 3), ("p1", 2), ("p3", 2)]
+    assert asked.mean == pytest.approx(8 / 6)
+    assert asked.share_without == pytest.approx(2 / 6)
+    assert [bin_.count for bin_ in asked.histogram] == [2, 1, 2, 1]
 
 
 def test_a_split_whose_judgements_are_all_0_has_no_share(tmp_path):
@@ -87,6 +88,6 @@ def test_a_split_whose_judgements_are_all_0_has_no_share(tmp_path):
     for name, query in (("train", "a"), ("test", "b")):
         write_qrels(tmp_path / "qrels" / f"{name}.tsv", [Qrel(query, "p", 0)])
     figures = inspect_dataset(Dataset.open(tmp_path))
-    assert figures["leakage"][0]["share"] == 0.0
-    assert figures["test_passages_in_train_share"] is None
-    assert figures["splits"]["test"]["queries_a_relevant_passage"] is None
+    assert figures.leakage[0].share == 0.0
+    assert figures.test_passages_in_train_share is None
+    assert figures.splits["test"].queries_a_relevant_passage is None

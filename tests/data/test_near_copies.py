@@ -3,9 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from gnnretrieval.data import Dataset, Passage, Qrel, Query, format_inspection, inspect_dataset
+from gnnretrieval.data import Dataset, Passage, Qrel, Query, inspect_dataset
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.inspection.near_copies import QueryVectors, copy_cosine, copy_figures, copy_similarity
+from gnnretrieval.data.inspection.report import DatasetReport
 from gnnretrieval.errors import InputError
 
 QUERIES = {
@@ -123,7 +124,7 @@ def test_figures_are_shares_of_each_split_beside_train(dataset):
     judged = {name: dataset.split(name) for name in dataset.splits}
     vectors = vectors_of(dataset, t_cat=(3, 4), d_copy=(1, 0), t_cat_again=(-1, 0), t_dog=(1, 0), two=(10, 5))
     dev, test = copy_figures(dataset, judged, vectors)
-    assert test == {
+    assert test.as_json() == {
         "split": "test",
         "of": "train",
         "queries": 6,
@@ -132,21 +133,21 @@ def test_figures_are_shares_of_each_split_beside_train(dataset):
         # again is itself; two is at 0.894 with t-dog; copy and unlike are at 0.8 with t-cat.
         "by_vectors": {"encoder": "hand-made", "at_least": {"0.8": 4 / 6, "0.9": 1 / 6}},
     }
-    assert (dev["split"], dev["queries"], dev["with_shared_passage"]) == ("dev", 1, 1.0)
-    assert dev["by_words"] == {"at_least": {"0.5": 1.0, "0.85": 0.0}, "below": {"0.1": 0.0}}
-    assert dev["by_vectors"]["at_least"] == {"0.8": 0.0, "0.9": 0.0}
+    assert (dev.split, dev.queries, dev.with_shared_passage) == ("dev", 1, 1.0)
+    assert dev.by_words.as_json() == {"at_least": {"0.5": 1.0, "0.85": 0.0}, "below": {"0.1": 0.0}}
+    assert dev.by_vectors.at_least == {"0.8": 0.0, "0.9": 0.0}
     assert copy_figures(dataset, {name: judged[name] for name in ("dev", "test")}) == []
 
 
 def test_inspect_shows_near_copies_and_warns_of_many(dataset):
     figures = inspect_dataset(dataset)
-    assert figures["near_copies"][1]["by_words"]["at_least"]["0.5"] == 0.5
-    assert figures["near_copies"][1]["by_vectors"] is None
-    assert json.loads(json.dumps(figures)) == figures
-    text = format_inspection(figures)
+    assert figures.near_copies[1].by_words.at_least["0.5"] == 0.5
+    assert figures.near_copies[1].by_vectors is None
+    assert DatasetReport.model_validate_json(json.dumps(figures.as_json())) == figures
+    text = figures.to_text()
     (row,) = [line.split() for line in text.partition("Near copies: ")[2].splitlines() if line.startswith("  test ")]
     assert row == ["test", "train", "6", "66.7%", "50.0%", "16.7%", "50.0%"]
-    warnings = [warning for warning in figures["warnings"] if "half of their words" in warning]
+    warnings = [warning for warning in figures.warnings if "half of their words" in warning]
     assert [warning.partition(",")[0] for warning in warnings] == ["Of the queries of dev", "Of the queries of test"]
     assert all("report gains with and without them" in warning for warning in warnings)
 
@@ -161,8 +162,8 @@ def test_a_fifth_of_near_copies_is_no_warning_and_thresholds_count_as_reached(tm
         write_qrels(tmp_path / "qrels" / f"{split}.tsv", [Qrel(f"{letter}{n}", f"p{n}", 1) for n in range(5)])
     figures = inspect_dataset(Dataset.open(tmp_path))
     assert copy_similarity(Dataset.open(tmp_path), "test") == {"q0": 0.5, "q1": 0.1, "q2": 0.0, "q3": 0.0, "q4": 0.0}
-    assert figures["near_copies"][0]["by_words"] == {"at_least": {"0.5": 0.2, "0.85": 0.0}, "below": {"0.1": 0.6}}
-    assert not any("half of their words" in warning for warning in figures["warnings"])
+    assert figures.near_copies[0].by_words.as_json() == {"at_least": {"0.5": 0.2, "0.85": 0.0}, "below": {"0.1": 0.6}}
+    assert not any("half of their words" in warning for warning in figures.warnings)
 
 
 def test_without_train_there_are_no_near_copies(tmp_path):
@@ -170,5 +171,5 @@ def test_without_train_there_are_no_near_copies(tmp_path):
     write_queries(tmp_path / "queries.jsonl", [(Query("q", "x"), {})])
     write_qrels(tmp_path / "qrels" / "test.tsv", [Qrel("q", "p", 1)])
     figures = inspect_dataset(Dataset.open(tmp_path))
-    assert figures["near_copies"] == []
-    assert "Near copies" not in format_inspection(figures)
+    assert figures.near_copies == []
+    assert "Near copies" not in figures.to_text()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.inspection.problems import LINES, NOTICES, Problem
+from gnnretrieval.data.inspection.problems import LINES, NOTICES, Problem, ProblemLine
 from gnnretrieval.data.inspection.scan import scan_files
 from gnnretrieval.errors import InputError
 
@@ -65,10 +65,10 @@ def test_a_problem_is_named_with_its_file_and_line(kind, tmp_path):
     (problem,) = scan_files(root).problems
     assert (problem.kind, problem.file, problem.count) == (kind, file, 1)
     assert problem.is_error == (kind not in NOTICES)
-    ((found, said),) = problem.lines
-    assert found == number
-    assert says in said
-    assert said.endswith((".", "?"))
+    (found,) = problem.lines
+    assert found.line == number
+    assert says in found.says
+    assert found.says.endswith((".", "?"))
 
 
 def test_every_notice_has_a_test():
@@ -86,8 +86,8 @@ def test_what_the_readers_refuse_is_an_error_in_their_words_and_all_else_a_notic
         return
     with pytest.raises(InputError) as refused:
         Dataset.open(root)
-    ((number, says),) = problem.lines
-    assert str(refused.value) == f"{root / file}:{number}: {says}"
+    (found,) = problem.lines
+    assert str(refused.value) == f"{root / file}:{found.line}: {found.says}"
 
 
 def test_a_sound_dataset_has_no_problem_and_its_files_are_described(tmp_path):
@@ -95,7 +95,7 @@ def test_a_sound_dataset_has_no_problem_and_its_files_are_described(tmp_path):
     assert found.problems == []
     assert found.errors == 0
     assert list(found.files) == ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"]
-    assert found.files["corpus.jsonl"] == {
+    assert found.files["corpus.jsonl"].as_json() == {
         "bytes": (tmp_path / "data" / "corpus.jsonl").stat().st_size,
         "lines": 2,
         "gzipped": False,
@@ -128,7 +128,7 @@ def test_of_a_kind_the_first_lines_are_named_and_all_are_counted(kind, tmp_path)
     (problem,) = scan_files(root).problems
     assert (problem.kind, problem.count) == (kind, 12)
     first = before.count(b"\n") + 1
-    assert [number for number, _ in problem.lines] == list(range(first, first + LINES))
+    assert [line.line for line in problem.lines] == list(range(first, first + LINES))
 
 
 def test_a_line_with_two_faults_is_named_for_both(tmp_path):
@@ -149,7 +149,7 @@ def test_half_a_character_in_an_id_is_an_error_like_any_other(tmp_path):
 def test_judgements_of_a_passage_whose_line_is_broken_are_not_reported_too(broken, tmp_path):
     root = make(tmp_path / "data", corpus=[*CORPUS, broken], qrels=[*QRELS, b"q1\tp3\t1", b"q1\tp4\t1"])
     found = {problem.kind: problem.lines for problem in scan_files(root).problems}
-    assert [number for number, _ in found.pop("unknown passage")] == [5]
+    assert [line.line for line in found.pop("unknown passage")] == [5]
     assert len(found) == 1
 
 
@@ -157,14 +157,14 @@ def test_a_byte_order_mark_and_windows_line_ends_are_counted_and_hinder_nothing(
     root = make(tmp_path / "data", corpus=[b"\xef\xbb\xbf" + CORPUS[0], CORPUS[1]], end=b"\r\n")
     found = scan_files(root)
     assert found.errors == 0
-    assert [(p.kind, p.file, p.count, p.lines[0][0]) for p in found.problems] == [
+    assert [(p.kind, p.file, p.count, p.lines[0].line) for p in found.problems] == [
         ("byte order mark", "corpus.jsonl", 1, 1),
         ("Windows line ends", "corpus.jsonl", 2, 1),
         ("Windows line ends", "queries.jsonl", 2, 1),
         ("Windows line ends", "qrels/test.tsv", 3, 1),
     ]
-    assert found.files["corpus.jsonl"]["byte_order_mark"]
-    assert found.files["qrels/test.tsv"]["windows_line_ends"] == 3
+    assert found.files["corpus.jsonl"].byte_order_mark
+    assert found.files["qrels/test.tsv"].windows_line_ends == 3
 
 
 def test_gzipped_files_are_read_and_broken_ones_are_named(tmp_path):
@@ -172,8 +172,8 @@ def test_gzipped_files_are_read_and_broken_ones_are_named(tmp_path):
     plain = (root / "corpus.jsonl").read_bytes()
     (root / "corpus.jsonl").write_bytes(gzip.compress(plain))
     found = scan_files(root)
-    assert found.files["corpus.jsonl"]["gzipped"]
-    assert [(p.kind, p.lines[0][0]) for p in found.problems] == [("not JSON", 3)]
+    assert found.files["corpus.jsonl"].gzipped
+    assert [(p.kind, p.lines[0].line) for p in found.problems] == [("not JSON", 3)]
     (root / "corpus.jsonl").write_bytes(gzip.compress(plain)[:-9])
     assert [p.kind for p in scan_files(root).problems if p.is_error][-1] == "cannot be read"
 
@@ -207,7 +207,14 @@ def test_a_wrong_file_is_one_problem_and_its_ids_are_not_missed(name, tmp_path):
 
 
 def test_problems_are_json(tmp_path):
-    problem = Problem("not JSON", True, "corpus.jsonl", 3, [(1, "a"), (None, "b")])
+    problem = Problem(
+        kind="not JSON",
+        severity="error",
+        file="corpus.jsonl",
+        count=3,
+        lines=[ProblemLine(line=1, says="a"), ProblemLine(line=None, says="b")],
+    )
+    assert problem.is_error
     assert problem.as_json() == {
         "kind": "not JSON",
         "severity": "error",
@@ -243,6 +250,6 @@ def test_there_is_an_error_exactly_where_the_dataset_cannot_be_opened(corpus, qu
             Dataset.open(root)
         except InputError as error:
             refused.append(error.says)
-        said = {says for problem in found.problems if problem.is_error for _, says in problem.lines}
+        said = {line.says for problem in found.problems if problem.is_error for line in problem.lines}
         assert said >= set(refused)
         assert bool(refused) == bool(found.errors)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data.inspection import text_figures
-from gnnretrieval.data.inspection.text_figures import near_figures, pass_over, repeated, tokens_of
+from gnnretrieval.data.inspection.text_figures import near_figures, pass_over, repeated, token_lengths, tokens_of
 from gnnretrieval.data.records import Passage
 
 TEXTS = ["one two three", "ONE two  three!", "", "a longer text of eight words, about it", "one two three", "other"]
@@ -57,10 +57,10 @@ def test_the_size_of_a_block_changes_nothing(file, monkeypatch, block):
 def test_tokens_are_counted_of_what_an_encoder_reads_with_the_title(file):
     found = read(file, Characters())
     assert found.tokens.tolist() == [len(passage.full_text) for passage in PASSAGES]
-    figures = tokens_of(found, 12)
-    assert (figures["cut"], figures["share_cut"]) == (5, 5 / 6)
-    assert tokens_of(found, None)["cut"] == 0
-    assert tokens_of(read(file), 12) is None
+    figures = token_lengths(found.tokens, len(PASSAGES), 12)
+    assert (figures.cut, figures.share_cut) == (5, 5 / 6)
+    assert token_lengths(found.tokens, len(PASSAGES), None).cut == 0
+    assert tokens_of(None, read(file), read(file)) is None
 
 
 def test_equal_texts_are_no_near_duplicates_and_near_ones_are_named_by_their_first(file):
@@ -72,12 +72,12 @@ def test_equal_texts_are_no_near_duplicates_and_near_ones_are_named_by_their_fir
         Passage("d", "", long + " today"),
     ]
     figures = near_figures(read(file, passages=passages), ["a", "b", "c", "d"], most=5)
-    assert (figures["compared"], figures["of"], figures["pairs"], figures["near"]) == (3, 3, 1, 2)
-    assert figures["share"] == 2 / 3
-    (example,) = figures["examples"]
-    assert [side["id"] for side in example["pair"]] == ["b", "d"]
-    assert example["pair"][0]["text"] == long
-    assert 0.85 <= example["similarity"] < 1
+    assert (figures.compared, figures.of, figures.pairs, figures.near) == (3, 3, 1, 2)
+    assert figures.share == 2 / 3
+    (example,) = figures.examples
+    assert [side.id for side in example.pair] == ["b", "d"]
+    assert example.pair[0].text == long
+    assert 0.85 <= example.similarity < 1
 
 
 def test_a_sample_says_so_and_names_the_right_texts(file, monkeypatch):
@@ -88,12 +88,11 @@ def test_a_sample_says_so_and_names_the_right_texts(file, monkeypatch):
     found = read(file, Characters(), passages)
     ids = [passage.id for passage in passages]
     figures = near_figures(found, ids, most=30)
-    assert (figures["compared"], figures["of"]) == (30, 60)
-    assert figures["examples"]
-    for example in figures["examples"]:
-        one, other = (int(side["id"][1:]) for side in example["pair"])
+    assert (figures.compared, figures.of) == (30, 60)
+    assert figures.examples
+    for example in figures.examples:
+        one, other = (int(side.id[1:]) for side in example.pair)
         assert one // 2 == other // 2
-        assert [side["text"] for side in example["pair"]] == [texts[one], texts[other]]
-    tokens = tokens_of(found, 12)
-    assert (tokens["texts"], tokens["of"]) == (20, 60)
+        assert [side.text for side in example.pair] == [texts[one], texts[other]]
+    assert len(found.tokens) == 20
     assert len(found.words) == 60

@@ -83,13 +83,13 @@ def test_a_checkpoint_without_a_transformer_is_refused(checkpoint):
 def test_the_share_that_is_cut_by_hand(tiny_dataset, tiny_checkpoint):
     dataset = Dataset.open(tiny_dataset)
     counter = EncoderTokens(EncoderSettings(checkpoint=str(tiny_checkpoint), max_tokens=15, query_max_tokens=None))
-    tokens = inspect_dataset(dataset, counter)["tokens"]
+    tokens = inspect_dataset(dataset, counter).tokens
     counts = counter.count([passage.full_text for passage in dataset.passages()], "passage")
-    assert tokens["encoder"] == str(tiny_checkpoint)
-    passages = tokens["passages"]
-    assert (passages["texts"], passages["of"], passages["limit"], passages["max"]) == (40, 40, 15, counts.max())
-    assert 0 < passages["cut"] == (counts > 15).sum() < 40
-    assert passages["share_cut"] == passages["cut"] / 40
-    assert passages["tokens_lost"] == sum(count - 15 for count in counts if count > 15)
-    assert passages["share_lost"] == pytest.approx(passages["tokens_lost"] / counts.sum())
-    assert tokens["queries"]["of"] == 80
+    assert tokens.encoder == str(tiny_checkpoint)
+    passages = tokens.passages
+    assert (passages.texts, passages.of, passages.limit, passages.max) == (40, 40, 15, counts.max())
+    assert 0 < passages.cut == (counts > 15).sum() < 40
+    assert passages.share_cut == passages.cut / 40
+    assert passages.tokens_lost == sum(count - 15 for count in counts if count > 15)
+    assert passages.share_lost == pytest.approx(passages.tokens_lost / counts.sum())
+    assert tokens.queries.of == 80

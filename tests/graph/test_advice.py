@@ -1,49 +1,59 @@
 """Each warning appears exactly when it should: figures without fault have none, and one fault has its own."""
 
-import copy
-
 import pytest
 
+from gnnretrieval.graph import inspect_graph
 from gnnretrieval.graph.inspection.advice import warnings_of
+from gnnretrieval.graph.inspection.report import GraphReport
 
+HUB = {"id": "hub", "title": "", "text": ""}
 FINE = {
     "passages": 1000,
     "queries": 2000,
-    "k": 5,
-    "queries_per_passage": {"mean": 10.0, "max": 80, "share_never_found": 0.1, "edges_of_top_percent": 0.05},
-    "most_found": [{"id": "hub", "queries": 80}],
+    "queries_per_passage__mean": 10.0,
+    "queries_per_passage__max": 80,
+    "queries_per_passage__share_never_found": 0.1,
+    "queries_per_passage__edges_of_top_percent": 0.05,
+    "most_found": [{**HUB, "queries": 80}],
     "labelled_passage_among_neighbours": {"1": 0.4, "5": 0.8},
-    "agreement": {"share_of_queries": 0.6, "paraphrase": 0.7},
-    "near_duplicates": {"threshold": 0.95, "queries": {"share": 0.02}, "passages": {"share": 0.01}},
-    "overlap": {
-        "splits": {
-            "test": {
-                "queries": 100,
-                "same_id": 0,
-                "same_text": 0,
-                "relevant_passages": 90,
-                "share_with_training_questions": 0.5,
-            }
+    "agreement__share_of_queries": 0.6,
+    "agreement__paraphrase": 0.7,
+    "near_duplicates__queries__share": 0.02,
+    "near_duplicates__passages__share": 0.01,
+    "overlap__splits": {
+        "test": {
+            "queries": 100,
+            "same_id": 0,
+            "same_text": 0,
+            "relevant_passages": 90,
+            "share_with_training_questions": 0.5,
+            "share_never_found": 0.1,
         }
     },
 }
 TEST = ("overlap", "splits", "test")
 
 
-def changed(**values):
-    """``FINE`` with other values at dotted places (``__`` for a dot)."""
-    figures = copy.deepcopy(FINE)
+@pytest.fixture
+def fine(tiny_graph) -> GraphReport:
+    """The figures of a graph of 1,000 passages without fault."""
+    return changed(inspect_graph(tiny_graph), **FINE)
+
+
+def changed(report: GraphReport, **values) -> GraphReport:
+    """``report`` with other values at dotted places (``__`` for a dot)."""
+    figures = report.as_json() | {"path": report.path}
     for place, value in values.items():
         *path, name = place.split("__")
         target = figures
         for key in path:
             target = target[key]
         target[name] = value
-    return figures
+    return GraphReport.model_validate(figures)
 
 
-def test_a_graph_without_fault_has_no_warning():
-    assert list(warnings_of(FINE)) == []
+def test_a_graph_without_fault_has_no_warning(fine):
+    assert list(warnings_of(fine)) == []
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,7 @@ def test_a_graph_without_fault_has_no_warning():
         ({"queries_per_passage__mean": 15.5, "queries": 3100}, "Try k = 4"),
         ({"queries_per_passage__mean": 20.0, "k": 1, "labelled_passage_among_neighbours": {"1": 1.0}}, "fewer queries"),
         (
-            {"queries_per_passage__max": 501, "most_found": [{"id": "hub", "queries": 501}]},
+            {"queries_per_passage__max": 501, "most_found": [{**HUB, "queries": 501}]},
             "501 queries found passage hub",
         ),
         ({"queries_per_passage__edges_of_top_percent": 0.21}, "most-found 1 %"),
@@ -72,8 +82,8 @@ def test_a_graph_without_fault_has_no_warning():
         ({"__".join((*TEST, "share_with_training_questions")): 0.04}, "(4% in test)"),
     ],
 )
-def test_one_fault_has_its_own_warning_and_no_other(values, says):
-    (warning,) = warnings_of(changed(**values))
+def test_one_fault_has_its_own_warning_and_no_other(fine, values, says):
+    (warning,) = warnings_of(changed(fine, **values))
     assert says in warning
 
 
@@ -94,5 +104,5 @@ def test_one_fault_has_its_own_warning_and_no_other(values, says):
         {"overlap__splits": {}},
     ],
 )
-def test_at_a_threshold_there_is_no_warning(values):
-    assert list(warnings_of(changed(**values))) == []
+def test_at_a_threshold_there_is_no_warning(fine, values):
+    assert list(warnings_of(changed(fine, **values))) == []

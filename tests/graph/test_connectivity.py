@@ -14,7 +14,7 @@ from gnnretrieval.graph.inspection.connectivity import (
 
 def test_degrees_are_counted_in_doubling_bins_that_hold_every_passage():
     figures = degree_figures(np.array([0, 0, 1, 2, 3, 4, 5, 9]))
-    assert [(bin_["from"], bin_["to"], bin_["passages"]) for bin_ in figures["histogram"]] == [
+    assert [(bin_.first, bin_.last, bin_.passages) for bin_ in figures.histogram] == [
         (0, 0, 2),
         (1, 1, 1),
         (2, 2, 1),
@@ -22,22 +22,22 @@ def test_degrees_are_counted_in_doubling_bins_that_hold_every_passage():
         (5, 8, 1),
         (9, 16, 1),
     ]
-    assert (figures["mean"], figures["max"], figures["share_never_found"]) == (3.0, 9, 0.25)
+    assert (figures.mean, figures.max, figures.share_never_found) == (3.0, 9, 0.25)
 
 
 def test_hubs_hold_their_share_of_the_edges():
     degrees = np.ones(200, dtype=np.int64)
-    assert degree_figures(degrees)["edges_of_top_percent"] == pytest.approx(0.01)
+    assert degree_figures(degrees).edges_of_top_percent == pytest.approx(0.01)
     degrees[:2] = 199  # 2 of 200 are 1 %
-    assert degree_figures(degrees)["edges_of_top_percent"] == pytest.approx(398 / 596)
+    assert degree_figures(degrees).edges_of_top_percent == pytest.approx(398 / 596)
 
 
 def test_the_most_found_passages_are_named_most_first_and_by_row_where_equal(hand_made):
     store = hand_made([[3, 1], [3, 2], [3, 1], [5, 2]])
     named = most_found(store, store.degrees(), 3)
-    assert [(passage["id"], passage["queries"]) for passage in named] == [("p3", 3), ("p1", 2), ("p2", 2)]
+    assert [(passage.id, passage.queries) for passage in named] == [("p3", 3), ("p1", 2), ("p2", 2)]
     assert most_found(store, store.degrees(), 0) == []
-    assert [passage["id"] for passage in most_found(store, store.degrees(), 50)] == ["p3", "p1", "p2", "p5"]
+    assert [passage.id for passage in most_found(store, store.degrees(), 50)] == ["p3", "p1", "p2", "p5"]
 
 
 def test_scores_that_are_not_finite_are_damage(hand_made):
@@ -64,8 +64,8 @@ def test_recall_does_not_depend_on_the_block(hand_made, monkeypatch):
 def test_scores_are_counted_by_rank_over_the_same_bins(hand_made):
     store = hand_made([[0, 1], [2, 3]], scores=[[1.0, 0.5], [0.8, 0.0]])
     figures = score_figures(store, seed=0)
-    assert figures["p50"] == pytest.approx(0.65)
-    edges, ranks = figures["by_rank"]["edges"], figures["by_rank"]["ranks"]
+    assert figures.p50 == pytest.approx(0.65)
+    edges, ranks = figures.by_rank.edges, figures.by_rank.ranks
     assert (edges[0], edges[-1], list(ranks)) == (0.0, 1.0, ["1", "2"])
     assert [edges[place] for place, count in enumerate(ranks["2"]) if count] == [0.0, pytest.approx(0.5)]
     assert sum(ranks["1"]) == 2

@@ -64,14 +64,14 @@ def test_figures_count_rows_pairs_and_equal_texts_and_show_each_row_once(hand_ma
     texts = ["Who is it?", "who is  it", "Who was it?", "Where is it?"]
     store = hand_made([[0, 1]] * 4, passages=[[1, 0], [0, 1]], queries=queries, query_texts=texts)
     figures = duplicate_figures(store, most=5, seed=0)
-    assert figures["threshold"] == 0.95
-    of_queries = figures["queries"]
-    assert (of_queries["near"], of_queries["pairs"], of_queries["same_text"]) == (3, 3, 1)
-    assert of_queries["share"] == 0.75
-    (example,) = of_queries["examples"]
-    assert [side["id"] for side in example["pair"]] == ["q0", "q2"]
-    assert example["cosine"] == 1
-    assert figures["passages"] == {
+    assert figures.threshold == 0.95
+    of_queries = figures.queries
+    assert (of_queries.near, of_queries.pairs, of_queries.same_text) == (3, 3, 1)
+    assert of_queries.share == 0.75
+    (example,) = of_queries.examples
+    assert [side.id for side in example.pair] == ["q0", "q2"]
+    assert example.cosine == 1
+    assert figures.passages.as_json() == {
         "compared": 2,
         "of": 2,
         "pairs": 0,

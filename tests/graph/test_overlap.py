@@ -25,8 +25,8 @@ def other_splits(tmp_path):
 def test_ids_texts_and_passages_that_a_split_shares_with_the_graph_are_counted(hand_made, other_splits):
     store = hand_made([[0, 1], [5, 1]], labels=[(0, 0), (1, 1)], dataset=other_splits)
     figures = overlap_figures(store)
-    assert figures["dataset"] == str(other_splits)
-    assert figures["splits"] == {
+    assert figures.dataset == str(other_splits)
+    assert figures.as_json()["splits"] == {
         "test": {
             "queries": 3,
             "same_id": 1,
@@ -40,15 +40,15 @@ def test_ids_texts_and_passages_that_a_split_shares_with_the_graph_are_counted(h
 
 def test_queries_that_a_view_leaves_out_are_not_in_the_graph(hand_made, other_splits):
     store = hand_made([[0, 1], [5, 1]], labels=[(0, 0), (1, 1)], dataset=other_splits).view(queries=[1])
-    test = overlap_figures(store)["splits"]["test"]
-    assert (test["same_id"], test["same_text"], test["share_with_training_questions"]) == (0, 1, 0)
+    test = overlap_figures(store).splits["test"]
+    assert (test.same_id, test.same_text, test.share_with_training_questions) == (0, 1, 0)
 
 
 def test_without_the_dataset_it_says_why_not(hand_made, tmp_path):
-    assert "--data" in overlap_figures(hand_made([[0]], dataset=tmp_path / "gone"))["why"]
+    assert "--data" in overlap_figures(hand_made([[0]], dataset=tmp_path / "gone")).why
     figures = overlap_figures(hand_made([[0]]))
-    assert (figures["dataset"], figures["splits"]) == (None, {})
-    assert "does not say where its dataset lies" in figures["why"]
+    assert (figures.dataset, figures.splits) == (None, {})
+    assert "does not say where its dataset lies" in figures.why
 
 
 def test_a_directory_that_is_named_and_wrong_is_refused(hand_made, other_splits, tmp_path):
@@ -69,5 +69,5 @@ def test_only_what_a_filter_kept_is_compared(hand_made, tmp_path):
     write_qrels(tmp_path / "qrels" / "test.tsv", [Qrel("t1", "p1", 1), Qrel("t2", "p5", 1)])
     store = hand_made([[0, 1]], dataset=tmp_path)
     store.meta["dataset"]["where"] = {"domain": "a"}
-    test = overlap_figures(store)["splits"]["test"]
-    assert (test["queries"], test["relevant_passages"]) == (1, 1)
+    test = overlap_figures(store).splits["test"]
+    assert (test.queries, test.relevant_passages) == (1, 1)

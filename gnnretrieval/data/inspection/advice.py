@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from gnnretrieval.data.inspection.near_copies import ALIKE_WORDS
+from gnnretrieval.data.inspection.leakage import Leakage, SplitFigures
+from gnnretrieval.data.inspection.near_copies import ALIKE_WORDS, NearCopies
+from gnnretrieval.data.inspection.problems import Problem
+from gnnretrieval.data.inspection.report import DatasetReport
+from gnnretrieval.data.inspection.text_figures import NearDuplicates, Tokens
 
 LONG_PASSAGE = 200  # words: about 256 word pieces, where common encoders truncate
 FEW_TEST_QUERIES = 100  # with fewer, the difference of two systems is seldom significant
@@ -15,118 +18,116 @@ MANY_COPIES = 0.2  # share of a split's queries that are near copies of training
 MUCH = 0.1  # least share of long passages, or of test passages seen in training, for a warning
 
 
-def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
+def warnings_of(figures: DatasetReport) -> Iterator[str]:
     """The warnings of the figures of :func:`~gnnretrieval.data.inspection.inspect.inspect_dataset`."""
-    yield from _of_missing_splits(figures["splits"])
-    for name, split in figures["splits"].items():
-        if hopeless := split["queries_without_relevant"]:
+    yield from _of_missing_splits(figures.splits)
+    for name, split in figures.splits.items():
+        if hopeless := split.queries_without_relevant:
             yield (
-                f"Queries of {name} have no relevant passage ({_of(hopeless, split['queries'])}) and score 0 with any"
+                f"Queries of {name} have no relevant passage ({_of(hopeless, split.queries)}) and score 0 with any"
                 " system: delete their judgements, or judge more passages."
             )
-        if below := split["negative_grades"]:
+        if below := split.negative_grades:
             yield (
-                f"Judgements of {name} are below 0 ({_of(below, split['judgements'])}) and count as not relevant:"
+                f"Judgements of {name} are below 0 ({_of(below, split.judgements)}) and count as not relevant:"
                 " check that they mean this."
             )
-    for name, count in figures["shared_with_train"].items():
+    for name, count in figures.shared_with_train.items():
         if count:
             yield (
-                f"Queries of {name} have the text of a train query ({_of(count, figures['splits'][name]['queries'])}):"
+                f"Queries of {name} have the text of a train query ({_of(count, figures.splits[name].queries)}):"
                 f" move them to train, or results on {name} measure memory."
             )
-    share = figures["test_passages_in_train_share"]
+    share = figures.test_passages_in_train_share
     if share is not None and share >= MUCH:
         yield (
             f"Of the passages relevant in test, {share:.0%} are also relevant to a train query: report this with"
             " results, or split the judgements by passage to measure unseen passages."
         )
-    yield from _of_leakage(figures["leakage"])
-    yield from _of_near_copies(figures["near_copies"])
-    if count := figures["duplicate_passages"]:
+    yield from _of_leakage(figures.leakage)
+    yield from _of_near_copies(figures.near_copies)
+    if count := figures.duplicate_passages:
         yield (
-            f"Passages repeat the text of an earlier one ({_of(count, figures['passages'])}), and a retrieved copy"
+            f"Passages repeat the text of an earlier one ({_of(count, figures.passages)}), and a retrieved copy"
             " without judgement counts as wrong: merge them, unless their titles tell them apart."
         )
-    if count := figures["duplicate_queries"]:
+    if count := figures.duplicate_queries:
         yield (
-            f"Queries repeat the text of an earlier one ({_of(count, figures['queries'])}), and no system can satisfy"
+            f"Queries repeat the text of an earlier one ({_of(count, figures.queries)}), and no system can satisfy"
             " both if their relevant passages differ: merge them and their judgements."
         )
-    yield from _of_near_duplicates(figures["near_duplicates"])
-    if 0 < (count := figures["passages_without_title"]) < figures["passages"]:
+    yield from _of_near_duplicates(figures.near_duplicates.passages)
+    if 0 < (count := figures.passages_without_title) < figures.passages:
         yield (
-            f"Some passages have no title ({_of(count, figures['passages'])}): give titles to all, or compare systems"
+            f"Some passages have no title ({_of(count, figures.passages)}): give titles to all, or compare systems"
             " without titles."
         )
-    if figures["tokens"]:
-        yield from _of_tokens(figures["tokens"])
-    elif figures["long_passages_share"] >= MUCH:
+    if figures.tokens:
+        yield from _of_tokens(figures.tokens)
+    elif figures.long_passages_share >= MUCH:
         yield (
-            f"Of the passages, {figures['long_passages_share']:.0%} have more than {LONG_PASSAGE} words, and encoders"
+            f"Of the passages, {figures.long_passages_share:.0%} have more than {LONG_PASSAGE} words, and encoders"
             " truncate texts at their maximum length: raise it, or split the passages."
         )
-    if count := figures["ids_with_whitespace"]:
+    if count := figures.ids_with_whitespace:
         yield f"Ids contain white space ({count:,}) and cannot be written to a TREC run: rename them."
-    yield from _of_problems(figures["problems"])
+    yield from _of_problems(figures.problems)
 
 
-def _of_leakage(leakage: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _of_leakage(leakage: Sequence[Leakage]) -> Iterator[str]:
     for pair in leakage:
-        name, of = pair["split"], pair["of"]
-        if pair["near"] and pair["near"] >= NEAR_QUERIES * pair["queries"]:
+        name, of = pair.split, pair.of
+        if pair.near and pair.near >= NEAR_QUERIES * pair.queries:
             yield (
-                f"Queries of {name} are near-duplicates of one of {of} ({_of(pair['near'], pair['queries'])}): look at"
+                f"Queries of {name} are near-duplicates of one of {of} ({_of(pair.near, pair.queries)}): look at"
                 f" the examples, and move queries with the same meaning to {of}."
             )
-        if of != "train" and pair["same_text"]:
+        if of != "train" and pair.same_text:
             yield (
-                f"Queries of {name} have the text of one of {of} ({_of(pair['same_text'], pair['queries'])}): remove"
+                f"Queries of {name} have the text of one of {of} ({_of(pair.same_text, pair.queries)}): remove"
                 f" them from one split, or settings chosen on {of} fit {name}."
             )
 
 
-def _of_near_copies(copies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _of_near_copies(copies: Sequence[NearCopies]) -> Iterator[str]:
     for its in copies:
-        share = its["by_words"]["at_least"][str(ALIKE_WORDS)]
+        share = its.by_words.at_least[str(ALIKE_WORDS)]
         if share > MANY_COPIES:
             yield (
-                f"Of the queries of {its['split']}, {share:.0%} share half of their words or more with a"
-                f" {its['of']} query of the same passage, and a system that learns from queries can remember these:"
+                f"Of the queries of {its.split}, {share:.0%} share half of their words or more with a"
+                f" {its.of} query of the same passage, and a system that learns from queries can remember these:"
                 " report gains with and without them."
             )
 
 
-def _of_near_duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
-    near = figures["passages"]
-    if near["share"] >= MUCH:
+def _of_near_duplicates(near: NearDuplicates) -> Iterator[str]:
+    if near.share >= MUCH:
         yield (
-            f"Of the passages, {near['share']:.0%} are near-duplicates of another, and often only one of them is"
+            f"Of the passages, {near.share:.0%} are near-duplicates of another, and often only one of them is"
             " judged: merge passages with the same content, or judge both."
         )
 
 
-def _of_tokens(tokens: Mapping[str, Any]) -> Iterator[str]:
-    for name, least in (("passages", MUCH), ("queries", MUCH_OF_QUERIES)):
-        counted = tokens[name]
-        if counted["share_cut"] >= least:
+def _of_tokens(tokens: Tokens) -> Iterator[str]:
+    for name, counted, least in (("passages", tokens.passages, MUCH), ("queries", tokens.queries, MUCH_OF_QUERIES)):
+        if counted.share_cut >= least:
             remedy = "raise --max-tokens if the encoder can, or split them" if name == "passages" else "shorten them"
             yield (
-                f"Of the {name}, {counted['share_cut']:.0%} are truncated at {counted['limit']} tokens, and"
-                f" {counted['share_lost']:.0%} of all tokens are never read: {remedy}."
+                f"Of the {name}, {counted.share_cut:.0%} are truncated at {counted.limit} tokens, and"
+                f" {counted.share_lost:.0%} of all tokens are never read: {remedy}."
             )
 
 
-def _of_problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _of_problems(problems: Sequence[Problem]) -> Iterator[str]:
     # Ids have their own warning.
-    notices = [its for its in problems if its["severity"] == "notice" and its["kind"] != "white space in an id"]
+    notices = [its for its in problems if not its.is_error and its.kind != "white space in an id"]
     if notices:
-        kinds = ", ".join(dict.fromkeys(problem["kind"] for problem in notices))
-        lines = sum(problem["count"] for problem in notices)
+        kinds = ", ".join(dict.fromkeys(problem.kind for problem in notices))
+        lines = sum(problem.count for problem in notices)
         yield f"Lines look wrong ({lines:,}: {kinds}): see them under Problems, and correct their source."
 
 
-def _of_missing_splits(splits: Mapping[str, Any]) -> Iterator[str]:
+def _of_missing_splits(splits: Mapping[str, SplitFigures]) -> Iterator[str]:
     uses = {
         "train": "train a model on",
         "dev": "choose settings on (training holds out a tenth of train instead)",
@@ -135,9 +136,9 @@ def _of_missing_splits(splits: Mapping[str, Any]) -> Iterator[str]:
     for name, use in uses.items():
         if name not in splits:
             yield f"There is no {name} split to {use}: add judgements in {name}.tsv."
-    if "test" in splits and splits["test"]["queries"] < FEW_TEST_QUERIES:
+    if "test" in splits and splits["test"].queries < FEW_TEST_QUERIES:
         yield (
-            f"The test split is too small to tell systems apart ({splits['test']['queries']} queries):"
+            f"The test split is too small to tell systems apart ({splits['test'].queries} queries):"
             f" judge at least {FEW_TEST_QUERIES}."
         )
 

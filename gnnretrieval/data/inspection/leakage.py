@@ -3,56 +3,104 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.inspection.quantiles import in_doubling_bins, spread
-from gnnretrieval.data.inspection.text_figures import TextPass
+from gnnretrieval.data.inspection.quantiles import Bin, Distribution, Spread, in_doubling_bins, spread
+from gnnretrieval.data.inspection.text_figures import Example, NamedText, TextPass
+from gnnretrieval.pages.reports import Figures
 
 Judged = Mapping[str, Mapping[str, Mapping[str, int]]]  # relevance by passage by query by split
 
 
-def split_figures(judged: Judged) -> dict[str, dict[str, Any]]:
-    """Figures of each split by name, as JSON values; relevant means a relevance above 0.
+class SplitFigures(Figures):
+    """Judgements of a split; relevant means a relevance above 0."""
 
-    Returns:
-        ``queries``, ``judgements``, ``judgements_per_query`` (their mean), ``judgements_a_query`` (``median``, ``p95``,
-        ``max``, ``histogram``), ``grades`` (judgements by relevance, as text), ``negative_grades`` (judgements below
-        0), ``queries_without_relevant`` (every judgement is 0 or less), ``relevant_passages``,
-        ``queries_a_relevant_passage`` (``median``, ``p95``, ``max``).
-    """
+    queries: int
+    judgements: int
+    judgements_per_query: float
+    """Their mean."""
+    judgements_a_query: Distribution
+    grades: dict[str, int]
+    """Judgements by relevance, as text."""
+    negative_grades: int
+    """Judgements below 0."""
+    queries_without_relevant: int
+    """Queries whose judgements are all 0 or less."""
+    relevant_passages: int
+    queries_a_relevant_passage: Spread | None
+    """None without relevant passages."""
+
+
+class MostAsked(Figures):
+    """A passage with many queries."""
+
+    id: str
+    queries: int
+
+
+class QueriesOfPassages(Spread):
+    """Number of queries of all splits that a passage is relevant to, over all passages."""
+
+    mean: float
+    share_without: float
+    """Share of passages that are relevant to no query."""
+    histogram: list[Bin]
+    most_asked: list[MostAsked]
+    """The passages with the most queries."""
+
+
+class Leakage(Figures):
+    """What a split shares with an earlier one."""
+
+    split: str
+    of: str
+    """The earlier split."""
+    queries: int
+    """Queries of ``split``."""
+    same_id: int
+    """Queries in both."""
+    same_text: int
+    """Queries whose normalised text is in ``of``."""
+    near: int
+    """Other queries with a near-duplicate in ``of``."""
+    relevant_passages: int
+    """Relevant passages of ``split``."""
+    shared_passages: int
+    """Of these, those also relevant in ``of``."""
+    share: float
+    examples: list[Example]
+    """Queries of ``same_text`` with another id and of ``near``; that of ``split`` is the first of a pair."""
+
+
+def split_figures(judged: Judged) -> dict[str, SplitFigures]:
+    """Figures of each split by name."""
     return {name: _split(queries) for name, queries in judged.items()}
 
 
-def _split(queries: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def _split(queries: Mapping[str, Mapping[str, int]]) -> SplitFigures:
     counts = np.array([len(grades) for grades in queries.values()])
     grades = Counter(grade for judged in queries.values() for grade in judged.values())
     asked = Counter(passage for judged in queries.values() for passage, grade in judged.items() if grade > 0)
-    return {
-        "queries": len(queries),
-        "judgements": int(counts.sum()),
-        "judgements_per_query": float(counts.mean()),
-        "judgements_a_query": {**spread(counts), "histogram": in_doubling_bins(counts)},
-        "grades": {str(grade): grades[grade] for grade in sorted(grades)},
-        "negative_grades": sum(count for grade, count in grades.items() if grade < 0),
-        "queries_without_relevant": sum(max(judged.values()) <= 0 for judged in queries.values()),
-        "relevant_passages": len(asked),
-        "queries_a_relevant_passage": spread(list(asked.values())) if asked else None,
-    }
+    return SplitFigures(
+        queries=len(queries),
+        judgements=int(counts.sum()),
+        judgements_per_query=float(counts.mean()),
+        judgements_a_query=Distribution(**dict(spread(counts)), histogram=in_doubling_bins(counts)),
+        grades={str(grade): grades[grade] for grade in sorted(grades)},
+        negative_grades=sum(count for grade, count in grades.items() if grade < 0),
+        queries_without_relevant=sum(max(judged.values()) <= 0 for judged in queries.values()),
+        relevant_passages=len(asked),
+        queries_a_relevant_passage=spread(list(asked.values())) if asked else None,
+    )
 
 
-def queries_of_passages(judged: Judged, passages: int, most: int) -> dict[str, Any]:
-    """Number of queries of all splits that a passage is relevant to, over all passages.
-
-    Returns:
-        ``median``, ``p95``, ``max``, ``mean``, ``share_without`` (passages that are relevant to no query),
-        ``histogram`` and ``most_asked`` (``id`` and ``queries`` of the passages with the most queries).
-    """
+def queries_of_passages(judged: Judged, passages: int, most: int) -> QueriesOfPassages:
+    """Queries per passage, over all ``passages``; at most ``most`` passages are named."""
     asked = Counter(
         passage
         for queries in judged.values()
@@ -62,63 +110,63 @@ def queries_of_passages(judged: Judged, passages: int, most: int) -> dict[str, A
     )
     counts = np.zeros(passages, dtype=np.int64)
     counts[: len(asked)] = list(asked.values())
-    return {
-        **spread(counts),
-        "mean": float(counts.mean()),
-        "share_without": float((counts == 0).mean()),
-        "histogram": in_doubling_bins(counts),
-        "most_asked": [
-            {"id": id_, "queries": count}
+    return QueriesOfPassages(
+        **dict(spread(counts)),
+        mean=float(counts.mean()),
+        share_without=float((counts == 0).mean()),
+        histogram=in_doubling_bins(counts),
+        most_asked=[
+            MostAsked(id=id_, queries=count)
             for id_, count in sorted(asked.items(), key=lambda passage: (-passage[1], passage[0]))[:most]
         ],
-    }
+    )
 
 
-def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -> list[dict[str, Any]]:
-    """Leakage between each split and each earlier one, in the order train, dev, test, others, as JSON values.
-
-    Returns:
-        For each pair: ``split``, ``of`` (the earlier split), ``queries`` (of ``split``), ``same_id`` (queries in both),
-        ``same_text`` (queries whose normalised text is in ``of``), ``near`` (other queries that have a near-duplicate
-        in ``of``), ``relevant_passages`` (of ``split``), ``shared_passages`` (of these, those also relevant in ``of``),
-        ``share``, and ``examples`` of ``same_text`` (with another id) and ``near``: ``similarity``, and ``id`` and
-        ``text`` of both queries, that of ``split`` first.
-    """
+def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -> list[Leakage]:
+    """Leakage between each split and each earlier one, in the order train, dev, test, others."""
     row_of = {id_: row for row, id_ in enumerate(dataset.query_ids)}
     rows = {name: np.array([row_of[id_] for id_ in asked], dtype=np.int64) for name, asked in judged.items()}
+    pairs = {
+        (before, name): (_same(queries, rows[name], rows[before]), _near(queries, rows[name], rows[before]))
+        for before, name in combinations(judged, 2)
+    }
+    shown = {
+        names: [*[(row, earlier, 1.0) for row, earlier in same if row != earlier][:most], *near[:most]]
+        for names, (same, near) in pairs.items()
+    }
+    named = _named(dataset, {row for examples in shown.values() for example in examples for row in example[:2]})
     relevant = {
         name: {passage for grades in asked.values() for passage, grade in grades.items() if grade > 0}
         for name, asked in judged.items()
     }
-    found, wanted = list[dict[str, Any]](), dict[int, str]()
-    for before, name in combinations(judged, 2):
-        same, near = _same(queries, rows[name], rows[before]), _near(queries, rows[name], rows[before])
-        other = [(row, earlier, 1.0) for row, earlier in same if row != earlier]
-        shown = [*other[:most], *near[:most]]
-        wanted |= {row: "" for example in shown for row in example[:2]}
+    found = []
+    for (before, name), (same, near) in pairs.items():
         shared = len(relevant[name] & relevant[before])
         found.append(
-            {
-                "split": name,
-                "of": before,
-                "queries": len(rows[name]),
-                "same_id": len(judged[name].keys() & judged[before].keys()),
-                "same_text": len(same),
-                "near": len(near),
-                "relevant_passages": len(relevant[name]),
-                "shared_passages": shared,
-                "share": shared / len(relevant[name]) if relevant[name] else 0.0,
-                "examples": shown,
-            }
+            Leakage(
+                split=name,
+                of=before,
+                queries=len(rows[name]),
+                same_id=len(judged[name].keys() & judged[before].keys()),
+                same_text=len(same),
+                near=len(near),
+                relevant_passages=len(relevant[name]),
+                shared_passages=shared,
+                share=shared / len(relevant[name]) if relevant[name] else 0.0,
+                examples=[
+                    Example(similarity=alike, pair=[named[row], named[earlier]])
+                    for row, earlier, alike in shown[before, name]
+                ],
+            )
         )
-    if wanted:
-        wanted |= {row: query.text for row, query in enumerate(dataset.queries()) if row in wanted}
-    for pair in found:
-        pair["examples"] = [
-            {"similarity": alike, "pair": [{"id": dataset.query_ids[row], "text": wanted[row]} for row in example]}
-            for *example, alike in pair["examples"]
-        ]
     return found
+
+
+def _named(dataset: Dataset, rows: Collection[int]) -> dict[int, NamedText]:
+    """Some queries by row; the file is read only where there are any."""
+    if not rows:
+        return {}
+    return {row: NamedText(id=query.id, text=query.text) for row, query in enumerate(dataset.queries()) if row in rows}
 
 
 def _same(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64]) -> list[tuple[int, int]]:

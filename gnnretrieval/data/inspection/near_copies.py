@@ -7,7 +7,7 @@ gains with and without near copies.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.inspection.near_texts import words_of
 from gnnretrieval.errors import InputError
+from gnnretrieval.pages.reports import Figures
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, gather_rows
 
@@ -40,6 +41,35 @@ class QueryVectors(NamedTuple):
     encoder: str
     rows: Mapping[str, int]
     vectors: NDArray[np.floating]
+
+
+class WordShares(Figures):
+    """Shares of questions by the Jaccard similarity of their words, by threshold as text."""
+
+    at_least: dict[str, float]
+    below: dict[str, float]
+
+
+class VectorShares(Figures):
+    """Shares of questions by the cosine of their vectors, by threshold as text."""
+
+    encoder: str
+    at_least: dict[str, float]
+
+
+class NearCopies(Figures):
+    """How many questions of a split are near copies of a question of another."""
+
+    split: str
+    of: str
+    """The split of the training questions."""
+    queries: int
+    """Questions of ``split``."""
+    with_shared_passage: float
+    """Share of these with a relevant passage of a question of ``of``."""
+    by_words: WordShares
+    by_vectors: VectorShares | None
+    """None without vectors."""
 
 
 class _Shared(NamedTuple):
@@ -83,35 +113,33 @@ def copy_cosine(dataset: Dataset, split: str, vectors: QueryVectors, of: str = "
 
 def copy_figures(
     dataset: Dataset, judged: Mapping[str, Judged], vectors: QueryVectors | None = None, of: str = "train"
-) -> list[dict[str, Any]]:
-    """Shares of questions of the other splits that are near copies of a question of ``of``, as JSON values.
-
-    Returns:
-        For each split of ``judged`` except ``of``; empty where ``of`` is missing: ``split``, ``of``, ``queries``,
-        ``with_shared_passage`` (share of questions with a relevant passage of a question of ``of``), ``by_words``
-        (shares by :func:`copy_similarity`: ``at_least`` and ``below``, by threshold) and ``by_vectors`` (shares by
-        :func:`copy_cosine`: ``encoder`` and ``at_least``; None without vectors).
-    """
+) -> list[NearCopies]:
+    """Near copies in each split of ``judged`` except ``of``; empty where ``of`` is missing."""
     others = [name for name in judged if name != of and of in judged]
-    return [{"split": name, "of": of, **_figures(dataset, judged[name], judged[of], vectors)} for name in others]
+    return [_copies(dataset, judged, name, of, vectors) for name in others]
 
 
-def _figures(dataset: Dataset, judged: Judged, trained: Judged, vectors: QueryVectors | None) -> dict[str, Any]:
-    words = _by_words(dataset, judged, trained)
+def _copies(
+    dataset: Dataset, judged: Mapping[str, Judged], split: str, of: str, vectors: QueryVectors | None
+) -> NearCopies:
+    asked, trained = judged[split], judged[of]
+    words = _by_words(dataset, asked, trained)
     by_vectors = None
     if vectors is not None:
-        cosines = _by_vectors(dataset, judged, trained, vectors)
-        by_vectors = {"encoder": vectors.encoder, "at_least": _at_least(cosines, (ALIKE_VECTORS, NEAR_VECTORS))}
-    sharing = {id_ for passage in _shared(judged, trained) for id_ in passage.asked}
-    return {
-        "queries": len(words),
-        "with_shared_passage": len(sharing) / len(words),
-        "by_words": {
-            "at_least": _at_least(words, (ALIKE_WORDS, NEAR_WORDS)),
-            "below": {str(UNLIKE_WORDS): sum(value < UNLIKE_WORDS for value in words.values()) / len(words)},
-        },
-        "by_vectors": by_vectors,
-    }
+        cosines = _by_vectors(dataset, asked, trained, vectors)
+        by_vectors = VectorShares(encoder=vectors.encoder, at_least=_at_least(cosines, (ALIKE_VECTORS, NEAR_VECTORS)))
+    sharing = {id_ for passage in _shared(asked, trained) for id_ in passage.asked}
+    unlike = sum(value < UNLIKE_WORDS for value in words.values())
+    return NearCopies(
+        split=split,
+        of=of,
+        queries=len(words),
+        with_shared_passage=len(sharing) / len(words),
+        by_words=WordShares(
+            at_least=_at_least(words, (ALIKE_WORDS, NEAR_WORDS)), below={str(UNLIKE_WORDS): unlike / len(words)}
+        ),
+        by_vectors=by_vectors,
+    )
 
 
 def _at_least(similarities: Mapping[str, float], thresholds: Sequence[float]) -> dict[str, float]:

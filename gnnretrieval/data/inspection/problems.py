@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from gnnretrieval.data.faults import Fault
+from gnnretrieval.pages.reports import Figures
 
 LINES = 5  # lines that are listed per kind and file
 # Kinds that the readers accept. All others are errors: the dataset cannot be opened.
@@ -23,34 +23,33 @@ NOTICES = (
 )
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A kind of problem in a file.
+class ProblemLine(Figures):
+    """A line with a problem."""
 
-    Attributes:
-        kind: The kind in two or three words.
-        is_error: Whether the dataset cannot be opened because of it.
-        file: Path in the dataset directory.
-        count: Number of lines; 1 for a problem of the whole file.
-        lines: Line number and sentence of the first lines; the number is None for a problem of the whole file.
-    """
+    line: int | None
+    """Its number, from 1; None for a problem of the whole file."""
+    says: str
+    """What is wrong and what to do."""
+
+
+class Problem(Figures):
+    """A kind of problem in a file."""
 
     kind: str
-    is_error: bool
+    """The kind in two or three words."""
+    severity: Literal["error", "notice"]
+    """A dataset with an error cannot be opened."""
     file: str
+    """Path in the dataset directory."""
     count: int
-    lines: list[tuple[int | None, str]]
+    """Number of lines; 1 for a problem of the whole file."""
+    lines: list[ProblemLine]
+    """The first of these lines."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The problem as JSON values."""
-        lines = [{"line": number, "says": says} for number, says in self.lines]
-        return {
-            "kind": self.kind,
-            "severity": "error" if self.is_error else "notice",
-            "file": self.file,
-            "count": self.count,
-            "lines": lines,
-        }
+    @property
+    def is_error(self) -> bool:
+        """Whether the dataset cannot be opened because of it."""
+        return self.severity == "error"
 
 
 class Problems:
@@ -58,7 +57,7 @@ class Problems:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
-        self._lines: dict[tuple[str, str], list[tuple[int | None, str]]] = {}
+        self._lines: dict[tuple[str, str], list[ProblemLine]] = {}
 
     def add(self, file: str, line: int | None, fault: Fault, count: int = 1) -> None:
         """Add a fault; a ``count`` above 1 also counts others of its kind that are not listed."""
@@ -66,12 +65,18 @@ class Problems:
         self._counts[key] = self._counts.get(key, 0) + count
         lines = self._lines.setdefault(key, [])
         if len(lines) < LINES:
-            lines.append((line, fault.says))
+            lines.append(ProblemLine(line=line, says=fault.says))
 
     def listed(self) -> list[Problem]:
         """The problems, errors first, then in order of appearance."""
         problems = [
-            Problem(kind, kind not in NOTICES, file, count, self._lines[file, kind])
+            Problem(
+                kind=kind,
+                severity="notice" if kind in NOTICES else "error",
+                file=file,
+                count=count,
+                lines=self._lines[file, kind],
+            )
             for (file, kind), count in self._counts.items()
         ]
         return sorted(problems, key=lambda problem: not problem.is_error)

@@ -28,6 +28,7 @@ from gnnretrieval.data.inspection.spoilt_text import spoilt
 from gnnretrieval.data.lines import MARK, UTF_16, decoded, raw_lines
 from gnnretrieval.data.records import Qrel
 from gnnretrieval.errors import InputError
+from gnnretrieval.pages.reports import Figures
 
 _ID = re.compile(r'"_id"\s*:\s*("(?:[^"\\]|\\.)*")')
 _GZIP = b"\x1f\x8b"
@@ -41,7 +42,21 @@ _WINDOWS_LINE_END = Fault(
 
 class _Found(NamedTuple):
     problems: Problems
-    files: dict[str, dict[str, Any]]
+    files: dict[str, dict[str, int]]  # the fields of FileFigures
+
+
+class FileFigures(Figures):
+    """A file of a dataset."""
+
+    bytes: int
+    lines: int
+    """Lines that are not blank."""
+    gzipped: bool
+    byte_order_mark: bool
+    windows_line_ends: int
+    """Lines that end in CR LF."""
+    not_ascii: int
+    """Lines with a character beyond ASCII."""
 
 
 class Scan(NamedTuple):
@@ -49,12 +64,11 @@ class Scan(NamedTuple):
 
     Attributes:
         problems: The problems, errors first, then in order of appearance.
-        files: Figures by path in the directory: ``bytes``, ``lines`` (not blank), ``gzipped``, ``byte_order_mark``,
-            ``windows_line_ends`` (lines) and ``not_ascii`` (lines).
+        files: Figures by path in the directory.
     """
 
     problems: list[Problem]
-    files: dict[str, dict[str, Any]]
+    files: dict[str, FileFigures]
 
     @property
     def errors(self) -> int:
@@ -83,7 +97,7 @@ def scan_files(path: str | Path, qrels: str = "qrels") -> Scan:
         files = {}
     for file in files.values():
         _scan_judgements(path, f"{qrels}/{file.name}", queries, passages, found)
-    return Scan(found.problems.listed(), found.files)
+    return Scan(found.problems.listed(), {name: FileFigures.model_validate(its) for name, its in found.files.items()})
 
 
 def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[int, str, Fault | None]]:

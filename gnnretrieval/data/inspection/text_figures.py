@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.inspection.near_texts import HASHES, NearPairs, Signer, near_pairs
-from gnnretrieval.data.inspection.quantiles import in_equal_bins, spread
+from gnnretrieval.data.inspection.quantiles import Distribution, in_equal_bins, spread
 from gnnretrieval.data.inspection.same_text import text_key
 from gnnretrieval.data.lines import LARGE_FILE
 from gnnretrieval.data.records import Passage
+from gnnretrieval.pages.reports import Figures
 from gnnretrieval.progress import Meter, progress
 
 Side = Literal["passage", "query"]
@@ -24,6 +25,67 @@ Rows = NDArray[np.int64]
 COMPARED = 10_000_000  # texts compared at most (320 MB of signatures); of more, a seeded sample
 TOKENISED = 200_000  # texts tokenised at most; this gives the share of truncated texts to 0.2 %
 _BLOCK = 2048
+
+
+class _Sample(Figures):
+    texts: int
+    """Size of the sample that was counted."""
+    of: int
+    """All texts."""
+    limit: int | None
+    """The encoder's limit in tokens; None: it has none."""
+
+
+class TokenLengths(Distribution, _Sample):  # in JSON the fields of the last base come first
+    """Lengths of texts in tokens, with special tokens and the prompt."""
+
+    cut: int
+    """Texts longer than the limit."""
+    share_cut: float
+    tokens_lost: int
+    """Tokens beyond the limit."""
+    share_lost: float
+    """Share of all tokens."""
+
+
+class Tokens(Figures):
+    """Lengths in an encoder's tokens."""
+
+    encoder: str
+    passages: TokenLengths
+    queries: TokenLengths
+
+
+class NamedText(Figures):
+    """A passage or query."""
+
+    id: str
+    text: str
+
+
+class Example(Figures):
+    """Two texts that are alike."""
+
+    similarity: float
+    pair: list[NamedText]
+
+
+class NearDuplicates(Figures):
+    """Near-duplicates among the passages, or among the queries."""
+
+    compared: int
+    """Compared texts: one of equal ones."""
+    of: int
+    """Different texts."""
+    pairs: int
+    near: int
+    """Texts in a pair."""
+    share: float
+    """``near`` / ``compared``."""
+    is_whole: bool
+    """False: there may be more pairs."""
+    examples: list[Example]
+    """The most similar pairs; no text is in two of them."""
 
 
 class TokenCounter(Protocol):
@@ -147,32 +209,35 @@ def _progress(label: str, count: int, unit: str, file: Path) -> AbstractContextM
     return nullcontext() if file.stat().st_size > LARGE_FILE else progress(label, count, unit)
 
 
-def lengths_of(counts: NDArray[Any]) -> dict[str, Any]:
-    """:func:`~gnnretrieval.data.inspection.quantiles.spread` of lengths, and their ``histogram``."""
-    return {**spread(counts), "histogram": in_equal_bins(counts)}
+def lengths_of(counts: NDArray[Any]) -> Distribution:
+    """Quantiles and a histogram of lengths."""
+    return Distribution(**dict(spread(counts)), histogram=in_equal_bins(counts))
 
 
-def tokens_of(found: TextPass, limit: int | None) -> dict[str, Any] | None:
-    """Lengths in tokens as JSON values, with special tokens and the prompt.
-
-    Returns:
-        ``texts`` (size of the sample), ``of`` (all texts), ``limit``, ``median``, ``p95``, ``max``, ``histogram``,
-        ``cut`` (texts longer than the limit), ``share_cut``, ``tokens_lost`` (beyond the limit) and ``share_lost`` (of
-        the tokens); None without a tokenizer.
-    """
-    if found.tokens is None:
+def tokens_of(counter: TokenCounter | None, passages: TextPass, queries: TextPass) -> Tokens | None:
+    """Lengths in tokens of what ``counter`` counted; None without one."""
+    if counter is None or passages.tokens is None or queries.tokens is None:
         return None
-    lost = np.maximum(found.tokens - limit, 0) if limit is not None else np.zeros_like(found.tokens)
-    return {
-        "texts": len(found.tokens),
-        "of": len(found.words),
-        "limit": limit,
-        **lengths_of(found.tokens),
-        "cut": int((lost > 0).sum()),
-        "share_cut": float((lost > 0).mean()),
-        "tokens_lost": int(lost.sum()),
-        "share_lost": float(lost.sum() / found.tokens.sum()),
-    }
+    return Tokens(
+        encoder=counter.name,
+        passages=token_lengths(passages.tokens, len(passages.words), counter.limits["passage"]),
+        queries=token_lengths(queries.tokens, len(queries.words), counter.limits["query"]),
+    )
+
+
+def token_lengths(counts: NDArray[Any], of: int, limit: int | None) -> TokenLengths:
+    """Figures of the ``counts`` of tokens of a sample of ``of`` texts, and of what ``limit`` truncates."""
+    lost = np.maximum(counts - limit, 0) if limit is not None else np.zeros_like(counts)
+    return TokenLengths(
+        texts=len(counts),
+        of=of,
+        limit=limit,
+        **dict(lengths_of(counts)),
+        cut=int((lost > 0).sum()),
+        share_cut=float((lost > 0).mean()),
+        tokens_lost=int(lost.sum()),
+        share_lost=float(lost.sum() / counts.sum()),
+    )
 
 
 def repeated(found: TextPass, ids: Sequence[str], most: int) -> list[list[str]]:
@@ -182,29 +247,23 @@ def repeated(found: TextPass, ids: Sequence[str], most: int) -> list[list[str]]:
     return [[ids[earlier[row]], ids[row]] for row in rows]
 
 
-def near_figures(found: TextPass, ids: Sequence[str], most: int) -> dict[str, Any]:
-    """Near-duplicates as JSON values.
-
-    Returns:
-        ``compared`` (number of compared texts, one of equal ones), ``of`` (number of different texts), ``pairs``,
-        ``near`` (texts in a pair), ``share`` (of the compared ones), ``is_whole`` (False: there may be more pairs) and
-        ``examples`` (``similarity``, and ``id`` and ``text`` of both), most similar first; no text is in two examples.
-    """
-    near = {row for pair in found.near.pairs for row in pair[:2]}
-    examples, shown = list[dict[str, Any]](), set[int]()
+def near_figures(found: TextPass, ids: Sequence[str], most: int) -> NearDuplicates:
+    """Near-duplicates, with at most ``most`` examples."""
+    examples, shown = list[Example](), set[int]()
     for one, other, alike in found.near.pairs:
         if len(examples) == most:
             break
         if not {one, other} & shown:
             shown |= {one, other}
-            pair = [{"id": ids[row], "text": found.near.texts[row]} for row in (one, other)]
-            examples.append({"similarity": alike, "pair": pair})
-    return {
-        "compared": found.compared,
-        "of": len(found.first),
-        "pairs": len(found.near.pairs),
-        "near": len(near),
-        "share": len(near) / found.compared,
-        "is_whole": found.near.is_whole,
-        "examples": examples,
-    }
+            pair = [NamedText(id=ids[row], text=found.near.texts[row]) for row in (one, other)]
+            examples.append(Example(similarity=alike, pair=pair))
+    near = len({row for pair in found.near.pairs for row in pair[:2]})
+    return NearDuplicates(
+        compared=found.compared,
+        of=len(found.first),
+        pairs=len(found.near.pairs),
+        near=near,
+        share=near / found.compared,
+        is_whole=found.near.is_whole,
+        examples=examples,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from gnnretrieval.graph.inspection.overlap import SplitOverlap
+from gnnretrieval.graph.inspection.report import GraphReport
 
 CROWDED = 15.0  # mean queries per passage above which passages turn into hubs
 HUB = 50  # a hub has this many times the mean number of queries
@@ -20,40 +22,40 @@ NEAR_PASSAGES = 0.05
 UNTAUGHT = 0.1
 
 
-def warnings_of(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Warnings from the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`."""
+def warnings_of(figures: GraphReport) -> Iterator[str]:
+    """Warnings from the figures of a graph."""
     yield from _of_degrees(figures)
     yield from _of_labels(figures)
     yield from _of_duplicates(figures)
-    yield from _of_overlap(figures["overlap"]["splits"])
+    yield from _of_overlap(figures.overlap.splits)
 
 
-def _of_degrees(figures: Mapping[str, Any]) -> Iterator[str]:
-    degrees = figures["queries_per_passage"]
-    if degrees["mean"] > CROWDED:
-        fitting = max(1, int(CROWDED * figures["passages"] / figures["queries"]))
-        remedy = f"Try k = {fitting} (graph build --k)." if fitting < figures["k"] else "Build it from fewer queries."
-        yield f"{degrees['mean']:.1f} queries per passage: passages turn into hubs. {remedy}"
-    if degrees["max"] > HUB * max(degrees["mean"], 1):
-        hub = figures["most_found"][0]
+def _of_degrees(figures: GraphReport) -> Iterator[str]:
+    degrees = figures.queries_per_passage
+    if degrees.mean > CROWDED:
+        fitting = max(1, int(CROWDED * figures.passages / figures.queries))
+        remedy = f"Try k = {fitting} (graph build --k)." if fitting < figures.k else "Build it from fewer queries."
+        yield f"{degrees.mean:.1f} queries per passage: passages turn into hubs. {remedy}"
+    if degrees.max > HUB * max(degrees.mean, 1):
+        hub = figures.most_found[0]
         yield (
-            f"{hub['queries']:,} queries found passage {hub['id']}, {degrees['max'] / degrees['mean']:.0f} times the "
+            f"{hub.queries:,} queries found passage {hub.id}, {degrees.max / degrees.mean:.0f} times the "
             "mean: if its text is boilerplate, delete it."
         )
-    if figures["passages"] >= 100 and degrees["edges_of_top_percent"] > HUBS:
+    if figures.passages >= 100 and degrees.edges_of_top_percent > HUBS:
         yield (
-            f"The most-found 1 % of the passages have {degrees['edges_of_top_percent']:.0%} of the edges: they are "
+            f"The most-found 1 % of the passages have {degrees.edges_of_top_percent:.0%} of the edges: they are "
             "hubs, which mix questions about many subjects. Use a smaller k, or fine-tune the dual-encoder."
         )
-    if degrees["share_never_found"] > NEVER_FOUND:
+    if degrees.share_never_found > NEVER_FOUND:
         yield (
-            f"No query found {degrees['share_never_found']:.0%} of the passages: they keep the dual-encoder's vector. "
+            f"No query found {degrees.share_never_found:.0%} of the passages: they keep the dual-encoder's vector. "
             "More training queries, or a larger k, would reach more."
         )
 
 
-def _of_labels(figures: Mapping[str, Any]) -> Iterator[str]:
-    recall, k, agreement = figures["labelled_passage_among_neighbours"], figures["k"], figures["agreement"]
+def _of_labels(figures: GraphReport) -> Iterator[str]:
+    recall, k, agreement = figures.labelled_passage_among_neighbours, figures.k, figures.agreement
     if not recall:
         yield "No query of the graph has a relevant passage: training is not possible. Add judgements."
     elif (ceiling := recall[str(k)]) < LOW_CEILING:
@@ -61,48 +63,48 @@ def _of_labels(figures: Mapping[str, Any]) -> Iterator[str]:
             f"Only {ceiling:.0%} of the queries have their relevant passage among their {k} neighbours: "
             "a better dual-encoder, or a larger k, would help more than the graph."
         )
-    if recall and (agreement is None or agreement["share_of_queries"] < FEW_SIBLINGS):
-        share = 0.0 if agreement is None else agreement["share_of_queries"]
+    if recall and (agreement is None or agreement.share_of_queries < FEW_SIBLINGS):
+        share = 0.0 if agreement is None else agreement.share_of_queries
         yield (
             f"Only {share:.1%} of the queries have the same relevant passage as another query: what a passage learns "
             "comes from questions about other passages. Add questions about passages that have one (from a click log, "
             "or generated)."
         )
-    elif agreement is not None and agreement["paraphrase"] < PARAPHRASES:
+    elif agreement is not None and agreement.paraphrase < PARAPHRASES:
         yield (
-            f"Too few paraphrases: the questions of one passage agree by {agreement['paraphrase']:.2f} (0: no more "
+            f"Too few paraphrases: the questions of one passage agree by {agreement.paraphrase:.2f} (0: no more "
             f"alike than any two, 1: the same; below {PARAPHRASES:g} a graph says little about a passage's next "
             "question). Keep small context scales among the choices, add rephrased questions, or split passages."
         )
 
 
-def _of_duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
-    near = figures["near_duplicates"]
-    queries, passages = near["queries"], near["passages"]
-    if queries["share"] > NEAR_QUERIES:
+def _of_duplicates(figures: GraphReport) -> Iterator[str]:
+    near = figures.near_duplicates
+    queries, passages = near.queries, near.passages
+    if queries.share > NEAR_QUERIES:
         yield (
-            f"{queries['share']:.0%} of the queries have a near-duplicate (cosine {near['threshold']:g} or more): when "
+            f"{queries.share:.0%} of the queries have a near-duplicate (cosine {near.threshold:g} or more): when "
             "training masks one, its copy stays in the graph and gives the answer away. Merge them, or train with "
             "--mask-unit passage."
         )
-    if passages["share"] > NEAR_PASSAGES:
+    if passages.share > NEAR_PASSAGES:
         yield (
-            f"{passages['share']:.0%} of the retrieved passages have a near-duplicate in the same list (cosine "
-            f"{near['threshold']:g} or more); a copy without a label counts as wrong. Merge them, or label both."
+            f"{passages.share:.0%} of the retrieved passages have a near-duplicate in the same list (cosine "
+            f"{near.threshold:g} or more); a copy without a label counts as wrong. Merge them, or label both."
         )
 
 
-def _of_overlap(splits: Mapping[str, Any]) -> Iterator[str]:
+def _of_overlap(splits: Mapping[str, SplitOverlap]) -> Iterator[str]:
     for name, split in splits.items():
-        if count := max(split["same_id"], split["same_text"]):
+        if count := max(split.same_id, split.same_text):
             yield (
-                f"Queries of {name} are in the graph, by id or text ({count:,} of {split['queries']:,}): on these, "
+                f"Queries of {name} are in the graph, by id or text ({count:,} of {split.queries:,}): on these, "
                 f"results measure memory. Remove them from {name} or from the graph's split."
             )
     untaught = {
-        name: split["share_with_training_questions"]
+        name: split.share_with_training_questions
         for name, split in splits.items()
-        if split["relevant_passages"] and split["share_with_training_questions"] < UNTAUGHT
+        if split.relevant_passages and split.share_with_training_questions < UNTAUGHT
     }
     if untaught:
         shares = ", ".join(f"{share:.0%} in {name}" for name, share in untaught.items())

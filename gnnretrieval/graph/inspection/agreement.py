@@ -7,16 +7,16 @@ passage's labelled questions, corrected for the cosine of random questions.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.inspection.text_figures import NamedText
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.graph.inspection.connectivity import histogram, percentiles
+from gnnretrieval.graph.inspection.connectivity import Histogram, MeanAndPercentiles, histogram, percentiles
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.pages.reports import Figures
 from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
@@ -31,7 +31,50 @@ MEANING = (
 )
 
 
-def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | None:
+class RandomPairs(MeanAndPercentiles):
+    """Cosines of random pairs of queries."""
+
+    histogram: Histogram
+
+
+class Disagreeing(Figures):
+    """A passage whose questions are little alike."""
+
+    id: str
+    title: str
+    questions: int
+    agreement: float
+    """Mean cosine of its questions."""
+    cosine: float
+    """Of the two in ``apart``."""
+    apart: list[NamedText]
+    """Its two questions that are least alike."""
+
+
+class _Counted(Figures):
+    passages: int
+    questions: int
+    passages_in_all: int
+    """Passages with at least two questions, of which ``passages`` are a sample."""
+    share_of_queries: float
+    """Queries of the graph that share a relevant passage with another."""
+
+
+class Agreement(MeanAndPercentiles, _Counted):  # in JSON the fields of the last base come first
+    """Mean cosines of the labelled questions of one passage."""
+
+    histogram: Histogram
+    random: RandomPairs
+    paraphrase: float
+    """The mean on a scale where 0 is that of random pairs and 1 that of equal questions."""
+    share_above_random: float
+    """Passages whose agreement is above the 99th percentile of random pairs."""
+    disagreeing: list[Disagreeing]
+    meaning: str
+    """What ``paraphrase`` says, in words."""
+
+
+def agreement_figures(store: Graph, most: int, seed: int) -> Agreement | None:
     r"""Agreement of the labelled questions of one passage.
 
     The agreement of a passage is the mean pairwise cosine of its ``c >= 2`` questions. With unit vectors
@@ -45,12 +88,7 @@ def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | No
         seed: Seed of the random pairs, and of the sample if there are too many questions.
 
     Returns:
-        ``passages`` and ``questions`` counted; ``passages_in_all`` (with at least two questions); ``share_of_queries``
-        (queries of the graph that share a relevant passage with another); ``mean``, percentiles and ``histogram`` of
-        the agreement; ``random``, the same for random pairs; ``paraphrase``; ``share_above_random`` (passages whose
-        agreement is above the 99th percentile of random pairs); ``disagreeing``, passages by ``id``, ``title``,
-        ``questions`` and ``agreement``, with the two questions least alike in ``apart`` and their ``cosine``;
-        ``meaning``, in words. None if no passage has two questions.
+        The figures; None if no passage has two questions.
     """
     labels = store.labels[np.argsort(store.labels[:, 1], kind="stable")]
     passages, starts, counts = np.unique(labels[:, 1], return_index=True, return_counts=True)
@@ -73,20 +111,20 @@ def agreement_figures(store: Graph, most: int, seed: int) -> dict[str, Any] | No
             for group, value in zip(several[least], agreement[least].tolist(), strict=True)
         ]
     release(store.query_features)
-    return {
-        "passages": len(several),
-        "questions": int(counts[several].sum()),
-        "passages_in_all": in_all,
-        "share_of_queries": siblings / len(shown_queries(store)),
-        "mean": mean,
+    return Agreement(
+        passages=len(several),
+        questions=int(counts[several].sum()),
+        passages_in_all=in_all,
+        share_of_queries=siblings / len(shown_queries(store)),
+        mean=mean,
         **percentiles(agreement),
-        "histogram": histogram(agreement, low, 1.0),
-        "random": {"mean": chance, **percentiles(random), "histogram": histogram(random, low, 1.0)},
-        "paraphrase": (mean - chance) / max(1 - chance, 1e-6),
-        "share_above_random": float((agreement > np.percentile(random, 99)).mean()),
-        "disagreeing": disagreeing,
-        "meaning": MEANING,
-    }
+        histogram=histogram(agreement, low, 1.0),
+        random=RandomPairs(mean=chance, **percentiles(random), histogram=histogram(random, low, 1.0)),
+        paraphrase=(mean - chance) / max(1 - chance, 1e-6),
+        share_above_random=float((agreement > np.percentile(random, 99)).mean()),
+        disagreeing=disagreeing,
+        meaning=MEANING,
+    )
 
 
 def unit_queries(store: Graph, rows: Rows) -> NDArray[np.float32]:
@@ -135,18 +173,18 @@ def _random_pairs(store: Graph, seed: int) -> NDArray[np.float32]:
     return np.clip(cosines, -1, 1)
 
 
-def _named(store: Graph, texts: TextStore, passage: int, queries: Rows, agreement: float) -> dict[str, Any]:
+def _named(store: Graph, texts: TextStore, passage: int, queries: Rows, agreement: float) -> Disagreeing:
     """A passage with its two questions that are least alike."""
     unit = unit_queries(store, queries[:COMPARED])
     cosines = unit @ unit.T
     first, second = np.unravel_index(int(np.argmin(cosines + 3 * np.eye(len(unit)))), cosines.shape)
     named = texts.passage(passage)
     apart = [texts.query(int(queries[place])) for place in sorted((int(first), int(second)))]
-    return {
-        "id": named.id,
-        "title": named.title,
-        "questions": len(queries),
-        "agreement": agreement,
-        "cosine": float(cosines[first, second]),
-        "apart": [{"id": query.id, "text": query.text} for query in apart],
-    }
+    return Disagreeing(
+        id=named.id,
+        title=named.title,
+        questions=len(queries),
+        agreement=agreement,
+        cosine=float(cosines[first, second]),
+        apart=[NamedText(id=query.id, text=query.text) for query in apart],
+    )

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.pages.reports import Figures
 from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
@@ -17,6 +19,80 @@ PERCENTILES = (1, 25, 50, 75, 99)
 SCORED = 200_000  # maximum number of queries whose scores are read: more hardly change a percentile
 BINS = 40
 _BLOCK = 65536
+
+
+class Percentiles(Figures):
+    """Percentiles of a distribution."""
+
+    p1: float
+    p25: float
+    p50: float
+    p75: float
+    p99: float
+
+
+class _Mean(Figures):
+    mean: float
+
+
+class MeanAndPercentiles(Percentiles, _Mean):  # in JSON the fields of the last base come first
+    """The mean and percentiles of a distribution."""
+
+
+class Histogram(Figures):
+    """Counts in equal bins."""
+
+    edges: list[float]
+    """Bounds of the bins, one more than there are bins."""
+    counts: list[int]
+
+
+class DegreeBin(Figures):
+    """Passages that a number of queries found."""
+
+    first: int = Field(alias="from")
+    """Least number of queries; ``from`` in JSON."""
+    last: int = Field(alias="to")
+    """Largest number of queries; ``to`` in JSON."""
+    passages: int
+
+
+class Degrees(MeanAndPercentiles):
+    """Number of queries that found a passage, over all passages."""
+
+    max: int
+    share_never_found: float
+    """Share of passages that no query found."""
+    edges_of_top_percent: float
+    """Share of the edges into the most-found 1 % of the passages: 0.01 if all are found equally often."""
+    histogram: list[DegreeBin]
+    """In bins 0, 1, 2, 3-4, 5-8, …"""
+
+
+class MostFound(Figures):
+    """A passage that many queries found."""
+
+    id: str
+    title: str
+    text: str
+    queries: int
+
+
+class ScoresByRank(Figures):
+    """Histograms of the scores of some ranks."""
+
+    edges: list[float]
+    """Bounds of the bins, the same for all ranks."""
+    ranks: dict[str, list[int]]
+    """Counts of the bins by rank: 1, 2, 5, 10, … and k."""
+
+
+class Scores(Percentiles):
+    """Scores of the edges over all ranks."""
+
+    queries: int
+    """Queries whose edges are counted."""
+    by_rank: ScoresByRank
 
 
 def sample_queries(store: Graph, most: int, seed: int) -> Rows:
@@ -28,27 +104,18 @@ def sample_queries(store: Graph, most: int, seed: int) -> Rows:
 
 
 def percentiles(values: NDArray[Any]) -> dict[str, float]:
-    """Percentiles ``p1``, ``p25``, ``p50``, ``p75`` and ``p99``; ``values`` must not be empty."""
+    """The fields of :class:`Percentiles`; ``values`` must not be empty."""
     return {f"p{p}": float(value) for p, value in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)}
 
 
-def histogram(values: NDArray[Any], low: float, high: float, bins: int = BINS) -> dict[str, list[float]]:
-    """Histogram over equal bins from ``low`` to ``high``: ``edges`` ``(bins + 1,)`` and ``counts`` ``(bins,)``."""
+def histogram(values: NDArray[Any], low: float, high: float, bins: int = BINS) -> Histogram:
+    """Histogram over equal bins from ``low`` to ``high``."""
     counts, edges = np.histogram(values, bins=bins, range=(low, high if high > low else low + 1e-6))
-    return {"edges": [float(edge) for edge in edges], "counts": [int(count) for count in counts]}
+    return Histogram(edges=edges.tolist(), counts=counts.tolist())
 
 
-def degree_figures(degrees: Rows) -> dict[str, Any]:
-    """Distribution of the number of queries per passage.
-
-    Args:
-        degrees: ``(m,)``, number of queries that found each passage.
-
-    Returns:
-        ``mean``, percentiles, ``max``, ``share_never_found``, ``edges_of_top_percent`` (share of the edges into the
-        most-found 1 % of the passages: 0.01 if all are found equally often, near 1 in a graph of hubs), and
-        ``histogram``: passages by number of queries, in bins 0, 1, 2, 3-4, 5-8, … (``from``, ``to``, ``passages``).
-    """
+def degree_figures(degrees: Rows) -> Degrees:
+    """Distribution of ``degrees`` ``(m,)``, the number of queries that found each passage."""
     m, total = len(degrees), int(degrees.sum())
     first_percent = max(1, round(m / 100))
     top = np.partition(degrees, m - first_percent)[m - first_percent :]
@@ -56,21 +123,21 @@ def degree_figures(degrees: Rows) -> dict[str, Any]:
     while bounds[-1] < degrees.max():
         bounds.append(2 * bounds[-1])
     counts = np.bincount(np.searchsorted(bounds, degrees), minlength=len(bounds))
-    return {
-        "mean": float(degrees.mean()),
+    return Degrees(
+        mean=float(degrees.mean()),
         **percentiles(degrees),
-        "max": int(degrees.max()),
-        "share_never_found": float((degrees == 0).mean()),
-        "edges_of_top_percent": float(top.sum() / total) if total else 0.0,
-        "histogram": [
-            {"from": bounds[number - 1] + 1 if number else 0, "to": bound, "passages": int(counts[number])}
+        max=int(degrees.max()),
+        share_never_found=float((degrees == 0).mean()),
+        edges_of_top_percent=float(top.sum() / total) if total else 0.0,
+        histogram=[
+            DegreeBin(first=bounds[number - 1] + 1 if number else 0, last=bound, passages=int(counts[number]))
             for number, bound in enumerate(bounds)
         ],
-    }
+    )
 
 
-def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
-    """The ``most`` passages that most queries found: ``id``, ``title``, ``text``, ``queries``; ties by row."""
+def most_found(store: Graph, degrees: Rows, most: int) -> list[MostFound]:
+    """The ``most`` passages that most queries found; ties by row."""
     if store.hidden:
         degrees = degrees.copy()
         degrees[list(store.hidden)] = 0
@@ -80,7 +147,7 @@ def most_found(store: Graph, degrees: Rows, most: int) -> list[dict[str, Any]]:
     with store.texts() as texts:
         passages = [texts.passage(int(row)) for row in top]
     return [
-        {"id": passage.id, "title": passage.title, "text": passage.text, "queries": int(degrees[passage.row])}
+        MostFound(id=passage.id, title=passage.title, text=passage.text, queries=int(degrees[passage.row]))
         for passage in passages
     ]
 
@@ -103,24 +170,18 @@ def recall_by_rank(store: Graph) -> tuple[int, list[float]]:
     return labelled, [float(count) / labelled for count in found] if labelled else []
 
 
-def score_figures(store: Graph, seed: int) -> dict[str, Any]:
-    """Scores of the edges: percentiles over all ranks, and histograms of some ranks over the same bins.
-
-    Returns:
-        Percentiles; ``queries``, the number of queries counted; and ``by_rank`` with the ``edges`` of the bins and the
-        counts by rank in ``ranks``, for ranks 1, 2, 5, 10, … and k.
-    """
+def score_figures(store: Graph, seed: int) -> Scores:
+    """Scores of the edges of all queries, or of a sample of :data:`SCORED`."""
     rows = sample_queries(store, SCORED, seed)
     scores = gather_rows(store.scores, rows)
     require_finite(scores, store.path / "scores.npy")
     ranks = sorted({1, store.k, *(rank for rank in (2, 5, 10, 20, 50, 100) if rank < store.k)})
     low, high = float(scores.min()), float(scores.max())
     by_rank = {str(rank): histogram(scores[:, rank - 1], low, high) for rank in ranks}
-    return {
+    return Scores(
         **percentiles(scores),
-        "queries": len(rows),
-        "by_rank": {
-            "edges": by_rank["1"]["edges"],
-            "ranks": {rank: counted["counts"] for rank, counted in by_rank.items()},
-        },
-    }
+        queries=len(rows),
+        by_rank=ScoresByRank(
+            edges=by_rank["1"].edges, ranks={rank: counted.counts for rank, counted in by_rank.items()}
+        ),
+    )

@@ -1,9 +1,8 @@
-"""Figures of ``graph inspect``, as JSON values: what the graph is like, and whether it can help."""
+"""Figures of ``graph inspect``: what the graph is like, and whether it can help."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from gnnretrieval.graph.inspection.connectivity import degree_figures, most_foun
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.graph.inspection.near_duplicates import duplicate_figures
 from gnnretrieval.graph.inspection.overlap import overlap_figures
+from gnnretrieval.graph.inspection.report import GraphReport
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 
@@ -24,7 +24,7 @@ def inspect_graph(
     most: int = 5,
     shape: TrainingShape | None = None,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> GraphReport:
     """Figures of a graph store or view.
 
     Time and memory are at most linear in the graph; large graphs are sampled, and the figures say how much was read.
@@ -37,18 +37,6 @@ def inspect_graph(
         shape: Training settings, for the estimate of memory; None: the defaults.
         seed: Seed of all samples.
 
-    Returns:
-        ``passages``, ``queries``, ``k``, ``edges``, ``dimension``, ``edge_features``, ``encoder``;
-        ``queries_per_passage`` (:func:`~gnnretrieval.graph.inspection.connectivity.degree_figures`); ``most_found``;
-        ``labelled_queries``; ``labelled_passage_among_neighbours`` (share by rank; the last is the recall ceiling);
-        ``scores`` (:func:`~gnnretrieval.graph.inspection.connectivity.score_figures`); ``agreement``
-        (:func:`~gnnretrieval.graph.inspection.agreement.agreement_figures`); ``near_duplicates``
-        (:func:`~gnnretrieval.graph.inspection.near_duplicates.duplicate_figures`); ``overlap``
-        (:func:`~gnnretrieval.graph.inspection.overlap.overlap_figures`); ``bytes_on_disk`` and ``files`` (bytes by
-        name, largest first; a directory has a slash); ``memory``
-        (:class:`~gnnretrieval.graph.inspection.memory_needs.MemoryNeeds`); ``warnings``: sentences that say what to
-        change.
-
     Raises:
         GnnRetrievalError: ``data`` is not a dataset directory, or not the graph's dataset.
     """
@@ -57,25 +45,26 @@ def inspect_graph(
     labelled, recall = recall_by_rank(store)
     files = _files(store.path)
     queries, edges = len(shown_queries(store)), int(degrees.sum())
-    figures: dict[str, Any] = {
-        "passages": store.num_passages,
-        "queries": queries,
-        "k": store.k,
-        "edges": edges,
-        "dimension": store.dimension,
-        "edge_features": store.edge_names,
-        "encoder": store.encoder_settings.checkpoint,
-        "queries_per_passage": degree_figures(degrees),
-        "most_found": most_found(store, degrees, most),
-        "labelled_queries": labelled,
-        "labelled_passage_among_neighbours": {str(rank): share for rank, share in enumerate(recall, 1)},
-        "scores": score_figures(store, seed),
-        "agreement": agreement_figures(store, most, seed),
-        "near_duplicates": duplicate_figures(store, most, seed),
-        "overlap": overlap,
-        "bytes_on_disk": sum(files.values()),
-        "files": files,
-        "memory": memory_needs(
+    report = GraphReport(
+        path=str(store.path),
+        passages=store.num_passages,
+        queries=queries,
+        k=store.k,
+        edges=edges,
+        dimension=store.dimension,
+        edge_features=store.edge_names,
+        encoder=store.encoder_settings.checkpoint,
+        queries_per_passage=degree_figures(degrees),
+        most_found=most_found(store, degrees, most),
+        labelled_queries=labelled,
+        labelled_passage_among_neighbours={str(rank): share for rank, share in enumerate(recall, 1)},
+        scores=score_figures(store, seed),
+        agreement=agreement_figures(store, most, seed),
+        near_duplicates=duplicate_figures(store, most, seed),
+        overlap=overlap,
+        bytes_on_disk=sum(files.values()),
+        files=files,
+        memory=memory_needs(
             store.num_passages,
             queries,
             store.k,
@@ -83,9 +72,10 @@ def inspect_graph(
             store.edge_dim,
             queries_per_candidate=float((degrees.astype(np.float64) ** 2).sum() / max(edges, 1)),
             shape=shape,
-        )._asdict(),
-    }
-    return {**figures, "warnings": list(warnings_of(figures))}
+        ),
+        warnings=[],
+    )
+    return report.model_copy(update={"warnings": list(warnings_of(report))})
 
 
 def _files(path: Path) -> dict[str, int]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from gnnretrieval.pages.reports import Figures
+
 _FLOAT = 4
 _OF_PASSAGE = 24  # vectors per target passage: both layers' ends, the gate and its input, forward and backward
 _OF_QUERY = 12  # vectors per adjacent query: layer 1, its update and their gradients
@@ -38,18 +40,15 @@ class TrainingShape(NamedTuple):
     budget: int = 2**30
 
 
-class MemoryNeeds(NamedTuple):
-    """Bytes needed on top of what the process has at its start.
-
-    Attributes:
-        training_corpus: Training with all passages as candidates (``candidates = corpus``).
-        training_batch: Training with the batch's positives and hard negatives as candidates (``candidates = batch``).
-        embedding: Embedding all passages in blocks. Training needs at least as much, to measure on dev.
-    """
+class MemoryNeeds(Figures):
+    """Bytes needed on top of what the process has at its start."""
 
     training_corpus: int
+    """Training with all passages as candidates (``candidates = corpus``)."""
     training_batch: int
+    """Training with the batch's positives and hard negatives as candidates (``candidates = batch``)."""
     embedding: int
+    """Embedding all passages in blocks. Training needs at least as much, to measure on dev."""
 
 
 def memory_needs(

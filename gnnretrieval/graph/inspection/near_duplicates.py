@@ -9,17 +9,19 @@ retrieved passages that have a near-duplicate, it finds 73 to 90 % at k = 5 and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.inspection.same_text import normalised
+from gnnretrieval.data.inspection.text_figures import NamedText
 from gnnretrieval.graph.inspection.agreement import unit_queries
 from gnnretrieval.graph.inspection.connectivity import sample_queries
 from gnnretrieval.graph.interchange import shown_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
+from gnnretrieval.pages.reports import Figures
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
@@ -142,50 +144,76 @@ class _Found:
         return DuplicatePairs(keys[order] // self.count, keys[order] % self.count, cosines[order], compared, of)
 
 
-def duplicate_figures(store: Graph, most: int, seed: int) -> dict[str, Any]:
-    """Near-duplicates as JSON values.
+class SimilarPair(Figures):
+    """Two texts whose vectors are alike."""
 
-    Returns:
-        ``threshold``, and for ``queries`` and ``passages``: ``compared`` (rows compared), ``of`` (all queries, or all
-        passages that a query found), ``pairs`` (their number), ``near`` (rows with a near-duplicate), ``share`` (near /
-        compared), ``same_text`` (pairs with equal normalised text, among the most similar), and ``examples``
-        (``cosine``, and ``id`` and ``text`` of both), most similar first, each row in one example only.
-    """
+    cosine: float
+    pair: list[NamedText]
+
+
+class NearRows(Figures):
+    """Near-duplicates among the queries, or among the passages."""
+
+    compared: int
+    of: int
+    """All queries, or all passages that a query found."""
+    pairs: int
+    near: int
+    """Queries or passages with a near-duplicate."""
+    share: float
+    """``near`` / ``compared``."""
+    same_text: int
+    """Pairs with equal normalised text, among the most similar ones."""
+    examples: list[SimilarPair]
+    """The most similar pairs; no text is in two of them."""
+
+
+class NearDuplicates(Figures):
+    """Near-duplicates in a graph."""
+
+    threshold: float
+    """Least cosine."""
+    queries: NearRows
+    passages: NearRows
+
+
+def duplicate_figures(store: Graph, most: int, seed: int) -> NearDuplicates:
+    """Near-duplicates among the queries and passages, each with at most ``most`` examples."""
     queries, passages = similar_queries(store, seed), similar_passages(store, seed)
     with store.texts() as texts:
 
-        def of_query(row: int) -> tuple[str, str]:
+        def of_query(row: int) -> NamedText:
             query = texts.query(row)
-            return query.id, query.text
+            return NamedText(id=query.id, text=query.text)
 
-        def of_passage(row: int) -> tuple[str, str]:
+        def of_passage(row: int) -> NamedText:
             passage = texts.passage(row)
-            return passage.id, passage.full_text
+            return NamedText(id=passage.id, text=passage.full_text)
 
-        return {
-            "threshold": NEAR_DUPLICATE,
-            "queries": _figures(queries, of_query, most),
-            "passages": _figures(passages, of_passage, most),
-        }
+        return NearDuplicates(
+            threshold=NEAR_DUPLICATE,
+            queries=_figures(queries, of_query, most),
+            passages=_figures(passages, of_passage, most),
+        )
 
 
-def _figures(pairs: DuplicatePairs, read: Callable[[int], tuple[str, str]], most: int) -> dict[str, Any]:
+def _figures(pairs: DuplicatePairs, read: Callable[[int], NamedText], most: int) -> NearRows:
     near = len(np.unique(np.concatenate([pairs.first, pairs.second])))
-    same, examples, shown = 0, list[dict[str, Any]](), set[int]()
+    same, examples, shown = 0, list[SimilarPair](), set[int]()
     for first, second, cosine in zip(
         pairs.first[:TEXTS].tolist(), pairs.second[:TEXTS].tolist(), pairs.cosine[:TEXTS].tolist(), strict=True
     ):
         sides = [read(first), read(second)]
-        same += normalised(sides[0][1]) == normalised(sides[1][1])
+        same += normalised(sides[0].text) == normalised(sides[1].text)
         if len(examples) < most and not {first, second} & shown:
             shown |= {first, second}
-            examples.append({"cosine": cosine, "pair": [{"id": id_, "text": text} for id_, text in sides]})
-    return {
-        "compared": pairs.compared,
-        "of": pairs.of,
-        "pairs": len(pairs.first),
-        "near": near,
-        "share": near / pairs.compared if pairs.compared else 0.0,
-        "same_text": same,
-        "examples": examples,
-    }
+            examples.append(SimilarPair(cosine=cosine, pair=sides))
+    return NearRows(
+        compared=pairs.compared,
+        of=pairs.of,
+        pairs=len(pairs.first),
+        near=near,
+        share=near / pairs.compared if pairs.compared else 0.0,
+        same_text=same,
+        examples=examples,
+    )

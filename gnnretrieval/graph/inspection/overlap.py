@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.data.inspection.same_text import SeenTexts
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.store import Graph
+from gnnretrieval.pages.reports import Figures
 
 
 class _Split(NamedTuple):
@@ -21,7 +22,33 @@ class _Split(NamedTuple):
     relevant: list[str]  # distinct ids of the passages relevant to them
 
 
-def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, Any]:
+class SplitOverlap(Figures):
+    """What a split shares with the graph."""
+
+    queries: int
+    """Queries with a relevant passage."""
+    same_id: int
+    """Queries whose id is in the graph."""
+    same_text: int
+    """Queries whose normalised text is in the graph."""
+    relevant_passages: int
+    share_with_training_questions: float
+    """Of the relevant passages, those that are relevant to a query of the graph."""
+    share_never_found: float
+    """Of the relevant passages, those that no query of the graph found."""
+
+
+class Overlap(Figures):
+    """What the splits that the graph was not built from share with it."""
+
+    dataset: str | None
+    """Path of the dataset; None if it is missing."""
+    why: str | None
+    """Why the splits are not compared; None if they are."""
+    splits: dict[str, SplitOverlap]
+
+
+def overlap_figures(store: Graph, data: str | Path | None = None) -> Overlap:
     """Overlap of each split that the graph was not built from.
 
     Only queries and judgements are read; the passages are those of the store.
@@ -29,12 +56,6 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, A
     Args:
         store: The graph.
         data: The dataset directory; None: the directory recorded when the graph was built, if it still exists.
-
-    Returns:
-        ``dataset`` (its path; None if it is missing), ``why`` (why not compared) and ``splits``, by name: ``queries``
-        (with a relevant passage), ``same_id`` and ``same_text`` (queries whose id, or normalised text, is in the
-        graph), ``relevant_passages``, ``share_with_training_questions`` (of these, passages with a label by a query of
-        the graph) and ``share_never_found`` (passages that no query of the graph found).
 
     Raises:
         GnnRetrievalError: ``data`` is not a dataset directory, or has other passages.
@@ -47,7 +68,7 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, A
     except GnnRetrievalError as error:
         if data is not None:
             raise
-        return {"dataset": None, "why": str(error).rstrip("."), "splits": {}}
+        return Overlap(dataset=None, why=str(error).rstrip("."), splits={})
     seen, asked = SeenTexts(), set[str]()
     with store.texts() as texts:
         keys = set()
@@ -64,15 +85,15 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> dict[str, A
     splits = {}
     for split in found:
         relevant = np.array(sorted(rows[split.name].values()), dtype=np.int64)
-        splits[split.name] = {
-            "queries": len(split.texts),
-            "same_id": sum(id_ in asked for id_ in split.texts),
-            "same_text": sum(seen.add(text) in keys for text in split.texts.values()),
-            "relevant_passages": len(relevant),
-            "share_with_training_questions": float(taught[relevant].mean()) if len(relevant) else 0.0,
-            "share_never_found": float((~reached[relevant]).mean()) if len(relevant) else 0.0,
-        }
-    return {"dataset": str(place), "why": None, "splits": splits}
+        splits[split.name] = SplitOverlap(
+            queries=len(split.texts),
+            same_id=sum(id_ in asked for id_ in split.texts),
+            same_text=sum(seen.add(text) in keys for text in split.texts.values()),
+            relevant_passages=len(relevant),
+            share_with_training_questions=float(taught[relevant].mean()) if len(relevant) else 0.0,
+            share_never_found=float((~reached[relevant]).mean()) if len(relevant) else 0.0,
+        )
+    return Overlap(dataset=str(place), why=None, splits=splits)
 
 
 def _splits(store: Graph, place: Path) -> Iterator[_Split]:

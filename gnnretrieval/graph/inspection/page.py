@@ -2,89 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from gnnretrieval.graph.inspection.overlap import Overlap
 from gnnretrieval.graph.inspection.plots import plots_of
+from gnnretrieval.graph.inspection.report import GraphReport
 from gnnretrieval.graph.inspection.text import in_bytes
 from gnnretrieval.pages.html import Html, figures, page, paragraph, section, short, table, tiles, warnings
 
 
-def page_of(found: Mapping[str, Any], name: str) -> str:
-    """HTML page of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
-
-    Args:
-        found: The figures.
-        name: Name of the graph, for the title.
-    """
+def page_of(found: GraphReport) -> str:
+    """HTML page of the figures."""
     plots = section("Plots", figures(plots_of(found)))
-    shown = (warnings(found["warnings"]), tiles(tiles_of(found)), plots, *_tables(found))
-    return page(f"{name}: the graph", summary_of(found), *shown)
+    shown = (warnings(found.warnings), tiles(tiles_of(found)), plots, *_tables(found))
+    return page(f"{found.path}: the graph", summary_of(found), *shown)
 
 
-def summary_of(found: Mapping[str, Any]) -> str:
+def summary_of(found: GraphReport) -> str:
     """Size, encoder and edge features of the graph, in a line."""
     return (
-        f"{found['passages']:,} passages, {found['queries']:,} queries, k = {found['k']}: {found['edges']:,} edges. "
-        f"{found['dimension']} dimensions by {found['encoder']}; edge features: "
-        f"{', '.join(found['edge_features']) or 'none'}."
+        f"{found.passages:,} passages, {found.queries:,} queries, k = {found.k}: {found.edges:,} edges. "
+        f"{found.dimension} dimensions by {found.encoder}; edge features: "
+        f"{', '.join(found.edge_features) or 'none'}."
     )
 
 
-def tiles_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def tiles_of(found: GraphReport) -> Iterator[tuple[str, str]]:
     """The main figures, each with its meaning."""
-    degrees, recall = found["queries_per_passage"], found["labelled_passage_among_neighbours"]
+    degrees, recall = found.queries_per_passage, found.labelled_passage_among_neighbours
     if recall:
-        yield f"{recall[str(found['k'])]:.1%}", f"of queries reach their passage within k = {found['k']}"
-    if found["agreement"] is not None:
-        yield f"{found['agreement']['paraphrase']:.2f}", "paraphrase: 0 like any two questions, 1 the same"
-    yield f"{degrees['mean']:.1f}", f"queries per passage; at most {degrees['max']:,}"
-    yield f"{degrees['share_never_found']:.1%}", "of passages never found by a query"
-    yield f"{found['near_duplicates']['queries']['share']:.1%}", "of queries have a near-duplicate"
-    yield f"{found['near_duplicates']['passages']['share']:.1%}", "of retrieved passages have a near-duplicate"
-    yield in_bytes(found["memory"]["training_batch"]), "to train against the batch's passages"
-    yield in_bytes(found["memory"]["training_corpus"]), "to train against all passages"
-    yield in_bytes(found["memory"]["embedding"]), "to embed every passage"
+        yield f"{recall[str(found.k)]:.1%}", f"of queries reach their passage within k = {found.k}"
+    if found.agreement is not None:
+        yield f"{found.agreement.paraphrase:.2f}", "paraphrase: 0 like any two questions, 1 the same"
+    yield f"{degrees.mean:.1f}", f"queries per passage; at most {degrees.max:,}"
+    yield f"{degrees.share_never_found:.1%}", "of passages never found by a query"
+    yield f"{found.near_duplicates.queries.share:.1%}", "of queries have a near-duplicate"
+    yield f"{found.near_duplicates.passages.share:.1%}", "of retrieved passages have a near-duplicate"
+    yield in_bytes(found.memory.training_batch), "to train against the batch's passages"
+    yield in_bytes(found.memory.training_corpus), "to train against all passages"
+    yield in_bytes(found.memory.embedding), "to embed every passage"
 
 
-def _tables(found: Mapping[str, Any]) -> Iterator[Html]:
+def _tables(found: GraphReport) -> Iterator[Html]:
     most = [
-        (row["id"], f"{row['queries']:,}", row["title"] if row["title"] != row["id"] else "", short(row["text"]))
-        for row in found["most_found"]
+        (row.id, f"{row.queries:,}", row.title if row.title != row.id else "", short(row.text))
+        for row in found.most_found
     ]
     yield section("Most-found passages", table(("passage", "queries", "title", "text"), most, numbers=[1]))
-    near = found["near_duplicates"]
-    for what in ("queries", "passages"):
-        rows = [
-            (f"{example['cosine']:.3f}", *(short(side["text"]) for side in example["pair"]))
-            for example in near[what]["examples"]
-        ]
-        title = f"Near-duplicate {what}: {near[what]['pairs']:,} pairs of cosine {near['threshold']:g} or more"
+    near = found.near_duplicates
+    for what, its in (("queries", near.queries), ("passages", near.passages)):
+        rows = [(f"{example.cosine:.3f}", *(short(side.text) for side in example.pair)) for example in its.examples]
+        title = f"Near-duplicate {what}: {its.pairs:,} pairs of cosine {near.threshold:g} or more"
         yield section(title, table(("cosine", "one", "other"), rows, numbers=[0]))
-    if found["agreement"] is not None:
+    if found.agreement is not None:
         disagreeing = [
-            (row["id"], f"{row['agreement']:.3f}", row["questions"], *(short(side["text"]) for side in row["apart"]))
-            for row in found["agreement"]["disagreeing"]
+            (row.id, f"{row.agreement:.3f}", row.questions, *(short(side.text) for side in row.apart))
+            for row in found.agreement.disagreeing
         ]
         named = ("passage", "agreement", "questions", "one question", "another")
         yield section("Passages whose questions disagree most", table(named, disagreeing, numbers=[1, 2]))
-    yield section("Other splits and the graph", _overlap(found["overlap"]))
+    yield section("Other splits and the graph", _overlap(found.overlap))
 
 
-def _overlap(overlap: Mapping[str, Any]) -> Html:
-    if not overlap["splits"]:
-        return paragraph(f"Not compared: {overlap['why'] or 'the dataset has no other split'}.")
+def _overlap(overlap: Overlap) -> Html:
+    if not overlap.splits:
+        return paragraph(f"Not compared: {overlap.why or 'the dataset has no other split'}.")
     rows = [
         (
             name,
-            f"{split['queries']:,}",
-            f"{split['same_id']:,}",
-            f"{split['same_text']:,}",
-            f"{split['relevant_passages']:,}",
-            f"{split['share_with_training_questions']:.1%}",
-            f"{split['share_never_found']:.1%}",
+            f"{split.queries:,}",
+            f"{split.same_id:,}",
+            f"{split.same_text:,}",
+            f"{split.relevant_passages:,}",
+            f"{split.share_with_training_questions:.1%}",
+            f"{split.share_never_found:.1%}",
         )
-        for name, split in overlap["splits"].items()
+        for name, split in overlap.splits.items()
     ]
     head = ("queries", "id in graph", "text in graph", "relevant passages", "with training questions", "never found")
     return table(("split", *head), rows, numbers=range(1, 7))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
 
-from gnnretrieval.graph.inspection.agreement import MEANING
+from gnnretrieval.graph.inspection.agreement import MEANING, Agreement
+from gnnretrieval.graph.inspection.connectivity import Degrees, Histogram, ScoresByRank
+from gnnretrieval.graph.inspection.report import GraphReport
 from gnnretrieval.graph.inspection.text import in_bytes
 from gnnretrieval.pages.axes import Axis, percent
 from gnnretrieval.pages.html import Figure, source
 from gnnretrieval.pages.plots import Line, bar_plot, line_plot, lying_bars
 
 
-def plots_of(figures: Mapping[str, Any], place: str | None = None) -> Iterator[Figure]:
-    """Plots of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`.
+def plots_of(figures: GraphReport, place: str | None = None) -> Iterator[Figure]:
+    """Plots of the figures of a graph.
 
     Args:
         figures: The figures.
@@ -24,23 +25,23 @@ def plots_of(figures: Mapping[str, Any], place: str | None = None) -> Iterator[F
     def of(figure: Figure, *files: str) -> Figure:
         return figure if place is None else figure._replace(source=source(*(f"{place}/{file}" for file in files)))
 
-    yield of(_degrees(figures["queries_per_passage"]), "passage_indptr.npy")
-    if figures["labelled_passage_among_neighbours"]:
-        yield of(_recall(figures["labelled_passage_among_neighbours"]), "neighbors.npy", "texts.sqlite")
-    if figures["agreement"] is not None:
-        yield of(_agreement(figures["agreement"]), "query_features.npy", "texts.sqlite")
-    yield of(_scores(figures["scores"]["by_rank"]), "scores.npy")
-    yield of(_disk(figures["files"]), "meta.json")
+    yield of(_degrees(figures.queries_per_passage), "passage_indptr.npy")
+    if figures.labelled_passage_among_neighbours:
+        yield of(_recall(figures.labelled_passage_among_neighbours), "neighbors.npy", "texts.sqlite")
+    if figures.agreement is not None:
+        yield of(_agreement(figures.agreement), "query_features.npy", "texts.sqlite")
+    yield of(_scores(figures.scores.by_rank), "scores.npy")
+    yield of(_disk(figures.files), "meta.json")
 
 
-def _degrees(degrees: Mapping[str, Any]) -> Figure:
-    bins = degrees["histogram"]
-    names = [str(bin_["from"]) if bin_["from"] == bin_["to"] else f"{bin_['from']}-{bin_['to']}" for bin_ in bins]
-    counts = [bin_["passages"] for bin_ in bins]
+def _degrees(degrees: Degrees) -> Figure:
+    bins = degrees.histogram
+    names = [str(bin_.first) if bin_.first == bin_.last else f"{bin_.first}-{bin_.last}" for bin_ in bins]
+    counts = [bin_.passages for bin_ in bins]
     return Figure(
         "Queries that found a passage",
         "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right "
-        f"means hubs: here the most-found 1 % have {degrees['edges_of_top_percent']:.1%} of the edges.",
+        f"means hubs: here the most-found 1 % have {degrees.edges_of_top_percent:.1%} of the edges.",
         bar_plot("Passages by the number of queries that found them", names, counts, "queries", "passages", log=True),
     )
 
@@ -62,21 +63,21 @@ def _recall(recall: Mapping[str, float]) -> Figure:
     )
 
 
-def _agreement(agreement: Mapping[str, Any]) -> Figure:
-    def steps(counted: Mapping[str, Any], name: str, series: int) -> Line:
-        total = max(1, sum(counted["counts"]))
-        shares = [count / total for count in counted["counts"]]
-        return Line(name, _middles(counted["edges"]), shares, series, look="area")
+def _agreement(agreement: Agreement) -> Figure:
+    def steps(counted: Histogram, name: str, series: int) -> Line:
+        total = max(1, sum(counted.counts))
+        shares = [count / total for count in counted.counts]
+        return Line(name, _middles(counted.edges), shares, series, look="area")
 
     return Figure(
         "Do the questions of one passage paraphrase each other?",
         MEANING,
         line_plot(
-            f"Cosines of two questions: of one passage, mean {agreement['mean']:.2f}, and of random pairs, mean "
-            f"{agreement['random']['mean']:.2f}",
+            f"Cosines of two questions: of one passage, mean {agreement.mean:.2f}, and of random pairs, mean "
+            f"{agreement.random.mean:.2f}",
             [
-                steps(agreement["random"]["histogram"], "random pairs", 1),
-                steps(agreement["histogram"], "of one passage", 0),
+                steps(agreement.random.histogram, "random pairs", 1),
+                steps(agreement.histogram, "of one passage", 0),
             ],
             Axis("cosine of two questions"),
             Axis("share", percent, low=0),
@@ -84,11 +85,11 @@ def _agreement(agreement: Mapping[str, Any]) -> Figure:
     )
 
 
-def _scores(by_rank: Mapping[str, Any]) -> Figure:
-    middles = _middles(by_rank["edges"])
+def _scores(by_rank: ScoresByRank) -> Figure:
+    middles = _middles(by_rank.edges)
     lines = [
         Line(f"rank {rank}", middles, [count / max(1, sum(counts)) for count in counts], series, look="steps")
-        for series, (rank, counts) in enumerate(by_rank["ranks"].items())
+        for series, (rank, counts) in enumerate(by_rank.ranks.items())
     ]
     return Figure(
         "Scores of the edges by rank",

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from gnnretrieval.graph.inspection.connectivity import PERCENTILES
+from gnnretrieval.graph.inspection.agreement import Agreement
+from gnnretrieval.graph.inspection.connectivity import PERCENTILES, Percentiles
+from gnnretrieval.graph.inspection.near_duplicates import NearDuplicates
+from gnnretrieval.graph.inspection.overlap import Overlap
+from gnnretrieval.graph.inspection.report import GraphReport
 
 _WIDTH = 100
 _LABEL = 26
 _SHOWN = 60  # characters of an example's text
 
 
-def format_graph(figures: Mapping[str, Any]) -> str:
-    """Aligned lines of the figures of :func:`~gnnretrieval.graph.inspection.inspect.inspect_graph`, warnings last."""
+def format_graph(figures: GraphReport) -> str:
+    """Aligned lines of the figures of a graph, warnings last."""
     return "\n".join(
         [
-            f"{figures['passages']:,} passages, {figures['queries']:,} queries, k = {figures['k']}: "
-            f"{figures['edges']:,} edges",
-            f"{figures['dimension']} dimensions by {figures['encoder']}; edge features: "
-            f"{', '.join(figures['edge_features']) or 'none'}",
+            f"{figures.passages:,} passages, {figures.queries:,} queries, k = {figures.k}: {figures.edges:,} edges",
+            f"{figures.dimension} dimensions by {figures.encoder}; edge features: "
+            f"{', '.join(figures.edge_features) or 'none'}",
             *_connectivity(figures),
-            *_agreement(figures["agreement"]),
-            *_duplicates(figures["near_duplicates"]),
-            *_overlap(figures["overlap"]),
+            *_agreement(figures.agreement),
+            *_duplicates(figures.near_duplicates),
+            *_overlap(figures.overlap),
             *_bytes(figures),
-            *_warnings(figures["warnings"]),
+            *_warnings(figures.warnings),
         ]
     )
 
@@ -57,19 +59,22 @@ def _short(text: str, width: int = _SHOWN) -> str:
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
-def _spread(values: Mapping[str, float], form: str) -> str:
-    return ", ".join(f"p{percent} {values[f'p{percent}']:{form}}" for percent in PERCENTILES)
+def _spread(values: Percentiles, form: str) -> str:
+    return ", ".join(f"p{percent} {getattr(values, f'p{percent}'):{form}}" for percent in PERCENTILES)
 
 
-def _connectivity(figures: Mapping[str, Any]) -> Iterator[str]:
-    degrees, recall = figures["queries_per_passage"], shown_ranks(figures["labelled_passage_among_neighbours"])
+def _connectivity(figures: GraphReport) -> Iterator[str]:
+    degrees, recall = figures.queries_per_passage, shown_ranks(figures.labelled_passage_among_neighbours)
     yield "\nEdges"
-    yield _line("queries per passage", f"mean {degrees['mean']:.1f}, {_spread(degrees, '.0f')}, max {degrees['max']:,}")
-    yield _line("never found", f"{degrees['share_never_found']:.1%} of the passages")
-    yield _line("most-found 1 %", f"have {degrees['edges_of_top_percent']:.1%} of the edges")
-    for number, passage in enumerate(figures["most_found"]):
-        yield _line("" if number else "most found", f"{passage['queries']:>7,}  {_named(passage)}")
-    yield _line("scores", _spread(figures["scores"], ".3f"))
+    yield _line("queries per passage", f"mean {degrees.mean:.1f}, {_spread(degrees, '.0f')}, max {degrees.max:,}")
+    yield _line("never found", f"{degrees.share_never_found:.1%} of the passages")
+    yield _line("most-found 1 %", f"have {degrees.edges_of_top_percent:.1%} of the edges")
+    for number, passage in enumerate(figures.most_found):
+        yield _line(
+            "" if number else "most found",
+            f"{passage.queries:>7,}  {_named(passage.id, passage.title or passage.text)}",
+        )
+    yield _line("scores", _spread(figures.scores, ".3f"))
     yield "\nQueries with a relevant passage among their first neighbours (the last is the graph's recall ceiling)"
     if not recall:
         yield _line("", "no query has a label")
@@ -77,84 +82,81 @@ def _connectivity(figures: Mapping[str, Any]) -> Iterator[str]:
     width = max(len(rank) for rank in recall) + 3
     yield _line("rank", "".join(f"{rank:>{max(width, 7)}}" for rank in recall))
     yield _line(
-        f"of {figures['labelled_queries']:,} queries", "".join(f"{s:>{max(width, 7)}.1%}" for s in recall.values())
+        f"of {figures.labelled_queries:,} queries", "".join(f"{s:>{max(width, 7)}.1%}" for s in recall.values())
     )
 
 
-def _named(passage: Mapping[str, Any]) -> str:
-    title = _short(passage["title"] or passage.get("text", ""))
-    return passage["id"] if passage["id"] == title else f"{passage['id']}  {title}"
+def _named(id_: str, title: str) -> str:
+    title = _short(title)
+    return id_ if id_ == title else f"{id_}  {title}"
 
 
-def _agreement(figures: Mapping[str, Any] | None) -> Iterator[str]:
+def _agreement(figures: Agreement | None) -> Iterator[str]:
     yield "\nDo the questions of one passage paraphrase each other?"
     if figures is None:
         yield _line("", "not known: no passage has two labelled questions")
         return
     yield _line(
-        "paraphrase", f"{figures['paraphrase']:.2f}   (0: no more alike than any two questions, 1: the same question)"
+        "paraphrase", f"{figures.paraphrase:.2f}   (0: no more alike than any two questions, 1: the same question)"
     )
-    yield _line("cosine, same passage", f"mean {figures['mean']:.3f}, {_spread(figures, '.2f')}")
-    yield _line("cosine, random pairs", f"mean {figures['random']['mean']:.3f}, {_spread(figures['random'], '.2f')}")
-    counted = f"{figures['passages']:,} passages with two questions or more"
-    if figures["passages"] < figures["passages_in_all"]:
-        counted += f", sampled from {figures['passages_in_all']:,}"
-    yield _line("counted over", f"{counted}; {figures['share_of_queries']:.1%} of the queries")
-    for line in textwrap.wrap(figures["meaning"], _WIDTH):
+    yield _line("cosine, same passage", f"mean {figures.mean:.3f}, {_spread(figures, '.2f')}")
+    yield _line("cosine, random pairs", f"mean {figures.random.mean:.3f}, {_spread(figures.random, '.2f')}")
+    counted = f"{figures.passages:,} passages with two questions or more"
+    if figures.passages < figures.passages_in_all:
+        counted += f", sampled from {figures.passages_in_all:,}"
+    yield _line("counted over", f"{counted}; {figures.share_of_queries:.1%} of the queries")
+    for line in textwrap.wrap(figures.meaning, _WIDTH):
         yield f"  {line}"
-    for number, passage in enumerate(figures["disagreeing"]):
+    for number, passage in enumerate(figures.disagreeing):
         yield _line(
             "" if number else "disagree most",
-            f"{passage['agreement']:>6.3f}  {_named(passage)} ({passage['questions']} questions)",
+            f"{passage.agreement:>6.3f}  {_named(passage.id, passage.title)} ({passage.questions} questions)",
         )
-        yield from (_line("", f"        {_short(query['text'], 90)}") for query in passage["apart"])
+        yield from (_line("", f"        {_short(query.text, 90)}") for query in passage.apart)
 
 
-def _duplicates(figures: Mapping[str, Any]) -> Iterator[str]:
-    yield f"\nNear-duplicates (cosine {figures['threshold']:g} or more)"
-    for name in ("queries", "passages"):
-        near = figures[name]
+def _duplicates(figures: NearDuplicates) -> Iterator[str]:
+    yield f"\nNear-duplicates (cosine {figures.threshold:g} or more)"
+    for name, near in (("queries", figures.queries), ("passages", figures.passages)):
         retrieved = "" if name == "queries" else " retrieved"
-        sample = f" in a sample; {near['of']:,} in all" if near["compared"] < near["of"] else ""
+        sample = f" in a sample; {near.of:,} in all" if near.compared < near.of else ""
         yield _line(
             name,
-            f"{near['near']:,} of {near['compared']:,}{retrieved} ({near['share']:.1%}){sample}: "
-            f"{near['pairs']:,} pairs, {near['same_text']:,} with the same text",
+            f"{near.near:,} of {near.compared:,}{retrieved} ({near.share:.1%}){sample}: "
+            f"{near.pairs:,} pairs, {near.same_text:,} with the same text",
         )
-        for example in near["examples"]:
-            for number, side in enumerate(example["pair"]):
-                cosine = f"{example['cosine']:>6.3f}" if not number else " " * 6
-                yield _line("", f"{cosine}  {_short(side['text'], 90)}")
+        for example in near.examples:
+            for number, side in enumerate(example.pair):
+                cosine = f"{example.cosine:>6.3f}" if not number else " " * 6
+                yield _line("", f"{cosine}  {_short(side.text, 90)}")
 
 
-def _overlap(figures: Mapping[str, Any]) -> Iterator[str]:
+def _overlap(figures: Overlap) -> Iterator[str]:
     yield "\nOther splits and the graph"
-    if not figures["splits"]:
-        yield _line("", f"not compared: {figures['why'] or 'the dataset has no other split'}")
+    if not figures.splits:
+        yield _line("", f"not compared: {figures.why or 'the dataset has no other split'}")
         return
     yield (
         f"  {'split':<12}{'queries':>9}{'same id':>9}{'same text':>11}{'relevant passages':>19}"
         f"{'with training questions':>25}{'never found':>13}"
     )
-    for name, split in figures["splits"].items():
+    for name, split in figures.splits.items():
         yield (
-            f"  {name:<12}{split['queries']:>9,}{split['same_id']:>9,}{split['same_text']:>11,}"
-            f"{split['relevant_passages']:>19,}{split['share_with_training_questions']:>25.1%}"
-            f"{split['share_never_found']:>13.1%}"
+            f"  {name:<12}{split.queries:>9,}{split.same_id:>9,}{split.same_text:>11,}"
+            f"{split.relevant_passages:>19,}{split.share_with_training_questions:>25.1%}"
+            f"{split.share_never_found:>13.1%}"
         )
 
 
-def _bytes(figures: Mapping[str, Any]) -> Iterator[str]:
+def _bytes(figures: GraphReport) -> Iterator[str]:
     yield "\nBytes"
-    yield _line("on disk", in_bytes(figures["bytes_on_disk"]))
-    for name, count in figures["files"].items():
+    yield _line("on disk", in_bytes(figures.bytes_on_disk))
+    for name, count in figures.files.items():
         yield _line("", f"{in_bytes(count):>10}  {name}")
-    memory = figures["memory"]
-    yield _line(
-        "memory to train", f"{in_bytes(memory['training_corpus'])} against all passages (--candidates corpus), or"
-    )
-    yield _line("", f"{in_bytes(memory['training_batch'])} against the batch's (--candidates batch)")
-    yield _line("memory to embed", in_bytes(memory["embedding"]))
+    memory = figures.memory
+    yield _line("memory to train", f"{in_bytes(memory.training_corpus)} against all passages (--candidates corpus), or")
+    yield _line("", f"{in_bytes(memory.training_batch)} against the batch's (--candidates batch)")
+    yield _line("memory to embed", in_bytes(memory.embedding))
 
 
 def _warnings(warnings: list[str]) -> Iterator[str]:
