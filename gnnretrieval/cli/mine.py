@@ -120,6 +120,5 @@ def pseudo_label_(
 
 
 def _echo(made: Examples) -> None:
-    from gnnretrieval.mining.report import report_text
 
-    echo(f"{made.path}\n{report_text(made.report)}")
+    echo(f"{made.path}\n{made.report.to_text()}")

@@ -26,7 +26,7 @@ from gnnretrieval.mining.examples import (
     write_examples,
 )
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
-from gnnretrieval.mining.report import Tally
+from gnnretrieval.mining.tally import Tally
 from gnnretrieval.progress import say
 from gnnretrieval.storage.provenance import write_json
 
@@ -95,12 +95,12 @@ def denoise(
             probabilities = probabilities_of(pairs, texts, settings, directory, device)
             tally = Tally("denoise", sum(1 for _ in examples.examples()), settings)
             write_examples(directory / EXAMPLES, _denoised(examples, settings, probabilities, tally))
-            report = tally.as_json(texts)
-        write_json(directory / REPORT, report)
+            report = tally.report(texts)
+        write_json(directory / REPORT, report.as_json())
         for line in tally.notes():
             say(line)
         return {
-            "figures": report["candidates"],
+            "figures": report.candidates.as_json(),
             "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
         }
 

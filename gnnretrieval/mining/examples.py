@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.errors import ArtifactError, InputError, nearest
+from gnnretrieval.mining.report import MiningReport
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 
@@ -54,20 +56,17 @@ class Examples(Artifact):
         return read_examples(self.path / EXAMPLES)
 
     @property
-    def report(self) -> dict[str, Any]:
-        """What was kept, and what was dropped and why (see :mod:`gnnretrieval.mining.report`).
+    def report(self) -> MiningReport:
+        """What was kept, and what was dropped and why.
 
         Raises:
             ArtifactError: The report is damaged.
         """
         path = self.path / REPORT
         try:
-            report = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ArtifactError(f"{path}: this report is damaged ({error}). Make these examples again.") from None
-        if not isinstance(report, dict):
-            raise ArtifactError(f"{path}: this report is damaged. Make these examples again.")
-        return report
+            return MiningReport.model_validate_json(path.read_bytes())
+        except ValidationError:
+            raise ArtifactError(f"{path}: this report is damaged. Make these examples again.") from None
 
 
 def open_examples(path: str | Path) -> Examples:

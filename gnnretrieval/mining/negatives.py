@@ -27,7 +27,7 @@ from gnnretrieval.mining.examples import (
     make_examples,
     write_examples,
 )
-from gnnretrieval.mining.report import Tally
+from gnnretrieval.mining.tally import Tally
 from gnnretrieval.progress import say
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
@@ -123,11 +123,11 @@ def mine_negatives(
             found = search(texts, [query.row for query in asked], settings.top_k, directory, features, device)
             miner = _Miner(dataset.passage_ids, texts, settings, "bm25" if features is None else "dual-encoder", tally)
             write_examples(directory / EXAMPLES, miner.examples(asked, found))
-            report = tally.as_json(texts)
-        write_json(directory / REPORT, report)
+            report = tally.report(texts)
+        write_json(directory / REPORT, report.as_json())
         for line in tally.notes():
             say(line)
-        return {"figures": report["candidates"], "encoder": features.meta["encoder"] if features else None}
+        return {"figures": report.candidates.as_json(), "encoder": features.meta["encoder"] if features else None}
 
     return make_examples(
         out,

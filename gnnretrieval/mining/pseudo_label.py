@@ -25,7 +25,7 @@ from gnnretrieval.mining.examples import (
     write_examples,
 )
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
-from gnnretrieval.mining.report import Tally
+from gnnretrieval.mining.tally import Tally
 from gnnretrieval.progress import say
 from gnnretrieval.storage.provenance import write_json
 
@@ -100,12 +100,12 @@ def pseudo_label(
             ids = [dataset.query_ids[row] for row in unjudged]
             labelled = _labelled(ids, dataset.passage_ids, found, probabilities, settings, tally)
             write_examples(directory / EXAMPLES, labelled)
-            report = tally.as_json(texts)
-        write_json(directory / REPORT, report)
+            report = tally.report(texts)
+        write_json(directory / REPORT, report.as_json())
         for line in tally.notes():
             say(line)
         return {
-            "figures": report["candidates"],
+            "figures": report.candidates.as_json(),
             "encoder": features.meta["encoder"],
             "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
         }

@@ -20,7 +20,7 @@ class Figures(BaseModel):
 
 
 class Report(Figures, ABC):
-    """Figures with a text and an HTML page; a terminal and a notebook show the text."""
+    """Figures with a text, which a terminal and a notebook show. One with a page has ``to_html()`` too."""
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -34,7 +34,3 @@ class Report(Figures, ABC):
     @abstractmethod
     def to_text(self) -> str:
         """The figures as text."""
-
-    @abstractmethod
-    def to_html(self) -> str:
-        """The figures as an HTML page with tables and plots that opens offline, to write to a file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from gnnretrieval.graph.inspection.page import summary_of, tiles_of
 from gnnretrieval.graph.inspection.plots import plots_of
 from gnnretrieval.index.hybrid import PIPELINES
 from gnnretrieval.mining.examples import REPORT as MINED
-from gnnretrieval.mining.report import report_text
+from gnnretrieval.mining.examples import open_examples
 from gnnretrieval.pages.html import (
     Card,
     Html,
@@ -233,5 +232,5 @@ def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:
 
 def _mined(of: Reported, name: str) -> Card:
     """The report of a mining stage: what it kept and dropped, and why."""
-    report = json.loads((of.directory / name / MINED).read_text(encoding="utf-8"))
-    return section(f"Mining: {name}", element("pre", report_text(report)), source(f"{name}/{MINED}"))
+    report = open_examples(of.directory / name).report
+    return section(f"Mining: {name}", element("pre", report.to_text()), source(f"{name}/{MINED}"))

@@ -40,7 +40,7 @@ def test_by_hand_below_stays_above_turns_between_goes(dataset, mined, settings, 
     assert (label.passage, label.source, label.probability) == ("a", "label", 0.3), "a label is never scored away"
     assert found == was["d"]._replace(source="cross-encoder", probability=0.95)
     assert example.negatives == (was["c"]._replace(probability=0.02),)
-    report = made.report
+    report = made.report.as_json()
     assert report["candidates"] == {
         "in": 3,
         "positives": {"label": 1, "cross-encoder": 1},
@@ -63,7 +63,7 @@ def test_of_a_sample_only_these_are_read_and_the_others_are_dropped(dataset, min
     assert sum(len(block) for block in judged.asked) == 3  # two and the label
     (example,) = made.examples()
     assert len(example.negatives) == 2
-    assert made.report["candidates"]["dropped"] == {"not in the random sample": 1}
+    assert made.report.candidates.dropped == {"not in the random sample": 1}
     samples = set()
     for seed in range(10):
         other = few.model_copy(update={"seed": seed})
@@ -99,7 +99,7 @@ def test_by_a_real_cross_encoder_interrupted_it_ends_in_the_same_bytes(
         open_examples(tmp_path / "broken")
     resumed = denoise(opened, mined, wanted, tmp_path / "broken")
     assert resumed.meta["files"] == whole.meta["files"]
-    assert sum(calls) - calls[2] == whole.report["probabilities"]["count"] + whole.report["labels"]["count"]
+    assert sum(calls) - calls[2] == whole.report.probabilities.count + whole.report.labels.count
     assert not (tmp_path / "broken" / "scratch").exists()
 
 

@@ -32,7 +32,7 @@ def test_by_hand_what_bm25_finds_without_the_relevant_passage_and_its_copy(datas
         assert one.source == "bm25"
         assert one.rank == ranks[one.passage][0]
         assert np.float32(one.score) == ranks[one.passage][1]
-    report = made.report
+    report = made.report.as_json()
     assert report["queries"] == {"in": 2, "kept": 1, "left_out": {"without a relevant passage": 1}}
     assert report["candidates"] == {
         "in": 5,
@@ -53,7 +53,7 @@ def test_a_passage_with_an_answer_as_whole_words_is_dropped_where_that_is_wanted
     made = mine_negatives(dataset, settings, tmp_path / "negatives")
     (example,) = made.examples()
     assert sorted(ids(example.negatives)) == ["c", "f"]  # d has a pie
-    assert made.report["candidates"]["dropped"]["with an answer in it"] == 1
+    assert made.report.candidates.dropped["with an answer in it"] == 1
     assert answer_words("Pie") not in answer_words("a piece, magpie")
     assert answer_words("New York") in answer_words("In new  york, 1999")
 
@@ -65,7 +65,7 @@ def test_a_query_that_is_a_passage_is_no_negative_of_its_own(dataset, tmp_path):
     made = mine_negatives(Dataset.open(dataset.path), NegativeSettings(), tmp_path / "negatives")
     (example,) = made.examples()
     assert sorted(ids(example.negatives)) == ["c", "d", "f", "q2"]
-    assert made.report["candidates"]["dropped"]["the query itself"] == 2
+    assert made.report.candidates.dropped["the query itself"] == 2
 
 
 def test_queries_without_answers_are_counted_and_keep_their_candidates(dataset, tmp_path, said):
@@ -102,7 +102,7 @@ def test_the_best_ranks_are_passed_over(tiny_dataset, tiny_features, tmp_path):
     made = mine_negatives(Dataset.open(tiny_dataset), settings, tmp_path / "negatives", features=tiny_features)
     ranks = [one.rank for example in made.examples() for one in example.negatives]
     assert (min(ranks), max(ranks)) == (5, 10)
-    assert made.report["candidates"]["dropped"]["of the ranks passed over"] == 4 * 60
+    assert made.report.candidates.dropped["of the ranks passed over"] == 4 * 60
 
 
 def test_the_sample_is_of_the_query_alone_whatever_the_blocks(tiny_dataset, tiny_features, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def test_by_hand_what_is_found_for_unjudged_queries_is_labelled(dataset, feature
     assert sorted(one.passage for one in example.negatives) == ["a", "b", "c", "f"]
     assert {(one.source, one.probability) for one in example.negatives} == {("dual-encoder", 0.05)}
     assert {query for block in judged.asked for query, _ in block} == {"apple pie", "brick wall"}
-    report = made.report
+    report = made.report.as_json()
     assert report["queries"] == {
         "in": 3,
         "kept": 1,
@@ -54,21 +54,21 @@ def test_a_query_without_a_negative_is_kept_and_counted(dataset, features, setti
     made = pseudo_label(dataset, features, one, tmp_path / "labels")
     (example,) = made.examples()
     assert example.negatives == ()
-    assert made.report["noted"] == {"queries without a negative": 1}
+    assert made.report.noted == {"queries without a negative": 1}
 
 
 def test_where_nothing_is_found_there_are_no_examples_and_a_report(dataset, features, settings, told, tmp_path):
     told({})
     made = pseudo_label(dataset, features, settings, tmp_path / "labels")
     assert list(made.examples()) == []
-    assert made.report["queries"]["kept"] == 0
+    assert made.report.queries.kept == 0
 
 
 def test_by_a_real_cross_encoder_twice_the_bytes_are_equal(dataset, features, settings, tmp_path):
     both = settings.model_copy(update={"positive_threshold": 0.5, "negative_threshold": 0.4, "pair_tokens": 32})
     first, second = (pseudo_label(dataset, features, both, tmp_path / name) for name in ("one", "two"))
     assert first.meta["files"] == second.meta["files"]
-    assert first.report["probabilities"]["count"] == 12
+    assert first.report.probabilities.count == 12
     assert first.meta["inputs"].keys() == {"dataset", "features", "cross-encoder"}
 
 

@@ -3,7 +3,8 @@ import pytest
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.mining.judge import JudgeSettings
-from gnnretrieval.mining.report import Tally, report_text
+from gnnretrieval.mining.report import MiningReport
+from gnnretrieval.mining.tally import Tally
 from gnnretrieval.storage.places import scratch
 
 A = Candidate("a", "label")
@@ -21,12 +22,12 @@ def test_by_hand_histogram_shares_and_quantiles(texts):
     for value in (0.0, 0.05, 0.1, 0.95, 1.0):
         tally.judged(value)
     tally.keep(Example("q1", (A,), tuple(Candidate(id_, "bm25", 1, s) for id_, s in zip("cdef", (1, 2, 3, 5)))))  # noqa: B905
-    report = tally.as_json(texts)
-    assert report["probabilities"]["histogram"] == [2, 1, 0, 0, 0, 0, 0, 0, 0, 2]
-    assert report["probabilities"]["above"]["share"] == pytest.approx(0.4)
-    assert report["probabilities"]["below"]["share"] == pytest.approx(0.4)
-    assert report["scores"] == {"least": 1.0, "25%": 1.75, "median": 2.5, "75%": 3.5, "most": 5.0}
-    assert report["labels"] is None
+    report = tally.report(texts)
+    assert report.probabilities.histogram == [2, 1, 0, 0, 0, 0, 0, 0, 0, 2]
+    assert report.probabilities.above.share == pytest.approx(0.4)
+    assert report.probabilities.below.share == pytest.approx(0.4)
+    assert report.scores == {"least": 1.0, "25%": 1.75, "median": 2.5, "75%": 3.5, "most": 5.0}
+    assert report.labels is None
 
 
 def test_three_examples_are_shown_from_the_first_to_the_last(texts):
@@ -34,7 +35,7 @@ def test_three_examples_are_shown_from_the_first_to_the_last(texts):
     for query in ("q1", "q2", "q3", "u1", "u2"):
         found = (Candidate("c", "cross-encoder", 4, 1.0, 0.91), Candidate("d", "cross-encoder", 2, 2.0, 0.99))
         tally.keep(Example(query, (A, *found), (Candidate("e", "bm25", 7, 0.5),)))
-    shown = tally.as_json(texts)["shown"]
+    shown = tally.report(texts).as_json()["shown"]
     assert [one["query"] for one in shown["positives"]] == ["q1", "q3", "u2"]
     assert shown["positives"][0] == {
         "query": "q1",
@@ -60,7 +61,7 @@ def test_the_text_says_what_was_kept_dropped_and_why(texts):
     tally.keep(
         Example("q1", (A, Candidate("d", "cross-encoder", 2, 2.0, 0.95)), (Candidate("c", "bm25", 1, 3.5, 0.01),))
     )
-    lines = report_text(tally.as_json(texts)).splitlines()
+    lines = tally.report(texts).to_text().splitlines()
     for line in (
         "queries: 2, of which 1 are kept",
         "  left out: 1 without a positive",
@@ -80,10 +81,22 @@ def test_the_text_says_what_was_kept_dropped_and_why(texts):
 
 
 def test_of_nothing_there_is_a_report_as_well(texts):
-    report = Tally("pseudo-label", 0, JudgeSettings(cross_encoder="any")).as_json(texts)
-    assert report["scores"] is report["probabilities"] is None
-    assert report_text(report).splitlines() == [
+    report = Tally("pseudo-label", 0, JudgeSettings(cross_encoder="any")).report(texts)
+    assert report.scores is report.probabilities is None
+    assert report.to_text().splitlines() == [
         "queries: 0, of which 0 are kept",
         "candidates: 0, of which 0 are negatives",
         "positives: none",
     ]
+
+
+def test_a_report_is_read_as_it_was_written_and_a_newer_one_may_have_more(texts):
+    tally = Tally("denoise", 3, JudgeSettings(cross_encoder="any"))
+    tally.judged(0.5)
+    tally.keep(Example("q1", (A,), (Candidate("c", "bm25", 1, 3.5),)))
+    report = tally.report(texts)
+    values = report.as_json()
+    assert list(values["queries"]) == ["in", "kept", "left_out"]
+    assert list(values["shown"]["negatives"][0]) == ["query", "text", "passage", "excerpt", "rank", "score"]
+    newer = values | {"more": 1, "queries": values["queries"] | {"more": 2}}
+    assert MiningReport.model_validate(newer) == report
