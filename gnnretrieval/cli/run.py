@@ -49,13 +49,12 @@ def run(recipe: Path, data: Path | None, out: Path | None, dry_run: bool, device
         out = out or Path("graphs") / recipe.stem
     if dry_run:
         from gnnretrieval.recipes.dry_run import dry_run as plan_run
-        from gnnretrieval.recipes.dry_run import dry_run_lines
 
         plan = plan_run(recipe, data=data, out=out)
         if as_json:
-            echo_json(plan)
+            echo_json(plan.as_json())
         else:
-            echo("\n".join(dry_run_lines(plan)))
+            echo(plan.to_text())
         return
     _show(_run(recipe, data, out, device), as_json)
 

@@ -15,23 +15,18 @@ from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
+from gnnretrieval.recipes.plan import PlannedDownload, PlannedMemory, PlannedSizes, PlannedStage, RunPlan
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
 from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
 from gnnretrieval.training.gnn.ladder import MOST_SETTINGS, STEPS
 from gnnretrieval.training.gnn.messages import bytes_of_messages
 
 
-def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> dict[str, Any]:
+def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> RunPlan:
     """What :func:`gnnretrieval.recipes.run.run_recipe` would do with these arguments.
 
     Counts come from the dataset where it exists, otherwise from the recipe's ``[size]``. Sizes of finished stages are
     bytes on disk; the others are estimates from the shapes of the arrays.
-
-    Returns:
-        ``recipe``, ``directory``, ``downloads`` (``url``, ``bytes``, ``md5``, ``sha256``, ``there``), ``sizes`` (with
-        ``from``: ``dataset`` or ``recipe``), ``stages`` (``name``, ``path``, ``made``, ``bytes``, ``work``),
-        ``disk_bytes`` (of the stages that are not made yet), ``free_bytes``, ``memory_bytes`` (by stage) and
-        ``joint``, as JSON values.
 
     Raises:
         InputError: the recipe has an error, or there is neither a dataset nor ``[size]``.
@@ -46,22 +41,23 @@ def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path
             place = make_docstring_corpus(Path(temporary) / "dataset", summaries).path
         sizes = _sizes(recipe, place, path, directory)
     stages = [
-        {"name": name, "path": str(directory / folder), "made": made, "bytes": written, "work": work}
+        PlannedStage(name=name, path=str(directory / folder), made=made, bytes=written, work=work)
         for name, folder, work in _stages(recipe, sizes, place, directory)
         for made, written in [_on_disk(directory / folder) or (False, stage_bytes(recipe, sizes, folder))]
     ]
-    missing = [stage["bytes"] for stage in stages if not stage["made"]]
-    return {
-        "recipe": recipe.name,
-        "directory": str(directory),
-        "downloads": _downloads(recipe, path, data),
-        "sizes": {**sizes._asdict(), "from": "recipe" if place is None else "dataset"},
-        "stages": stages,
-        "disk_bytes": None if None in missing else sum(missing),
-        "free_bytes": shutil.disk_usage(_existing(directory)).free,
-        "memory_bytes": _memory(recipe, sizes),
-        "joint": _is_joint(recipe),
-    }
+    missing = [stage.bytes for stage in stages if not stage.made]
+    known = [count for count in missing if count is not None]
+    return RunPlan(
+        recipe=recipe.name,
+        directory=str(directory),
+        downloads=_downloads(recipe, path, data),
+        sizes=PlannedSizes(**dict(sizes), source="recipe" if place is None else "dataset"),
+        stages=stages,
+        disk_bytes=sum(known) if len(known) == len(missing) else None,
+        free_bytes=shutil.disk_usage(_existing(directory)).free,
+        memory_bytes=_memory(recipe, sizes),
+        joint=_is_joint(recipe),
+    )
 
 
 def _existing(directory: Path) -> Path:
@@ -101,7 +97,7 @@ def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> S
             f"{', '.join(SizeSettings.model_fields)}.",
             path,
         )
-    counts = given.model_dump(include=set(Sizes._fields) - {"dimension", "edge_dimension", "id_bytes"})
+    counts = given.model_dump(include=set(Sizes.model_fields) - {"dimension", "edge_dimension", "id_bytes"})
     return Sizes(**counts, dimension=widths[0], edge_dimension=widths[1])
 
 
@@ -201,15 +197,16 @@ def _steps(recipe: Recipe, queries: int, joint: bool) -> str:
     return f"{settings.epochs} epochs of about {steps:,} steps of {settings.batch_size:,} queries{beside}"
 
 
-def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
+def _memory(recipe: Recipe, sizes: Sizes) -> PlannedMemory:
     """Bytes of memory of the largest stages: training (at least for the graph), and an exact index."""
     if sizes.dimension is None or sizes.edge_dimension is None:
-        return {"training": None, "index": None}
+        return PlannedMemory(training=None, index=None)
     settings = recipe.joint or recipe.train
     k = recipe.graph.k
     index = 4 * sizes.dimension * sizes.passages
     if settings.layer == "linear":
-        return {"training": bytes_of_messages(sizes.dimension, sizes.passages + sizes.graph_queries), "index": index}
+        held = bytes_of_messages(sizes.dimension, sizes.passages + sizes.graph_queries)
+        return PlannedMemory(training=held, index=index)
     needs = memory_needs(
         sizes.passages,
         sizes.graph_queries,
@@ -220,63 +217,14 @@ def _memory(recipe: Recipe, sizes: Sizes) -> dict[str, int | None]:
         shape=TrainingShape(settings.batch_size, settings.hard_negatives, settings.mask_ratio),
     )
     whole = settings.candidates == "corpus"
-    return {
-        "training": needs.training_corpus if whole else needs.training_batch,
-        "index": index,
-    }
+    return PlannedMemory(training=needs.training_corpus if whole else needs.training_batch, index=index)
 
 
-def _downloads(recipe: Recipe, path: Path, data: str | Path | None) -> list[dict[str, Any]]:
+def _downloads(recipe: Recipe, path: Path, data: str | Path | None) -> list[PlannedDownload]:
     folder = folder_of(recipe.data, path, data)
     return [
-        {
-            **one.model_dump(mode="json"),
-            "there": all(is_there(name, recipe.data, folder) for name in one.holds or (one.name,)),
-        }
+        PlannedDownload(
+            **dict(one), there=all(is_there(name, recipe.data, folder) for name in one.holds or (one.name,))
+        )
         for one in recipe.data.download
     ]
-
-
-def dry_run_lines(plan: dict[str, Any]) -> list[str]:
-    """The result of :func:`dry_run` as text."""
-    lines = []
-    for one in plan["downloads"]:
-        kind = next((kind for kind in ("sha256", "md5") if one[kind]), None)
-        checked = f", {kind} {one[kind]}" if kind else ", no published checksum"
-        there = "there" if one["there"] else "to download"
-        lines.append(f"{there}: {one['url']} ({_in_words(one['bytes'])}{checked})")
-    counts = plan["sizes"]
-    lines += [
-        f"{counts['passages']:,} passages, {counts['queries']:,} queries, {counts['graph_queries']:,} of them in the "
-        f"graph and {counts['reported_queries']:,} reported on (from the {counts['from']})",
-        "",
-    ]
-    width = max(len(stage["name"]) for stage in plan["stages"])
-    for stage in plan["stages"]:
-        size, what = _about(stage["bytes"]), stage["work"]
-        if stage["made"]:
-            size, what = _in_words(stage["bytes"]), f"made: {stage['path']}"
-        lines.append(f"{stage['name']:<{width}}  {size:>14}  {what}")
-    lines += ["", f"to be written: {_about(plan['disk_bytes'])}; free: {_in_words(plan['free_bytes'])}"]
-    if plan["disk_bytes"] is None:
-        lines.append("unknown: the checkpoint is not on this disk, and its width is known once it is downloaded")
-    memory = plan["memory_bytes"]
-    lines += [
-        f"memory: training over this graph from {_in_words(memory['training'])}"
-        + (", without the dual-encoder's" if plan["joint"] else "")
-        + f"; an exact index {_in_words(memory['index'])}",
-        "time: `gnnretrieval train --dry-run` times training steps once the graph is made",
-        "a dry run: nothing was made",
-    ]
-    return lines
-
-
-def _about(count: int | None) -> str:
-    return "unknown" if count is None else f"about {_in_words(count)}"
-
-
-def _in_words(count: int | None) -> str:
-    if count is None:
-        return "unknown"
-    size, unit = next(((size, unit) for size, unit in ((1e9, "GB"), (1e6, "MB")) if count >= size), (1e3, "KB"))
-    return f"{count / size:,.1f} {unit}"

