@@ -13,7 +13,7 @@ from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
 
 if TYPE_CHECKING:
-    from gnnretrieval.index.faiss_index import Index
+    pass
 
 
 @click.group()
@@ -62,7 +62,7 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
         source = open_features(vectors) if of_features else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
         made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
-    echo("\n".join(_lines(made, out)))
+    echo(made.inspect().to_text())
     explained = "" if of_features else " --explain"
     echo_next(f'gnnretrieval search "a question" --index {out}{explained}, or gnnretrieval serve {out}')
 
@@ -80,9 +80,9 @@ def inspect(place: Path, as_json: bool) -> None:
 
     opened = open_index(place)
     if as_json:
-        echo_json(_figures(opened))
+        echo_json(opened.inspect().as_json())
         return
-    echo("\n".join(_lines(opened, place)))
+    echo(opened.inspect().to_text())
     source, where = next(iter(opened.meta["made_from"].items()))
     echo(f"  made from: {source} {where}, of {opened.encoder_settings.checkpoint}")
     if len(opened.removed):
@@ -145,40 +145,3 @@ def export(place: Path, out: Path | None, dsn: str | None, table: str, hnsw: boo
     assert dsn is not None
     asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
     echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
-
-
-def _lines(made: Index, place: Path) -> list[str]:
-    """What an index is and what was measured, in words."""
-    meta, figures = made.meta, _figures(made)
-    unit = f" by {meta['num_sentences']:,} sentences" if made.is_of_sentences else ""
-    shards = f", {figures['shards']} shards" if figures["shards"] > 1 else ""
-    kind = "exact search" if made.is_exact else f"{figures['factory']}{shards}"
-    setting = f" searched with {figures['search']}" if figures["search"] else ""
-    lines = [f"{place}: {meta['num_passages']:,} passages{unit}, {meta['bytes'] / 2**20:.1f} MiB, {kind}{setting}"]
-    if measured := figures["measured"]:
-        cores = f"{measured['threads']} core{'s' if measured['threads'] > 1 else ''}"
-        lines.append(
-            f"  recall of exact search @10 {100 * measured['recall@10']:.1f} %, "
-            f"@100 {100 * measured['recall@100']:.1f} %; {measured['milliseconds']:.2f} ms a question, "
-            f"{measured['queries_per_second']:,.0f} questions/s together ({measured['sample']}, {cores})"
-        )
-        if since := measured.get("updates_since"):
-            lines.append(f"  measured before the last {f'{since} updates' if since > 1 else 'update'}")
-    return lines
-
-
-def _figures(made: Index) -> dict[str, Any]:
-    meta = made.meta
-    return {
-        "passages": meta["num_passages"],
-        "removed": len(made.removed),
-        **({"sentences": meta["num_sentences"]} if made.is_of_sentences else {}),
-        "dimension": meta["dimension"],
-        "bytes": meta["bytes"],
-        "factory": made.config["factory"],
-        "exact": made.is_exact,
-        "similarity": "cosine" if made.similarity.normalize else "dot",
-        "search": meta.get("search", ""),
-        "shards": meta.get("shards", 1),
-        "measured": meta.get("measured", {}),
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from gnnretrieval.storage.array_checks import require_offsets, require_rows
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact
+
+if TYPE_CHECKING:
+    from gnnretrieval.index.report import IndexReport
 from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 
@@ -63,6 +66,12 @@ class Index(Artifact):
     def __repr__(self) -> str:
         its = f"{self.meta['num_passages']:,} passages by {self.meta['system']}, {self.config['factory']}"
         return f"Index({str(self.path)!r}: {its})"
+
+    def inspect(self) -> IndexReport:
+        """What it is and what was measured: printed, or read figure by figure."""
+        from gnnretrieval.index.report import IndexReport
+
+        return IndexReport.of(self)
 
     @cached_property
     def faiss(self) -> Any:

@@ -104,3 +104,24 @@ def test_an_exact_index_is_configured_as_before_there_were_other_kinds(clustered
     index = build(clustered, tmp_path / "index")
     assert index.config == {"factory": "Flat", "metric": "inner product"}
     assert index.is_exact
+
+
+@pytest.mark.parametrize(("factory", "settings"), [("Flat", {}), ("SQ8", {}), ("IVF16,Flat", {"target_recall": 0.9})])
+def test_the_report_has_the_figures_in_the_order_of_the_metadata(factory, settings, clustered, tmp_path):
+    index = build(clustered, tmp_path / "index", factory=factory, **settings)
+    report = index.inspect()
+    assert (report.passages, report.removed, report.sentences, report.exact) == (1200, 0, None, factory == "Flat")
+    assert report.measured.recall_at_10 == index.meta["measured"]["recall@10"]
+    printed = report.as_json()
+    assert json.dumps(printed["measured"]) == json.dumps(index.meta["measured"])
+    names = "passages removed dimension bytes factory exact similarity search shards measured"
+    assert list(printed) == names.split()
+    assert report.to_text().startswith(f"{tmp_path / 'index'}: 1,200 passages, ")
+    index.meta["measured"] = {**index.meta["measured"], "newer": 1, "updates_since": 2}
+    assert index.inspect().as_json()["measured"]["newer"] == 1
+    assert "before the last 2 updates" in index.inspect().to_text()
+    index.meta["measured"] = {}
+    assert index.inspect().as_json()["measured"] == {}
+    index.meta["measured"] = {"recall@10": "high"}
+    with pytest.raises(ArtifactError, match=r"meta.json: measured.recall@10 is missing or wrong"):
+        index.inspect()
