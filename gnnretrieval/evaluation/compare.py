@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -15,8 +15,10 @@ from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation.answers import AnswerHits
 from gnnretrieval.evaluation.measures import as_run, mean, per_query
 from gnnretrieval.evaluation.names import Measure, parse_measures
-from gnnretrieval.evaluation.significance import bootstrap_interval, effect_size, holm, paired_test
+from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.settings import DEFAULT_MEASURES, Settings
+
+_Values = dict[str, dict[str, float]]  # value by query by measure
 
 
 class _Part(Settings):
@@ -161,25 +163,8 @@ def compare(
         known = ", ".join(runs) or "none"
         raise InputError(f"the baseline {baseline!r} is not among the runs ({known}).{nearest(baseline, runs)}")
     parsed = parse_measures(measures)
-    values = {}
-    for name, run in runs.items():
-        try:
-            values[name] = per_query(qrels, run, parsed, answers)
-        except InputError as error:
-            raise InputError(f"system {name!r}: {error}") from None
+    values = {name: _values(name, qrels, run, parsed, answers) for name, run in runs.items()}
     names = [str(measure) for measure in parsed]
-    pairs = [(system, measure) for system in runs if system != baseline for measure in names]
-    results = [paired_test(values[system][measure], values[baseline][measure]) for system, measure in pairs]
-    corrected = holm([result.p for result in results])
-    extra: list[dict[str, Any]] = []
-    for system, measure in pairs:
-        of_baseline = values[baseline][measure]
-        differences = [value - of_baseline[query] for query, value in values[system][measure].items()]
-        extra.append({"interval": bootstrap_interval(differences), "effect_size": effect_size(differences)})
-    if randomisation:
-        ps = [paired_test(values[s][m], values[baseline][m], "randomisation").p for s, m in pairs]
-        for part, p, p_holm in zip(extra, ps, holm(ps), strict=True):
-            part |= {"p_randomisation": p, "p_randomisation_holm": p_holm}
     return Comparison(
         split=split,
         baseline=baseline,
@@ -189,9 +174,51 @@ def compare(
             name: {measure: bootstrap_interval(list(values[name][measure].values())) for measure in names}
             for name in runs
         },
-        tests=[
-            Difference(system=system, measure=measure, p_holm=p_holm, **asdict(result), **more)
-            for (system, measure), result, p_holm, more in zip(pairs, results, corrected, extra, strict=True)
-        ],
+        tests=_tests(values, baseline, names, randomisation),
         provenance=dict(provenance),
     )
+
+
+def _values(
+    system: str,
+    qrels: Mapping[str, Mapping[str, int]],
+    run: Run,
+    measures: Sequence[Measure],
+    answers: AnswerHits | None,
+) -> _Values:
+    try:
+        return per_query(qrels, run, measures, answers)
+    except InputError as error:
+        raise InputError(f"system {system!r}: {error}") from None
+
+
+def _tests(
+    values: Mapping[str, _Values], baseline: str, measures: Sequence[str], randomisation: bool
+) -> list[Difference]:
+    """The tests of each measure of each system against the baseline, with Holm's correction over all of them."""
+    pairs = [(system, measure) for system in values if system != baseline for measure in measures]
+
+    def corrected(method: Literal["t", "randomisation"]) -> tuple[list[TestResult], list[float]]:
+        results = [paired_test(values[system][measure], values[baseline][measure], method) for system, measure in pairs]
+        return results, holm([result.p for result in results])
+
+    tests = []
+    for (system, measure), result, p_holm in zip(pairs, *corrected("t"), strict=True):
+        of_baseline = values[baseline][measure]
+        differences = [value - of_baseline[query] for query, value in values[system][measure].items()]
+        tests.append(
+            Difference(
+                system=system,
+                measure=measure,
+                p_holm=p_holm,
+                interval=bootstrap_interval(differences),
+                effect_size=effect_size(differences),
+                **asdict(result),
+            )
+        )
+    if not randomisation:
+        return tests
+    return [
+        test.model_copy(update={"p_randomisation": result.p, "p_randomisation_holm": p_holm})
+        for test, result, p_holm in zip(tests, *corrected("randomisation"), strict=True)
+    ]
