@@ -218,7 +218,7 @@ def measure(
         "recipe": made.comparison.provenance["recipe"],
         "dev": made.comparison.provenance["dev"],
         "mined": {
-            stage: open_examples(artifact.path).report
+            stage: open_examples(artifact.path).report.as_json()
             for stage, artifact in made.made.items()
             if artifact.meta["kind"] == "examples"
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from gnnretrieval.settings import DEFAULT_MEASURES
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.runs.trec import Run
+    from gnnretrieval.evaluation.changed_queries import Change
+    from gnnretrieval.evaluation.compare import Comparison
     from gnnretrieval.evaluation.names import Measure
 
 MEASURES = ",".join(DEFAULT_MEASURES)
@@ -212,6 +214,14 @@ def compare(
         extra = {"changed": {"system": last, "measure": table.measure_names[0], **of_last}} if lists else {}
         echo_json(table.as_json() | extra)
         return
+    _echo_table(table, form, details)
+    for what, changes in lists.items():
+        _echo_changed(f"most {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it)", changes, texts)
+
+
+def _echo_table(table: Comparison, form: str, details: bool) -> None:
+    from gnnretrieval import evaluation
+
     forms = {
         "text": evaluation.format_comparison,
         "markdown": evaluation.markdown_comparison,
@@ -221,9 +231,11 @@ def compare(
     echo(forms[form](table), nl=form != "csv")
     if details:
         echo("\n" + evaluation.detailed_comparison(table))
-    for what, changes in lists.items():
-        echo(f"\nmost {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it):")
-        for one in changes:
-            echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
-        if not changes:
-            echo("  none")
+
+
+def _echo_changed(title: str, changes: Sequence[Change], texts: Mapping[str, str]) -> None:
+    echo(f"\n{title}:")
+    for one in changes:
+        echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
+    if not changes:
+        echo("  none")
