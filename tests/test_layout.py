@@ -19,6 +19,7 @@ ROOMS = (
     "nn",
     "training",
     "index",
+    "maps",
     "evaluation",
     "baselines",
     "api",

@@ -15,6 +15,7 @@ from gnnretrieval.cli.evaluate import compare, evaluate
 from gnnretrieval.cli.fuse import fuse
 from gnnretrieval.cli.graph import graph
 from gnnretrieval.cli.index import index
+from gnnretrieval.cli.map import map_
 from gnnretrieval.cli.mine import mine
 from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.run import quickstart, run
@@ -48,6 +49,7 @@ for command in (
     embed,
     baselines,
     index,
+    map_,
     search,
     serve,
     evaluate,

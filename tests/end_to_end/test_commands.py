@@ -61,6 +61,7 @@ def test_every_command_of_the_tree_is_known_here():
         "graph inspect",
         "graph neighbors",
         "graph view",
+        "map build",
         "mine denoise",
         "mine negatives",
         "mine pseudo-label",

@@ -1,0 +1,1 @@
+"""The map: passages in two dimensions, before and after the GNN-encoder."""

@@ -1,0 +1,190 @@
+"""Building a map: one projection of the passages before and after the GNN-encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.features import open_features
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.graph.store import Graph, open_graph
+from gnnretrieval.index.faiss_index import KIND as INDEX
+from gnnretrieval.index.retriever import index_in
+from gnnretrieval.maps.passage_map import KIND, PassageMap
+from gnnretrieval.maps.projection import PCA, UMAP, Floats, Projection
+from gnnretrieval.maps.settings import MapSettings
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, gather_rows, release
+from gnnretrieval.storage.artifacts import kind_of, open_artifact, relative_to
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.purged import require_unpurged
+from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
+from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
+from gnnretrieval.training.gnn.model import open_model
+
+UNMOVED = 1e-6  # cosine distance below which a passage has not moved; rounding to float16 makes 1e-7
+
+_BLOCK = 8192  # vectors held in float32 at a time
+
+
+def embeddings_behind(path: str | Path) -> Embeddings:
+    """The embeddings at ``path``, or behind the index or the run at ``path``.
+
+    Raises:
+        ArtifactError: There are none, or the index was made from another version of them.
+    """
+    if kind_of(path) == EMBEDDINGS:
+        return open_embeddings(path)
+    index = open_artifact(index_in(path), INDEX, ("made_from", "system"))
+    if EMBEDDINGS not in index.meta["made_from"]:
+        raise ArtifactError(
+            f"{index.path}: an index of {index.meta['system']}, which has no graph. Give a GNN-encoder's index."
+        )
+    embeddings = open_embeddings(index.made_from(EMBEDDINGS))
+    if index.meta["inputs"].get(EMBEDDINGS) != embeddings.hash:
+        raise ArtifactError(
+            f"{index.path}: made from another version of {embeddings.path} than lies there now. "
+            "Bring the index up to it (--changed), or make it again."
+        )
+    return embeddings
+
+
+def build_map(
+    embeddings: Embeddings,
+    out: str | Path,
+    settings: MapSettings | None = None,
+    *,
+    overwrite: bool = False,
+) -> PassageMap:
+    """Project the passages of ``embeddings``, their dual-encoder's vectors, and the training questions.
+
+    One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
+    displacement. Vectors have length 1 where the dual-encoder compares by cosine.
+
+    Args:
+        embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.
+        out: Directory of the map.
+        settings: Settings; None: the defaults.
+        overwrite: Replace a map made from other inputs.
+
+    Returns:
+        The map.
+
+    Raises:
+        ArtifactError: Graph or model are not those that the embeddings were made from, or passages were purged.
+        GnnRetrievalError: UMAP is wanted and not installed.
+        InputError: There are no passages, or too few for UMAP.
+    """
+    settings = settings or MapSettings()
+    require_unpurged(embeddings)
+    graph = _graph_of(embeddings)
+    if graph.num_passages == 0:
+        raise InputError("there are no passages to draw.", embeddings.path)
+    vectors = _Vectors(graph, embeddings.passages)
+
+    def write(directory: Path) -> dict[str, Any]:
+        projection = _fit(vectors, settings)
+        kept = _write_passages(directory, vectors, projection)
+        with ArrayWriter(directory / "questions.npy", (graph.num_queries, 2), np.float32) as writer:
+            for part in blocks(graph.num_queries, _BLOCK):
+                writer.write(projection.apply(graph.similarity.prepare_array(graph.query_features[part])))
+                release(graph.query_features)
+        return {
+            "num_passages": graph.num_passages,
+            "num_questions": graph.num_queries,
+            "variance_kept": projection.variance_kept,
+            **kept,
+            "made_from": {EMBEDDINGS: relative_to(out, embeddings.path)},
+        }
+
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs={EMBEDDINGS: embeddings.hash},
+        config=settings.model_dump(),
+        write=write,
+        seed=settings.seed,
+        overwrite=overwrite,
+    )
+    return PassageMap(artifact.path, artifact.meta)
+
+
+def _graph_of(embeddings: Embeddings) -> Graph:
+    """The graph as the embeddings' model sees it, with the features of the model's dual-encoder."""
+    model, graph = open_model(embeddings.made_from("gnn-encoder")), open_graph(embeddings.made_from("graph"))
+    features = open_features(embeddings.made_from("features")) if "features" in embeddings.meta["made_from"] else None
+    sources = {"gnn-encoder": model, "graph": graph, "features": features}
+    for name, found in sources.items():
+        if found is not None and embeddings.meta["inputs"].get(name) != found.hash:
+            raise ArtifactError(
+                f"{embeddings.path}: made from another version of {found.path} than lies there now. Embed again."
+            )
+    return model.view(graph, features)
+
+
+class _Vectors(NamedTuple):
+    """Passage vectors before and after, as the dual-encoder compares them."""
+
+    graph: Graph
+    embeddings: NDArray[np.float16]
+
+    def gathered(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Vectors before and after of ``rows``, each ``(b, d)``."""
+        prepare = self.graph.similarity.prepare_array
+        before, after = self.graph.passage_features, self.embeddings
+        return prepare(gather_rows(before, rows)), prepare(gather_rows(after, rows))
+
+    def in_blocks(self) -> Iterator[tuple[Floats, Floats]]:
+        """Vectors before and after of all passages, block by block."""
+        for part in blocks(self.graph.num_passages, _BLOCK):
+            yield self.gathered(np.arange(part.start, part.stop))
+            release(self.graph.passage_features, self.embeddings)
+
+
+def _fit(vectors: _Vectors, settings: MapSettings) -> Projection:
+    """The projection, fit on a sample of passages before and after."""
+    count = vectors.graph.num_passages
+    rows = np.arange(count)
+    if count > settings.sample:
+        rows = np.sort(np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False))
+    both = np.concatenate(vectors.gathered(rows))
+    return PCA(both) if settings.method == "pca" else UMAP(both, settings.seed)
+
+
+def _write_passages(directory: Path, vectors: _Vectors, projection: Projection) -> dict[str, float | None]:
+    """Write points and displacements; returns what the map says about them."""
+    count = vectors.graph.num_passages
+    shown = whole = moved = 0.0
+    with (
+        ArrayWriter(directory / "before.npy", (count, 2), np.float32) as first,
+        ArrayWriter(directory / "after.npy", (count, 2), np.float32) as second,
+        ArrayWriter(directory / "displacement.npy", (count,), np.float32) as third,
+        progress("projecting", count, "passages") as meter,
+    ):
+        for before, after in vectors.in_blocks():
+            distances = _cosine_distances(before, after)
+            is_still = distances < UNMOVED
+            points = projection.apply(before)
+            moved_to = np.where(is_still[:, None], points, projection.apply(after))
+            first.write(points)
+            second.write(moved_to)
+            third.write(np.where(is_still, 0, distances))
+            shown += float(np.square(moved_to - points, dtype=np.float64).sum())
+            whole += float(np.square(after - before, dtype=np.float64)[~is_still].sum())
+            moved += int((~is_still).sum())
+            meter.advance(len(before))
+    has_axes = projection.variance_kept is not None
+    return {"displacement_kept": shown / whole if has_axes and whole else None, "share_moved": moved / count}
+
+
+def _cosine_distances(before: Floats, after: Floats) -> Floats:
+    """1 - cosine of each pair of rows ``(b, d)``, never negative; 0 if both are zero, 1 if one is."""
+    lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    products = np.einsum("bd,bd->b", before, after)
+    cosines = np.divide(products, lengths, out=(before == after).all(1).astype(np.float32), where=lengths > 0)
+    distances: Floats = (1 - cosines).clip(0, 2).astype(np.float32)
+    return distances

@@ -1,0 +1,22 @@
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def embeddings(made, tmp_path_factory):
+    """A copy that a map may lie beside; its paths to graph and model are relative."""
+    return shutil.copytree(made.embeddings, tmp_path_factory.mktemp("beside") / "embeddings")
+
+
+def test_a_map_lies_beside_the_embeddings(embeddings, succeeds):
+    said = succeeds("map", "build", embeddings).out
+    assert said.startswith(f"{embeddings.with_name('map')}: 40 passages")
+    assert "% of the variance" in said
+
+
+def test_what_has_no_embeddings_is_refused(made, refuses, tmp_path):
+    out = tmp_path / "map"
+    refuses("map", "build", made.baseline_index, "--out", out, says=("no graph", "GNN-encoder's index"), out=out)
+    refuses("map", "build", made.graph, "--out", out, says=("holds a graph, not an index",), out=out)
+    refuses("map", "build", made.index, "--method", "tsne", "--out", out, out=out)
