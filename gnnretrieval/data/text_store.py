@@ -262,6 +262,21 @@ class TextStore:
         """Row by id, of those of ``ids`` that exist."""
         return self._rows_of("queries", ids)
 
+    def rows_named(self, name: str, most: int) -> list[int]:
+        """The row of the passage whose id is ``name``; else up to ``most`` rows whose id or title has it.
+
+        Latin letters match in any case. It reads the whole table where no id is ``name``.
+        """
+        exact = self.rows_of_passages([name])
+        if exact or not name:
+            return list(exact.values())
+        statement = (
+            "SELECT row, id FROM passages WHERE instr(lower(id), ?1) OR instr(lower(title), ?1) ORDER BY row LIMIT ?2"
+        )
+        values = (name.lower(), most + len(self._hidden))
+        found = (row for row, _ in self._rows(statement, values, types=(int, str), whole=True))
+        return [row for row in found if row not in self._hidden][:most]
+
     def _rows_of(self, table: str, ids: Sequence[str]) -> dict[str, int]:
         found = {}
         for part in _parts(ids):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
 from gnnretrieval import __version__
@@ -19,6 +19,7 @@ from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import failures, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.guard import Guard
+from gnnretrieval.serve.map_page import served_page
 from gnnretrieval.serve.measuring import CONTENT_TYPE, Measurements
 from gnnretrieval.serve.reloading import reloading
 from gnnretrieval.serve.served import Load, Served, Versions
@@ -29,6 +30,10 @@ _STATIC = Path(__file__).with_name("static")
 _REVALIDATED = {"cache-control": "no-cache"}
 _PAGE: dict[str, Any] = {"include_in_schema": False, "response_class": FileResponse}
 _DESCRIPTION = "Ranked passages for questions, what the graph moved, and why. Every error is a code and one sentence."
+_POINTS = (
+    "Of the passages rows (uint32), points before and after, and displacements (float32); then of the questions rows "
+    "and points. Four bytes a number, the lowest first. /map/figures says how many there are."
+)
 
 NodeId = Annotated[str, Query(min_length=1, max_length=MAX_ID, description="The node's id.")]
 
@@ -176,6 +181,40 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
         found: schemas.NeighborsAnswer = await graph.ask(served.lookups.neighbors, (id, kind == "query", most))
         return found
 
+    @app.get("/map/figures", responses=not_found, summary="The map's counts, and what two dimensions keep")
+    async def map_figures(served: Now) -> schemas.MapAnswer:
+        lookups = served.lookups
+        found: schemas.MapAnswer = await graph.ask(lambda: lookups.map.figures(lookups.version), ())
+        return found
+
+    @app.get(
+        "/map/points",
+        responses={**not_found, 200: {"content": {"application/octet-stream": {}}, "description": _POINTS}},
+        response_class=Response,
+        summary="The map's points, as binary",
+    )
+    async def map_points(served: Now) -> Response:
+        lookups = served.lookups
+        return Response(await graph.ask(lambda: lookups.map.points, ()), media_type="application/octet-stream")
+
+    @app.get("/map/texts", responses=not_found, summary="Titles and first words by row in the map")
+    async def map_texts(
+        served: Now,
+        rows: Annotated[str, Query(pattern=r"^\d{1,10}(,\d{1,10})*$", max_length=4096, description="Rows: 1,5,7.")],
+        kind: Annotated[Literal["passage", "question"], Query(description="Of what the rows are.")] = "passage",
+    ) -> schemas.MapTextsAnswer:
+        lookups, wanted = served.lookups, [int(row) for row in rows.split(",")]
+        found: schemas.MapTextsAnswer = await graph.ask(lambda: lookups.map.texts(lookups.version, kind, wanted), ())
+        return found
+
+    @app.get("/map/named", responses=not_found, summary="The passage with an id, or those whose id or title has a name")
+    async def map_named(
+        served: Now, name: Annotated[str, Query(min_length=1, max_length=MAX_ID, description="An id, or words.")]
+    ) -> schemas.MapTextsAnswer:
+        lookups = served.lookups
+        found: schemas.MapTextsAnswer = await graph.ask(lambda: lookups.map.named(lookups.version, name), ())
+        return found
+
     @app.get("/examples", summary="Questions to try")
     async def examples(served: Now) -> schemas.ExamplesAnswer:
         found: schemas.ExamplesAnswer = await graph.ask(lambda: served.lookups.examples, ())
@@ -236,6 +275,12 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
     @app.get("/", **_PAGE)
     async def explorer() -> FileResponse:
         return FileResponse(_STATIC / "explorer.html", headers=_REVALIDATED)
+
+    page_of_map = served_page()
+
+    @app.get("/map", include_in_schema=False, response_class=HTMLResponse)
+    async def map_page() -> HTMLResponse:
+        return HTMLResponse(page_of_map, headers=_REVALIDATED)
 
     @app.get("/docs", **_PAGE)
     async def docs() -> FileResponse:

@@ -26,7 +26,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_OPEN = ("/", "/docs", "/openapi.json", "/health")  # need no token: they show nothing of the index
+_OPEN = ("/", "/map", "/docs", "/openapi.json", "/health")  # need no token: they show nothing of the index
 _STATIC = "/static/"
 _LEFT = 499  # in the metrics: the client left before its request was complete
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.graph_summary import graph_summary
+from gnnretrieval.serve.shown_map import ShownMap
 
 _VERSION = 12  # characters of a hash
 _SHOWN = 400  # maximum characters of a neighbour's text; /passages/{id} gives all of it
@@ -28,6 +30,7 @@ class Lookups:
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
         self.version = retriever.index.hash[:_VERSION]
+        self._map: ShownMap | None = None
 
     def require_graph(self) -> None:
         """Check that the index has a graph.
@@ -76,11 +79,25 @@ class Lookups:
         """The graph's figures."""
         return graph_summary(self._retriever.shown_graph, self.version)
 
+    @property
+    def map(self) -> ShownMap:
+        """The map beside the index; one that is made later is found by the next request.
+
+        Raises:
+            Refusal: The index has no graph, or there is no map of it (404).
+        """
+        self.require_graph()
+        if self._map is None:
+            self._map = ShownMap(self._retriever)
+        return self._map
+
     def warm_up(self) -> None:
         """Read the files that are opened by path, now that they are surely of this version."""
         _ = self.examples
         if self._retriever.has_graph and self._retriever.num_passages:
             self._retriever.neighborhood(next(self._retriever.texts.passages()).id, most=1)
+            with suppress(Refusal):
+                _ = self.map
 
     @cached_property
     def examples(self) -> schemas.ExamplesAnswer:

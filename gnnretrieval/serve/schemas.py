@@ -182,6 +182,34 @@ class GraphAnswer(_Answer):
     most_found: list[MostFoundOut]
 
 
+class MapAnswer(_Answer):
+    """The map's counts, and what two dimensions keep."""
+
+    passages: int = Field(description="Drawn.")
+    all_passages: int = Field(description="In the map; more than are drawn where passages were removed, or are many.")
+    questions: int = Field(description="Drawn.")
+    all_questions: int
+    method: Literal["pca", "umap"]
+    variance_kept: float | None = Field(description="Share of the vectors' variance; null of UMAP.")
+    displacement_kept: float | None = Field(description="Share of the displacements' squared length; null of UMAP.")
+    share_moved: float = Field(description="Passages whose vector is another than before.")
+
+
+class MapText(BaseModel):
+    """A passage or a training question of the map."""
+
+    row: int
+    id: str
+    title: str = Field(description="Empty of a question.")
+    text: str = Field(description="First words.")
+
+
+class MapTextsAnswer(_Answer):
+    """Passages or training questions of the map."""
+
+    texts: list[MapText]
+
+
 class ExampleOut(BaseModel):
     """An example question."""
 

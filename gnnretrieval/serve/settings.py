@@ -12,6 +12,7 @@ MAX_QUESTION = 10_000  # characters; an encoder reads a few hundred tokens and i
 MAX_K = 1000
 MAX_NEIGHBORS = 50
 MAX_ID = 1000  # characters
+MAX_MAP_POINTS = 1_000_000  # passages, and questions, that a map draws; 24 bytes each
 MAX_BODY = 256 * 1024  # bytes
 
 

@@ -39,7 +39,7 @@ def view_page(described: Mapping[str, Any]) -> str:
     return Template(_read("view.html")).substitute(
         name=html.escape(f"{described['node']['id']}: its neighbourhood"),
         style=_read("style.css"),
-        script=_read("neighborhood.js"),
+        script=_read("elements.js") + _read("neighborhood.js"),
         # escaped, so that the JSON cannot end its script element
         data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
     )

@@ -62,6 +62,7 @@ def test_every_command_of_the_tree_is_known_here():
         "graph neighbors",
         "graph view",
         "map build",
+        "map view",
         "mine denoise",
         "mine negatives",
         "mine pseudo-label",

@@ -20,3 +20,12 @@ def test_what_has_no_embeddings_is_refused(made, refuses, tmp_path):
     refuses("map", "build", made.baseline_index, "--out", out, says=("no graph", "GNN-encoder's index"), out=out)
     refuses("map", "build", made.graph, "--out", out, says=("holds a graph, not an index",), out=out)
     refuses("map", "build", made.index, "--method", "tsne", "--out", out, out=out)
+
+
+def test_a_map_is_written_as_one_file(embeddings, succeeds, refuses, tmp_path):
+    place = tmp_path / "map.html"
+    succeeds("map", "build", embeddings, "--out", embeddings.with_name("map-of-file"))
+    succeeds("map", "view", embeddings.with_name("map-of-file"), "--points", 20, "--texts", 5, "--html", place)
+    assert "gnnretrieval: the map" in place.read_text("utf-8")
+    refuses("map", "view", embeddings, "--html", tmp_path / "other.html", says=("holds embeddings, not a map",))
+    refuses("map", "view", embeddings.with_name("map-of-file"), "--html", tmp_path, says=("this is a directory",))

@@ -1,6 +1,7 @@
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,6 +11,8 @@ from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.serve import ServeSettings, create_app
 from gnnretrieval.serve.settings import MAX_BODY, MAX_K, MAX_NEIGHBORS, MAX_QUESTION
+
+STATIC = Path(gnnretrieval.__file__).parent / "serve" / "static"
 
 
 @pytest.fixture(scope="module")
@@ -305,16 +308,17 @@ def test_every_answer_forbids_what_the_explorer_does_not_need(client):
 
 def test_the_pages_load_nothing_from_elsewhere(client):
     page = client.get("/").text
-    for name in ("style.css", "explorer.js", "neighborhood.js"):
+    for name in ("style.css", "elements.js", "asking.js", "explorer.js", "neighborhood.js"):
         assert f"static/{name}" in page
     for path in (
         "/",
         "/docs",
-        *(f"/static/{name}" for name in ("style.css", "explorer.js", "neighborhood.js", "docs.js")),
+        "/map",
+        *(f"/static/{path.name}" for path in STATIC.iterdir() if path.suffix in (".css", ".js")),
     ):
         response = client.get(path)
         assert response.status_code == 200
-        text = response.text.replace("http://www.w3.org/2000/svg", "")
+        text = response.text.replace("http://www.w3.org/", "")  # names of XML, not addresses
         assert "http://" not in text
         assert "https://" not in text
 
@@ -328,6 +332,10 @@ def test_every_address_is_in_the_openapi_description_with_its_errors(client):
         "/queries/{id}",
         "/graph",
         "/graph/neighbors",
+        "/map/figures",
+        "/map/points",
+        "/map/texts",
+        "/map/named",
         "/examples",
         "/health",
         "/metrics",

@@ -1,45 +1,12 @@
 """The explorer in a real browser, against a real server: what a reader sees, clicks and types."""
 
-import os
-import shutil
-import socket
-import threading
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
+from chromium import browser, served
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.serve import ServeSettings, create_app
 from gnnretrieval.serve.view_page import write_view
 
-playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: pip install '.[browser]'")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as started:
-        if chromium is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip("no Chromium here: apt install chromium, or playwright install chromium")
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = started.chromium.launch(executable_path=chromium, args=arguments)
-        yield browser
-        browser.close()
-
-
-@contextmanager
-def served(retriever, **settings):
-    """The address of a server over ``retriever``."""
-    import uvicorn
-
-    server = uvicorn.Server(uvicorn.Config(create_app(retriever, ServeSettings(**settings)), log_level="warning"))
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")

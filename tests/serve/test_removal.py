@@ -8,10 +8,20 @@ from fastapi.testclient import TestClient
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.index.updating import remove_passages
+from gnnretrieval.maps.building import build_map, embeddings_behind
 from gnnretrieval.serve import create_app
 from gnnretrieval.storage.provenance import write_json
 
-PAGES = {"/", "/docs", "/static", "/openapi.json", "/health", "/metrics", "/reload"}  # that hold nothing of a corpus
+PAGES = {
+    "/",
+    "/map",
+    "/docs",
+    "/static",
+    "/openapi.json",
+    "/health",
+    "/metrics",
+    "/reload",
+}  # that hold nothing of a corpus
 
 
 @pytest.fixture
@@ -39,6 +49,10 @@ def asked(tiny_dataset, gone):
                 "/queries/{id:path}": [client.get(f"/queries/train-{number:02d}") for number in range(60)],
                 "/graph": [client.get("/graph")],
                 "/graph/neighbors": [client.get("/graph/neighbors", params=each) for each in neighbors],
+                "/map/figures": [client.get("/map/figures")],
+                "/map/points": [client.get("/map/points")],
+                "/map/texts": [client.get("/map/texts", params={"rows": ",".join(map(str, range(40)))})],
+                "/map/named": [client.get("/map/named", params={"name": name}) for name in (gone.id, gone.id[:2])],
                 "/examples": [client.get("/examples")],
             }
         assert {route.path for route in app.routes} == answers.keys() | PAGES
@@ -50,10 +64,11 @@ def asked(tiny_dataset, gone):
 def test_no_route_gives_a_removed_passage(tiny_run, tmp_path, asked, gone):
     place = shutil.copytree(tiny_run, tmp_path / "run")
     write_json(place / "examples.json", [{"question": "a question", "passage": id_} for id_ in (gone.id, "p02")])
+    build_map(embeddings_behind(place), place / "map")
     before = asked(Retriever.open(place))
     remove_passages(place / "index", [gone.id])
     after = asked(Retriever.open(place))
-    for path in before.keys() - {"/queries/{id:path}"}:
+    for path in before.keys() - {"/queries/{id:path}", "/map/figures", "/map/points"}:
         assert gone.id in before[path], path
     refusal = f"There is no passage '{gone.id}'."
     assert refusal in after["/passages/{id:path}"]

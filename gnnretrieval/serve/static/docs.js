@@ -45,4 +45,3 @@ fetch("openapi.json").then((response) => response.json()).then((api) => {
     }
   }
 });
-function find(id) { return document.getElementById(id); }

@@ -1,31 +1,7 @@
 "use strict";
 // The state is the address: #q=question&k=10&passage=id (or &query=id), so that it can be shared, and Back walks back.
 
-const find = (id) => document.getElementById(id);
 const state = { asked: null, hits: null, served: null, turn: 0 };
-
-// The token is kept while the tab is open, and sent nowhere but to this server.
-const token = () => sessionStorage.getItem("token");
-function askForToken() {
-  find("token-form").hidden = false;
-  find("token").focus();
-  throw new Error(token() ? "The server's token is another one." : "This server answers only who has its token.");
-}
-
-async function ask(path, body) {
-  let response;
-  const headers = token() ? { authorization: `Bearer ${token()}` } : {};
-  if (body) headers["content-type"] = "application/json";
-  try {
-    response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
-  } catch {
-    throw new Error("The server does not answer. Is it still running?");
-  }
-  if (response.status === 401) askForToken();
-  const answer = await response.json().catch(() => null);
-  if (!response.ok) throw new Error(answer?.error?.message || `The server answered ${response.status}.`);
-  return answer;
-}
 
 const readAddress = () => new URLSearchParams(location.hash.slice(1));
 function goTo(changes) {
@@ -69,6 +45,7 @@ async function show() {
     } else find("node").hidden = true;
     find("main").classList.toggle("searched", Boolean(question && kind));
     document.title = question ? `${question} – gnnretrieval` : "gnnretrieval: explorer";
+    find("map-link").href = kind === "passage" ? `map#passage=${encodeURIComponent(id)}` : "map";
     markChosen(kind === "passage" ? id : null);
   } catch (error) {
     if (turn !== state.turn) return;
@@ -102,6 +79,7 @@ async function showServed() {
   state.served = served;
   find("token-form").hidden = true;
   find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
+  find("map-link").hidden = !served.graph;
   find("lead").textContent = served.graph
     ? "Ask a question: the dual-encoder's ranking stands beside the GNN-encoder's. Choose a passage to see the training questions that moved it, and walk from there."
     : "Behind this index stands no graph: it is searched, and nothing can be compared.";
@@ -215,8 +193,7 @@ find("ask").addEventListener("submit", (event) => {
 });
 find("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem("token", find("token").value.trim());
-  find("token").value = "";
+  keepToken();
   state.served = state.asked = null;
   show();
 });

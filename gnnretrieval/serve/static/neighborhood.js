@@ -2,19 +2,6 @@
 // One node of the graph, its neighbours and theirs: a picture, and the same as a list. For the explorer and for the
 // file of `graph view`, where nothing can be walked to.
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(name, attributes = {}, ...children) {
-  const element = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-const short = (text, most) => (text.length <= most ? text : text.slice(0, most - 1).trimEnd() + "…");
 const figure = (value) => value.toFixed(value > 0 && value < 0.095 ? 3 : 2);
 const count = (value, noun) => `${value.toLocaleString("en")} ${value === 1 ? noun : noun.endsWith("y") ? noun.slice(0, -1) + "ies" : noun + "s"}`;
 const otherKind = (kind) => (kind === "passage" ? "query" : "passage");
