@@ -129,3 +129,17 @@ def test_a_file_is_read_without_its_directory_being_written_to(path):
     with TextStore(path) as store:
         assert store.passage(0).id == "a"
         assert sorted(path.parent.iterdir()) == before
+
+
+def test_passages_are_named_by_an_id_or_by_a_part_of_id_or_title(tmp_path):
+    passages = [Passage("a1", "The T_x", "one"), Passage("a", "", "two"), Passage("b", "A tax", "three")]
+    with TextStore(tmp_path / "texts.sqlite", create=True) as store:
+        store.add_passages(passage_rows(passages))
+    with TextStore(tmp_path / "texts.sqlite") as store:
+        assert store.rows_named("a", 10) == [1]  # an id, and nothing else
+        assert store.rows_named("A", 10) == [0, 1, 2]
+        assert store.rows_named("A", 2) == [0, 1]
+        assert store.rows_named("t_x", 10) == [0]
+        assert store.rows_named("", 10) == store.rows_named("one", 10) == []
+    with TextStore(tmp_path / "texts.sqlite", hidden={1}) as store:
+        assert store.rows_named("a", 10) == store.rows_named("A", 10) == [0, 2]
