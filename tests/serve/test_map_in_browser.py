@@ -1,5 +1,6 @@
 """The map in a real browser with software WebGL: what a reader sees, points at, chooses and types."""
 
+import shutil
 import time
 
 import numpy as np
@@ -183,6 +184,19 @@ def test_pan_zoom_and_the_whole_map(opened, address):
     assert spot(page, 3) == pytest.approx(before)
 
 
+def test_a_slow_machine_draws_a_part_while_it_moves_and_all_at_rest(opened, address):
+    page = opened(address + "map")
+    page.evaluate(
+        "drawn = []; painter = {...painter, drawn: async () => 400,"
+        " paint: (paint => how => { drawn.push(how.every); paint(how); })(painter.paint)}"
+    )
+    for _ in range(5):
+        page.evaluate("zooming.translateBy(mapLibraries.select(over), 5, 0)")
+        page.wait_for_timeout(30)
+    until(page, "drawn.includes(16) && drawn.at(-1) === 1")
+    assert page.evaluate(PIXELS, "passage") > 50
+
+
 def test_it_is_used_by_the_keyboard_alone(opened, address):
     page = opened(address + "map")
     page.keyboard.press("/")
@@ -256,6 +270,17 @@ def test_without_webgl_a_sentence_says_so_and_the_list_works(browser, address):
     page.wait_for_selector("#no-webgl:visible")
     assert "This browser has no WebGL 2" in page.inner_text("#no-webgl")
     page.wait_for_selector("#list .item >> nth=3")
+    page.close()
+
+
+def test_that_no_passage_moved_is_said(browser, mapped_run, tmp_path):
+    place = shutil.copytree(mapped_run, tmp_path / "run") / "map"
+    np.save(place / "after.npy", np.load(place / "before.npy"))
+    np.save(place / "displacement.npy", np.zeros(40, dtype=np.float32))
+    write_map_file(open_map(place), tmp_path / "map.html", most=100, most_texts=0)
+    page = browser.new_page()
+    page.goto((tmp_path / "map.html").as_uri())
+    page.wait_for_selector("#said:has-text('No passage moved')")
     page.close()
 
 

@@ -3,7 +3,8 @@
 
 // Items in the list, arrows at once, pixels around the pointer, and milliseconds from before to after.
 const LISTED = 200, ARROWS = 300, MOST_MOVED = 100, REACH = 12, SLOW = 700;
-const view = { transform: mapLibraries.zoomIdentity, way: 1, when: "after", hovered: null, chosen: [], lasso: null, wide: 0, tall: 0, asked: 0 };
+const REST = 150, FRAME = 25; // milliseconds without a move until all points are drawn, and that a frame may take meanwhile
+const view = { transform: mapLibraries.zoomIdentity, way: 1, when: "after", hovered: null, chosen: [], lasso: null, wide: 0, tall: 0, asked: 0, every: 1 };
 const texts = { passage: new Map(), question: new Map() };
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const picture = find("picture"), over = find("over"), pen = over.getContext("2d");
@@ -35,19 +36,48 @@ function draw() {
   requestAnimationFrame(() => { waiting = false; paint(); });
 }
 
+// While the map moves, a slow machine draws every second point, every fourth and so on; all of them once it rests.
+function move() {
+  view.moving = true;
+  clearTimeout(view.resting);
+  view.resting = setTimeout(() => { view.moving = false; draw(); }, REST);
+}
+async function keepPace(every) {
+  if (view.timing) return;
+  view.timing = true;
+  const whole = every * (await painter.drawn());
+  view.every = STEPS.find((step) => whole / step <= FRAME) || STEPS.at(-1);
+  view.timing = false;
+}
+
 function paint() {
   if (!points || !view.wide) return;
   const dense = points.passage.rows.length, ratio = devicePixelRatio;
   const [left, top] = screen([0, 0]), across = unit() * view.transform.k;
-  const size = Math.min(9, Math.max(2.5, 0.55 * Math.sqrt((view.wide * view.tall) / dense))) * Math.min(2.2, view.transform.k ** 0.35);
+  const size = Math.min(9, Math.max(2.8, 0.55 * Math.sqrt((view.wide * view.tall) / dense))) * Math.min(2.2, view.transform.k ** 0.35);
+  const every = view.moving ? view.every : 1;
   painter?.paint({
+    every,
     scale: [(2 * across) / view.wide, (2 * across) / view.tall], offset: [(2 * left) / view.wide - 1, 1 - (2 * top) / view.tall],
-    way: view.way, size: size * ratio, faded: view.chosen.length ? 0.3 : dense > 20_000 ? 0.7 : 0.9, colours, questions: find("questions").checked,
+    way: view.way, size: size * ratio * (1 + 0.15 * Math.log2(every)), faded: view.chosen.length ? 0.3 : dense > 20_000 ? 0.7 : 0.9, colours, questions: find("questions").checked,
   });
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, view.wide, view.tall);
+  if (painter && (view.moving || !view.painted)) keepPace(every);
+  paintOver(ratio, size);
+  if (!view.painted) { // it is on the screen when the next frame begins
+    view.painted = true;
+    requestAnimationFrame(() => { performance.mark("map-painted"); document.body.dataset.painted = "true"; });
+  }
+}
+
+// Arrows, rings and the lasso.
+function paintOver(ratio, size) {
   const items = view.hovered ? [view.hovered, ...view.chosen] : view.chosen;
   const moving = [...(find("arrows").checked ? mostMoved() : []), ...items.filter((item) => item.kind === "passage").slice(0, ARROWS)];
+  const isEmpty = !items.length && !moving.length && !view.lasso;
+  if (isEmpty && view.isOverEmpty) return; // a canvas that is touched is composed again
+  view.isOverEmpty = isEmpty;
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, view.wide, view.tall);
   pen.strokeStyle = pen.fillStyle = colours.ink;
   pen.globalAlpha = moving.length > 30 ? 0.4 : 0.75;
   for (const item of moving) arrow(place(item, "before"), place(item, "after"), 1.2);
@@ -55,7 +85,6 @@ function paint() {
   if (view.hovered?.kind === "passage") arrow(place(view.hovered, "before"), place(view.hovered, "after"), 2.4);
   for (const item of items.slice(0, ARROWS)) ring(place(item), size, same(item, view.hovered) ? 2.5 : 1);
   if (view.lasso) outline(view.lasso);
-  if (!view.painted) { view.painted = true; performance.mark("map-painted"); document.body.dataset.painted = "true"; }
 }
 
 const mostMoved = () => Array.from({ length: Math.min(MOST_MOVED, points.passage.rows.length) }, (_, back) => ({ kind: "passage", at: points.passage.rows.length - 1 - back })).filter((item) => movedOf(item) > 0);
@@ -120,6 +149,7 @@ function show(when) {
     if (turn !== view.turn) return;
     const gone = calm.matches ? 1 : Math.min(1, Math.max(0, (now - begun) / SLOW)), eased = gone * gone * (3 - 2 * gone);
     view.way = from + (to - from) * eased;
+    if (gone < 1) move();
     paint();
     if (gone < 1) requestAnimationFrame(step);
   };
@@ -177,7 +207,8 @@ async function choose(items, said) {
   painter?.choose(items);
   draw();
   find("clear").hidden = !items.length;
-  await list(items.length ? items : mostMoved().slice(0, 20), said || (items.length ? `${many(items.length)} chosen` : "Moved most"));
+  const most = mostMoved().slice(0, 20), meanwhile = most.length ? "Moved most" : "No passage moved";
+  await list(items.length ? items : most, said || (items.length ? `${many(items.length)} chosen` : meanwhile));
 }
 
 async function list(items, said) {
@@ -221,7 +252,7 @@ async function search(name) {
 /* Pan, zoom and lasso. */
 const zooming = mapLibraries.zoom().scaleExtent([0.5, 400])
   .filter((event) => !event.button && (event.type === "wheel" || !(find("lasso").getAttribute("aria-pressed") === "true" || event.shiftKey)))
-  .on("zoom", (event) => { view.transform = event.transform; draw(); if (view.hovered) showTip(); });
+  .on("zoom", (event) => { view.transform = event.transform; move(); draw(); if (view.hovered) showTip(); });
 
 const at = (event) => { const box = over.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
 const lassoing = (event) => find("lasso").getAttribute("aria-pressed") === "true" || event.shiftKey;

@@ -70,10 +70,12 @@ in vec4 colour; in float width; uniform float diamond; out vec4 drawn;
 void main() {
   vec2 at = abs(gl_PointCoord * 2.0 - 1.0);
   float edge = mix(length(at), at.x + at.y, diamond);
-  float shown = colour.a * (1.0 - smoothstep(1.0 - 2.5 / width, 1.0, edge));
+  float shown = colour.a * (1.0 - smoothstep(1.0 - 1.8 / width, 1.0, edge));
   if (shown < 0.004) discard;
   drawn = vec4(colour.rgb * shown, shown);
 }`;
+
+const STEPS = [1, 2, 4, 8, 16];
 
 // Draws points on a canvas; null where there is no WebGL 2.
 function pointPainter(canvas, points) {
@@ -100,17 +102,24 @@ function pointPainter(canvas, points) {
     places = Object.fromEntries(["scale", "offset", "way", "size", "faded", "still", "far", "marked", "diamond"].map((name) => [name, gl.getUniformLocation(program, name)]));
     arrays = {};
     for (const kind of ["passage", "question"]) {
-      const its = { whole: gl.createVertexArray(), chosen: null };
-      gl.bindVertexArray(its.whole);
+      const buffers = {}, widths = { before: 2, after: 2, moved: 1, chosen: 1 };
       for (const name of names) {
-        const buffer = gl.createBuffer(), place = gl.getAttribLocation(program, name);
-        gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
+        buffers[name] = gl.createBuffer();
+        gl.bindBuffer(gl.ARRAY_BUFFER, buffers[name]);
         gl.bufferData(gl.ARRAY_BUFFER, name === "moved" ? moved[kind] : name === "chosen" ? chosen[kind] : points[kind][name], gl.STATIC_DRAW);
-        gl.enableVertexAttribArray(place);
-        gl.vertexAttribPointer(place, name === "before" || name === "after" ? 2 : 1, gl.FLOAT, false, 0, 0);
-        if (name === "chosen") its.chosen = buffer;
       }
-      arrays[kind] = its;
+      const every = new Map(STEPS.map((step) => {
+        const made = gl.createVertexArray();
+        gl.bindVertexArray(made);
+        for (const name of names) {
+          const at = gl.getAttribLocation(program, name);
+          gl.bindBuffer(gl.ARRAY_BUFFER, buffers[name]);
+          gl.enableVertexAttribArray(at);
+          gl.vertexAttribPointer(at, widths[name], gl.FLOAT, false, 4 * widths[name] * step, 0);
+        }
+        return [step, made];
+      }));
+      arrays[kind] = { every, chosen: buffers.chosen };
     }
     stale = false;
   }
@@ -127,7 +136,8 @@ function pointPainter(canvas, points) {
       }
     },
     // `scale` and `offset` map points to -1 … 1; `size` is in the screen's pixels; `way` goes from 0, before, to 1, after.
-    paint({ scale, offset, way, size, faded, colours, questions }) {
+    // `every` is one of STEPS: of so many points, one is drawn.
+    paint({ scale, offset, way, size, faded, colours, questions, every }) {
       if (gl.isContextLost()) return;
       if (stale) prepare();
       gl.viewport(0, 0, canvas.width, canvas.height);
@@ -147,9 +157,17 @@ function pointPainter(canvas, points) {
         gl.uniform3fv(places.still, isQuestion ? colours.question : colours.still);
         gl.uniform3fv(places.far, isQuestion ? colours.question : colours.passage);
         gl.uniform3fv(places.marked, colours.chosen);
-        gl.bindVertexArray(arrays[kind].whole);
-        gl.drawArrays(gl.POINTS, 0, points[kind].rows.length);
+        gl.bindVertexArray(arrays[kind].every.get(every));
+        gl.drawArrays(gl.POINTS, 0, Math.floor((points[kind].rows.length - 1) / every) + 1);
       }
+    },
+    // Milliseconds until all that was painted is drawn.
+    async drawn() {
+      const begun = performance.now(), fence = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
+      gl.flush();
+      while (fence && !gl.isContextLost() && gl.getSyncParameter(fence, gl.SYNC_STATUS) !== gl.SIGNALED) await new Promise((go) => setTimeout(go, 2));
+      gl.deleteSync(fence);
+      return performance.now() - begun;
     },
   };
 }
