@@ -45,8 +45,9 @@ function move() {
 async function keepPace(every) {
   if (view.timing) return;
   view.timing = true;
-  const whole = every * (await painter.drawn());
-  view.every = STEPS.find((step) => whole / step <= FRAME) || STEPS.at(-1);
+  const took = await painter.drawn();
+  if (took > FRAME) view.every = STEPS.find((step) => (took * every) / step <= FRAME) || STEPS.at(-1);
+  else if (took < FRAME / 4 && every === view.every) view.every = Math.max(1, every / 2);
   view.timing = false;
 }
 
