@@ -219,8 +219,8 @@ def markdown(found: dict[str, Any]) -> str:
         f"points. Frames: the page moves the map in each frame for {SECONDS} seconds; a frame ends when one of its "
         "pixels was read back, so every counted frame was drawn. Chromium starts at most 60 frames a second. A machine "
         "that takes longer than 25 ms for all points draws one of 2, 4, 8 or 16 while the map moves, and all of them "
-        "150 ms after. The empty picture is the page without points: where it stays below the wanted rate, this machine "
-        "composes no page of that size faster, and the points are not what slows it.",
+        "150 ms after. The empty picture is the same page without points: about the most that Chromium gives here at "
+        "this load.",
         "",
     ]
     return "\n".join(lines)

@@ -41,7 +41,7 @@ def test_health_tells_all_to_who_has_the_token_and_else_only_that_it_answers(gua
     assert guarded.get("/health", headers=BEARER).json()["passages"] == 40
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/static/explorer.js"])
+@pytest.mark.parametrize("path", ["/", "/map", "/docs", "/openapi.json", "/static/explorer.js"])
 def test_the_pages_need_no_token_to_ask_for_one(guarded, path):
     assert guarded.get(path).status_code == 200
 
@@ -50,7 +50,7 @@ def test_the_page_has_a_field_for_the_token_and_its_policy_stays_strict(guarded)
     page = guarded.get("/")
     assert '<input id="token" type="password" autocomplete="off"' in page.text
     assert "unsafe-inline" not in page.headers["content-security-policy"]
-    assert 'sessionStorage.setItem("token"' in guarded.get("/static/explorer.js").text
+    assert 'sessionStorage.setItem("token"' in guarded.get("/static/asking.js").text
 
 
 def test_the_token_is_compared_in_constant_time(guarded, monkeypatch):
