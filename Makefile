@@ -16,7 +16,7 @@ test: $(VENV)/installed-test
 # The explorer's tests in Chromium, from the system (apt install chromium); without it they are skipped.
 test-browser: $(VENV)/installed-test
 	$(INSTALL) --editable '.[browser]'
-	$(BIN)/python -m pytest tests/serve/test_explorer.py
+	$(BIN)/python -m pytest tests/serve/test_explorer.py tests/serve/test_map_in_browser.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
