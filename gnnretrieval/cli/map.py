@@ -90,4 +90,6 @@ def _lines(made: PassageMap, place: Path) -> list[str]:
         lines.append(f"  the two axes keep {100 * meta['variance_kept']:.1f} % of the variance")
     if meta["displacement_kept"] is not None:
         lines.append(f"  and {100 * meta['displacement_kept']:.1f} % of the squared length of the displacements")
+    if meta["after_head"]:
+        lines.append("  all vectors are those after the linear head; displacements are by the messages along the graph")
     return lines

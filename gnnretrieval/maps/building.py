@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.features import open_features
+from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.faiss_index import KIND as INDEX
@@ -17,6 +19,7 @@ from gnnretrieval.index.retriever import index_in
 from gnnretrieval.maps.passage_map import KIND, PassageMap
 from gnnretrieval.maps.projection import PCA, UMAP, Floats, Projection
 from gnnretrieval.maps.settings import MapSettings
+from gnnretrieval.nn.label_messages import seen_by_head
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, gather_rows, release
 from gnnretrieval.storage.artifacts import kind_of, open_artifact, relative_to
@@ -24,7 +27,9 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
-from gnnretrieval.training.gnn.model import open_model
+from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.messages import require_fit
+from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 UNMOVED = 1e-6  # cosine distance below which a passage has not moved; rounding to float16 makes 1e-7
 
@@ -63,7 +68,9 @@ def build_map(
     """Project the passages of ``embeddings``, their dual-encoder's vectors, and the training questions.
 
     One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
-    displacement. Vectors have length 1 where the dual-encoder compares by cosine.
+    displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has a linear head,
+    all vectors are those after the head: it maps passages and questions alike, and the displacements are what the
+    messages along the graph add.
 
     Args:
         embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.
@@ -81,21 +88,22 @@ def build_map(
     """
     settings = settings or MapSettings()
     require_unpurged(embeddings)
-    graph = _graph_of(embeddings)
+    model, graph = _model_of(embeddings)
     if graph.num_passages == 0:
         raise InputError("there are no passages to draw.", embeddings.path)
-    vectors = _Vectors(graph, embeddings.passages)
+    vectors = _vectors_of(graph, model, embeddings)
 
     def write(directory: Path) -> dict[str, Any]:
         projection = _fit(vectors, settings)
         kept = _write_passages(directory, vectors, projection)
         with ArrayWriter(directory / "questions.npy", (graph.num_queries, 2), np.float32) as writer:
             for part in blocks(graph.num_queries, _BLOCK):
-                writer.write(projection.apply(graph.similarity.prepare_array(graph.query_features[part])))
-                release(graph.query_features)
+                writer.write(projection.apply(graph.similarity.prepare_array(vectors.questions[part])))
+                release(vectors.questions)
         return {
             "num_passages": graph.num_passages,
             "num_questions": graph.num_queries,
+            "after_head": vectors.after_head,
             "variance_kept": projection.variance_kept,
             **kept,
             "made_from": {EMBEDDINGS: relative_to(out, embeddings.path)},
@@ -113,8 +121,55 @@ def build_map(
     return PassageMap(artifact.path, artifact.meta)
 
 
-def _graph_of(embeddings: Embeddings) -> Graph:
-    """The graph as the embeddings' model sees it, with the features of the model's dual-encoder."""
+class _Vectors(NamedTuple):
+    """Vectors before and after.
+
+    Attributes:
+        similarity: Prepares them for comparison.
+        before: Passages without the messages ``(m, d)``.
+        after: Passages with them ``(m, d)``.
+        questions: Training questions ``(n, d)``.
+        after_head: Whether all of them are vectors after the GNN-encoder's linear head.
+    """
+
+    similarity: Similarity
+    before: NDArray[np.floating]
+    after: NDArray[np.floating]
+    questions: NDArray[np.floating]
+    after_head: bool
+
+    @property
+    def num_passages(self) -> int:
+        """Number ``m`` of passages."""
+        return len(self.before)
+
+    def gathered(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Vectors before and after of ``rows``, each ``(b, d)``."""
+        prepare = self.similarity.prepare_array
+        return prepare(gather_rows(self.before, rows)), prepare(gather_rows(self.after, rows))
+
+    def in_blocks(self) -> Iterator[tuple[Floats, Floats]]:
+        """Vectors before and after of all passages, block by block."""
+        for part in blocks(self.num_passages, _BLOCK):
+            yield self.gathered(np.arange(part.start, part.stop))
+            release(self.before, self.after)
+
+
+def _vectors_of(graph: Graph, model: GNNEncoderModel, embeddings: Embeddings) -> _Vectors:
+    """The vectors of a graph that a model sees, and those that it made."""
+    head, messages = model.load_messages() if model.is_linear else (None, None)
+    if head is None or messages is None:
+        arrays = (graph.passage_features, embeddings.passages, graph.query_features)
+        return _Vectors(graph.similarity, *arrays, after_head=False)
+    require_fit(graph)
+    with torch.no_grad():
+        seen = seen_by_head(message_graph(graph), head, messages)
+    before, after, questions = (vectors.numpy() for vectors in seen)
+    return _Vectors(graph.similarity, before, after, questions, after_head=True)
+
+
+def _model_of(embeddings: Embeddings) -> tuple[GNNEncoderModel, Graph]:
+    """The embeddings' model and the graph as it sees it, with the features of its dual-encoder."""
     model, graph = open_model(embeddings.made_from("gnn-encoder")), open_graph(embeddings.made_from("graph"))
     features = open_features(embeddings.made_from("features")) if "features" in embeddings.meta["made_from"] else None
     sources = {"gnn-encoder": model, "graph": graph, "features": features}
@@ -123,31 +178,12 @@ def _graph_of(embeddings: Embeddings) -> Graph:
             raise ArtifactError(
                 f"{embeddings.path}: made from another version of {found.path} than lies there now. Embed again."
             )
-    return model.view(graph, features)
-
-
-class _Vectors(NamedTuple):
-    """Passage vectors before and after, as the dual-encoder compares them."""
-
-    graph: Graph
-    embeddings: NDArray[np.float16]
-
-    def gathered(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Vectors before and after of ``rows``, each ``(b, d)``."""
-        prepare = self.graph.similarity.prepare_array
-        before, after = self.graph.passage_features, self.embeddings
-        return prepare(gather_rows(before, rows)), prepare(gather_rows(after, rows))
-
-    def in_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """Vectors before and after of all passages, block by block."""
-        for part in blocks(self.graph.num_passages, _BLOCK):
-            yield self.gathered(np.arange(part.start, part.stop))
-            release(self.graph.passage_features, self.embeddings)
+    return model, model.view(graph, features)
 
 
 def _fit(vectors: _Vectors, settings: MapSettings) -> Projection:
     """The projection, fit on a sample of passages before and after."""
-    count = vectors.graph.num_passages
+    count = vectors.num_passages
     rows = np.arange(count)
     if count > settings.sample:
         rows = np.sort(np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False))
@@ -157,7 +193,7 @@ def _fit(vectors: _Vectors, settings: MapSettings) -> Projection:
 
 def _write_passages(directory: Path, vectors: _Vectors, projection: Projection) -> dict[str, float | None]:
     """Write points and displacements; returns what the map says about them."""
-    count = vectors.graph.num_passages
+    count = vectors.num_passages
     shown = whole = moved = 0.0
     with (
         ArrayWriter(directory / "before.npy", (count, 2), np.float32) as first,

@@ -72,7 +72,17 @@ class PassageMap(Artifact):
 def open_map(path: str | Path) -> PassageMap:
     """Open the map at ``path``; raises as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
     artifact = open_artifact(
-        path, KIND, ("made_from", "num_passages", "num_questions", "variance_kept", "displacement_kept", "share_moved")
+        path,
+        KIND,
+        (
+            "made_from",
+            "num_passages",
+            "num_questions",
+            "variance_kept",
+            "displacement_kept",
+            "share_moved",
+            "after_head",
+        ),
     )
     artifact.require_recorded("before.npy", "after.npy", "displacement.npy", "questions.npy")
     return PassageMap(artifact.path, artifact.meta)

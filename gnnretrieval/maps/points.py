@@ -75,5 +75,5 @@ def figures_of(shown: PassageMap, points: Points) -> dict[str, Any]:
         "questions": len(points.question_rows),
         "all_questions": shown.num_questions,
         "method": shown.config["method"],
-        **{name: shown.meta[name] for name in ("variance_kept", "displacement_kept", "share_moved")},
+        **{name: shown.meta[name] for name in ("variance_kept", "displacement_kept", "share_moved", "after_head")},
     }

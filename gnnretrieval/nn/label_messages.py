@@ -120,6 +120,18 @@ def message_vectors(
     return folded
 
 
+def seen_by_head(graph: MessageGraph, head: Tensor, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Passages before and after the messages, and queries, in the space of the head.
+
+    There :math:`\widehat{H h_q}^\top z_p` is what ranks, before prior and local scaling.
+
+    Returns:
+        :math:`\widehat{H h_p}` ``(m, d)``, ``z_p`` ``(m, d)`` and :math:`\widehat{H h_q}` ``(n, d)``.
+    """
+    after, queries, _ = _projected(graph, head, messages)
+    return graph.prepare(graph.passages @ head.T), after, queries
+
+
 def rejections(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
     """Weight with which each query pushed away each passage that it retrieved, ``η Σ_t π`` ``(n, k)`` float32."""
     return _projected(graph, head, messages)[2]

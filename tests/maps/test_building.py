@@ -5,18 +5,22 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from gnnretrieval import Retriever
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.store import open_graph
-from gnnretrieval.maps.building import build_map, embeddings_behind
+from gnnretrieval.maps.building import _vectors_of, build_map, embeddings_behind
 from gnnretrieval.maps.passage_map import open_map
 from gnnretrieval.maps.points import points_of
 from gnnretrieval.maps.settings import MapSettings
+from gnnretrieval.nn.label_messages import Messages, message_vectors
 from gnnretrieval.storage.arrays import save_array
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.gnn.embeddings import Embeddings
+from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.messages import TrainedMessages
 
 
 @pytest.fixture
@@ -143,3 +147,41 @@ def test_texts_of_another_version_are_refused(built, embeddings, tmp_path):
     made.meta.update(inputs={**meta["inputs"], "embeddings": "another"}, made_from={"embeddings": "../embeddings"})
     with pytest.raises(ArtifactError, match="Make the map again"):
         made.texts()
+
+
+class WithHead:
+    """A GNN-encoder with a linear head and a label mean."""
+
+    is_linear = True
+
+    def load_messages(self):
+        head = torch.eye(32) + 0.3 * torch.randn(32, 32, generator=torch.Generator().manual_seed(0))
+        return TrainedMessages(head, Messages(steps=1, mean=0.4))
+
+
+def test_with_a_linear_head_vectors_are_those_that_rank(tiny_graph):
+    """All are in the space of the head, where cosines rank as the embeddings do, and only the messages move."""
+    vectors = _vectors_of(tiny_graph, WithHead(), None)
+    assert vectors.after_head
+    head, messages = WithHead().load_messages()
+    graph = message_graph(tiny_graph)
+    lengths = (graph.queries @ head.T).norm(dim=1).numpy()
+    ranks_by = (graph.queries @ message_vectors(graph, head, messages).T).numpy()  # (n, m)
+    np.testing.assert_allclose(lengths[:, None] * vectors.questions @ vectors.after.T, ranks_by, atol=1e-4)
+    without = (graph.label_counts == 0).numpy()
+    assert 0 < without.sum() < len(without)
+    np.testing.assert_allclose(vectors.before[without], vectors.after[without], atol=1e-6)
+    assert (np.abs(vectors.before - vectors.after)[~without].max(1) > 1e-3).all()
+
+
+def test_without_a_head_vectors_are_the_stored_ones(tiny_graph, embeddings):
+    class Plain:
+        is_linear = True
+
+        def load_messages(self):
+            return TrainedMessages(None, Messages(mean=0.4))
+
+    vectors = _vectors_of(tiny_graph, Plain(), embeddings)
+    assert not vectors.after_head
+    assert np.array_equal(vectors.before, tiny_graph.passage_features)
+    assert np.array_equal(vectors.after, embeddings.passages)

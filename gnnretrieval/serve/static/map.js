@@ -56,11 +56,14 @@ function paint() {
   const dense = points.passage.rows.length, ratio = devicePixelRatio;
   const [left, top] = screen([0, 0]), across = unit() * view.transform.k;
   const size = Math.min(9, Math.max(2.8, 0.55 * Math.sqrt((view.wide * view.tall) / dense))) * Math.min(2.2, view.transform.k ** 0.35);
-  const every = view.moving ? view.every : 1;
+  const every = view.moving ? view.every : 1, asked = points.question.rows.length;
+  const larger = ratio * (1 + 0.15 * Math.log2(every));
+  const diamond = Math.min(1.7 * size, Math.max(4, 0.5 * Math.sqrt((view.wide * view.tall) / (asked + 1)) * view.transform.k ** 0.35));
   painter?.paint({
     every,
     scale: [(2 * across) / view.wide, (2 * across) / view.tall], offset: [(2 * left) / view.wide - 1, 1 - (2 * top) / view.tall],
-    way: view.way, size: size * ratio * (1 + 0.15 * Math.log2(every)), faded: view.chosen.length ? 0.3 : dense > 20_000 ? 0.7 : 0.9, colours, questions: find("questions").checked,
+    way: view.way, size: size * larger, faded: view.chosen.length ? 0.3 : dense > 20_000 ? 0.7 : 0.9, colours,
+    questions: find("questions").checked ? { size: diamond * larger, faded: asked > 1000 ? 0.35 : 0.8 } : null,
   });
   if (painter && (view.moving || !view.painted)) keepPace(every);
   paintOver(ratio, size);
@@ -170,7 +173,7 @@ const told = (item) => (item.kind === "question" ? "training question" : movedOf
 /* Under the pointer. */
 function under(at) {
   const [x, y] = ofScreen(at), radius = REACH / (unit() * view.transform.k);
-  const kinds = find("questions").checked ? ["question", "passage"] : ["passage"];
+  const kinds = find("questions").checked ? ["passage", "question"] : ["passage"];
   const found = kinds.map((kind) => ({ kind, at: places.nearest(kind, view.when, x, y, radius) })).filter((item) => item.at >= 0);
   const far = (item) => { const [px, py] = place(item); return Math.hypot(px - at[0], py - at[1]); };
   return found.sort((one, other) => far(one) - far(other))[0] || null;
@@ -342,7 +345,9 @@ function sentences() {
     ? "The projection is UMAP: it keeps neighbourhoods, and neither distances nor directions."
     : `The two axes keep ${share(figures.variance_kept)} of the variance of all dimensions (PCA): points that lie together here may be far apart.`;
   const arrows = figures.displacement_kept === null ? "" : ` Arrows show ${share(figures.displacement_kept)} of the squared length of all displacements.`;
-  return `${of(figures.passages, figures.all_passages, "passages")}; ${of(figures.questions, figures.all_questions, "training questions")}. ${kept}${arrows} Displacement is the cosine distance of a passage's vectors before and after, in all dimensions: 0 where it did not move.`;
+  const head = figures.after_head ? " All vectors are those after the linear head that training learned, which maps passages and questions alike: arrows show what the messages along the graph add." : "";
+  const still = figures.share_moved ? "" : " No passage moved: training kept no messages.";
+  return `${of(figures.passages, figures.all_passages, "passages")}; ${of(figures.questions, figures.all_questions, "training questions")}. ${kept}${arrows} Displacement is the cosine distance of a passage's vectors before and after, in all dimensions: 0 where it did not move.${head}${still}`;
 }
 
 const begin = () => trying(async () => {

@@ -135,7 +135,7 @@ function pointPainter(canvas, points) {
         gl.bufferData(gl.ARRAY_BUFFER, chosen[kind], gl.STATIC_DRAW);
       }
     },
-    // `scale` and `offset` map points to -1 … 1; `size` is in the screen's pixels; `way` goes from 0, before, to 1, after.
+    // `scale` and `offset` map points to -1 … 1; `size` is in the screen's pixels; `questions` is their size and opacity, or null; `way` goes from 0, before, to 1, after.
     // `every` is one of STEPS: of so many points, one is drawn.
     paint({ scale, offset, way, size, faded, colours, questions, every }) {
       if (gl.isContextLost()) return;
@@ -149,11 +149,11 @@ function pointPainter(canvas, points) {
       gl.uniform2fv(places.scale, scale);
       gl.uniform2fv(places.offset, offset);
       gl.uniform1f(places.way, way);
-      for (const kind of questions ? ["passage", "question"] : ["passage"]) {
+      for (const kind of questions ? ["question", "passage"] : ["passage"]) { // passages on top
         const isQuestion = kind === "question";
         gl.uniform1f(places.diamond, isQuestion ? 1 : 0);
-        gl.uniform1f(places.size, isQuestion ? 1.7 * size : size);
-        gl.uniform1f(places.faded, isQuestion ? Math.min(1, faded + 0.25) : faded);
+        gl.uniform1f(places.size, isQuestion ? questions.size : size);
+        gl.uniform1f(places.faded, isQuestion ? questions.faded : faded);
         gl.uniform3fv(places.still, isQuestion ? colours.question : colours.still);
         gl.uniform3fv(places.far, isQuestion ? colours.question : colours.passage);
         gl.uniform3fv(places.marked, colours.chosen);
