@@ -63,7 +63,7 @@ function paint() {
     every,
     scale: [(2 * across) / view.wide, (2 * across) / view.tall], offset: [(2 * left) / view.wide - 1, 1 - (2 * top) / view.tall],
     way: view.way, size: size * larger, faded: view.chosen.length ? 0.3 : dense > 20_000 ? 0.7 : 0.9, colours,
-    questions: find("questions").checked ? { size: diamond * larger, faded: asked > 1000 ? 0.35 : 0.8 } : null,
+    questions: find("questions").checked ? { size: diamond * larger, faded: asked > 1000 ? 0.35 : 1 } : null,
   });
   if (painter && (view.moving || !view.painted)) keepPace(every);
   paintOver(ratio, size);
