@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "gnnretrieval"
-FOUNDATIONS = ("errors", "settings", "progress", "resampling", "platform", "storage", "pages")
+FOUNDATIONS = ("errors", "settings", "progress", "resampling", "platform", "storage", "pages", "shards")
 ROOMS = (
     "data",
     "encoders",

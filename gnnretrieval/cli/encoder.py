@@ -8,8 +8,19 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.encoder_train import inspect, train
-from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option, part_of
-from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.options import (
+    PATH,
+    SHARDS,
+    dataset_options,
+    device_option,
+    out_option,
+    overwrite_option,
+    part_of,
+    shard_of,
+    shard_options,
+    sharding_of,
+)
+from gnnretrieval.cli.output import echo, echo_next, echo_shard
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -34,6 +45,7 @@ _SECTIONS = {
         *("endpoint", "dimensions", "input_types", "key_variable", "batch_texts", "concurrency"),
         *("requests_per_minute", "price"),
     ),
+    "In shards": SHARDS,
 }
 
 
@@ -43,6 +55,7 @@ _SECTIONS = {
 @dataset_options
 @settings_options(EncoderSettings)
 @device_option
+@shard_options
 @overwrite_option
 def encode(
     dataset: Path, out: Path, qrels: str, where: dict[str, str], device: str, overwrite: bool, **settings: Any
@@ -51,13 +64,18 @@ def encode(
 
     \b
     Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2 --out work/features
+    Example: gnnretrieval encoder encode my-data --out work/features --shards 64 --engine ray --address auto
     """
     from gnnretrieval.data import Dataset
-    from gnnretrieval.encoders.features import encode_dataset
+    from gnnretrieval.encoders.features import encode_dataset, encode_shard
 
+    shard, sharding = shard_of(settings), sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
-    made = encode_dataset(opened, parsed, out, device=device, overwrite=overwrite)
+    if shard is not None:
+        echo_shard(encode_shard(opened, parsed, out, shard, device=device), shard)
+        return
+    made = encode_dataset(opened, parsed, out, device=device, sharding=sharding, overwrite=overwrite)
     echo(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"

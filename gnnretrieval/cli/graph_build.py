@@ -7,8 +7,19 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, beside, dataset_options, device_option, out_beside_option, overwrite_option
-from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.options import (
+    PATH,
+    SHARDS,
+    beside,
+    dataset_options,
+    device_option,
+    out_beside_option,
+    overwrite_option,
+    shard_of,
+    shard_options,
+    sharding_of,
+)
+from gnnretrieval.cli.output import echo, echo_next, echo_shard
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.graph.settings import GraphSettings
@@ -18,6 +29,7 @@ _SECTIONS = {
         *("edge_features", "edge_vectors", "edge_file", "cross_encoder", "pair_tokens"),
         *("self_loops", "edge_form", "edge_dimensions"),
     ),
+    "In shards": SHARDS,
 }
 
 
@@ -30,6 +42,7 @@ _SECTIONS = {
 @click.option("--run", "run_file", type=PATH, help="TREC run with the passages to join queries to (sets --edges run).")
 @click.option("--edge-file", type=PATH, help=".npy with edge vectors (n, k, width) (sets --edge-vectors file).")
 @device_option
+@shard_options
 @overwrite_option
 def build(
     dataset: Path,
@@ -53,23 +66,29 @@ def build(
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.features import open_features
-    from gnnretrieval.graph.build import build_graph
+    from gnnretrieval.graph.build import build_graph, search_shard
 
     out = out or beside(features, "graph")
+    shard, sharding = shard_of(settings), sharding_of(settings)
     given = settings_from(GraphSettings, settings)
     if run_file is not None:
         given.setdefault("edges", "run")
     if edge_file is not None:
         given.setdefault("edge_vectors", "file")
     parsed = GraphSettings.parse(given)
+    opened = Dataset.open(dataset, qrels, where)
+    if shard is not None:
+        echo_shard(search_shard(opened, open_features(features), parsed, out, shard, device=device), shard)
+        return
     made = build_graph(
-        Dataset.open(dataset, qrels, where),
+        opened,
         open_features(features),
         parsed,
         out,
         run=run_file,
         edge_file=edge_file,
         device=device,
+        sharding=sharding,
         overwrite=overwrite,
     )
     echo(f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gnnretrieval.graph.store import Graph
     from gnnretrieval.index.explain import Explainer
     from gnnretrieval.index.hybrid import RankingSettings
+    from gnnretrieval.shards import Shard, Sharding
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,6 +49,53 @@ def _device(context: click.Context, parameter: click.Parameter, value: str) -> s
 device_option = click.option(
     "--device", default="cpu", show_default=True, callback=_device, help="cpu, cuda, cuda:1, …"
 )
+
+
+SHARDS = ("shards", "shard", "engine", "workers", "address")
+
+
+def shard_options(command: Command) -> Command:
+    """Decorator: options of a stage in shards, for :func:`sharding_of` and :func:`shard_of`."""
+    options = (
+        click.option("--shards", type=click.IntRange(1), help="Split the work into shards; the result is the same."),
+        click.option("--shard", metavar="I/N", help="Do only the Ith of N shards, then stop; --shards N joins them."),
+        click.option(
+            "--engine",
+            type=click.Choice(["local", "ray"]),
+            default="local",
+            show_default=True,
+            help="Who runs the shards: processes of this machine, or a Ray cluster.",
+        ),
+        click.option("--workers", type=click.IntRange(1), help="Most shards at the same time.  [default: 1, or Ray's]"),
+        click.option("--address", help="Address of the Ray cluster, such as auto.  [default: this machine]"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def sharding_of(given: dict[str, Any]) -> Sharding | None:
+    """Take the options of :func:`shard_options` out of ``given``; None if the work is not split."""
+    from gnnretrieval.shards import Sharding
+
+    values = {name: given.pop(name) for name in SHARDS}
+    if values["shard"] is not None and values["shards"] is not None:
+        raise click.UsageError("--shard I/N does one shard, and --shards N all of them: give one.")
+    if values["shards"] is None:
+        context = click.get_current_context()
+        for name in ("engine", "workers", "address"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name} says how shards are run: give --shards too.")
+        return None
+    del values["shard"]
+    return Sharding.parse(values)
+
+
+def shard_of(given: Mapping[str, Any]) -> Shard | None:
+    """The shard that ``--shard`` names; None without it."""
+    from gnnretrieval.shards import Shard
+
+    return None if given["shard"] is None else Shard.parse(given["shard"])
 
 
 endpoint_option = click.option(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnnretrieval.progress import printable
+
+if TYPE_CHECKING:
+    from gnnretrieval.shards import Shard
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -23,3 +28,12 @@ def echo_next(command: str) -> None:
 def echo_json(value: Any) -> None:
     """Print JSON to standard output."""
     echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def echo_shard(files: Sequence[Path], shard: Shard) -> None:
+    """Print what a shard wrote, and how to go on."""
+    for file in files:
+        echo(str(file))
+    if not files:
+        echo(f"nothing to do: there are fewer than {shard.number + 1} shards")
+    echo_next(f"after all shards, the same command with --shards {shard.total} instead of --shard joins them")

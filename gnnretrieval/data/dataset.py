@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gnnretrieval.data.beir import Metadata, read_passages, read_qrels, read_queries
 from gnnretrieval.data.lines import excerpt, read_lines
 from gnnretrieval.data.records import Passage, Query
-from gnnretrieval.errors import InputError, nearest
+from gnnretrieval.errors import ArtifactError, InputError, nearest
 from gnnretrieval.storage.artifacts import open_artifact
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
@@ -213,6 +213,11 @@ class Dataset:
         texts = {name: self.file_hashes[name] for name in (CORPUS, QUERIES)}
         return sha256_of_json({"files": texts, "where": self.where})
 
+    @property
+    def place(self) -> DatasetPlace:
+        """Where other processes find it."""
+        return DatasetPlace(str(self.path.resolve()), self.qrels, json.dumps(self.where), self.hash)
+
     def provenance(self) -> dict[str, Any]:
         """Where a result's data comes from, as JSON values: name, hash, settings, counts, and what made the dataset."""
         made_by_us = _made_by_us(self.path)
@@ -227,6 +232,40 @@ class Dataset:
             "files": self.file_hashes,
             "made_from": {key: made_by_us[key] for key in ("inputs", "config")} if made_by_us else None,
         }
+
+
+class DatasetPlace(NamedTuple):
+    """Where a dataset is, for a process that may be on another machine.
+
+    Attributes:
+        path: Its directory.
+        qrels: Name of its folder of judgements.
+        where: The metadata values that were asked for, as JSON.
+        hash: :attr:`Dataset.hash`.
+    """
+
+    path: str
+    qrels: str
+    where: str
+    hash: str
+
+    def open(self) -> Dataset:
+        """The dataset, opened once in a process.
+
+        Raises:
+            ArtifactError: Another dataset is found there.
+        """
+        return _opened(self)
+
+
+@lru_cache(maxsize=1)
+def _opened(place: DatasetPlace) -> Dataset:
+    found = Dataset.open(place.path, place.qrels, json.loads(place.where))
+    if found.hash != place.hash:
+        raise ArtifactError(
+            f"{place.path}: this machine finds another dataset there. Use storage that all workers see."
+        )
+    return found
 
 
 def _made_by_us(path: Path) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.sentence_files import SentenceFiles
 from gnnretrieval.encoders.sentence_nodes import encode_sentence_passages
 from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import ArtifactError
 
 
 class WholeTexts:
@@ -162,6 +163,19 @@ def reading_of(
     if is_of_sentences(dataset):
         return SentencesAsPassages(encoder, dataset, state)
     return BySentences(encoder, dataset, directory, state)
+
+
+def require_finite(vectors: NDArray[np.floating], encoder: TextEncoder) -> None:
+    """Check vectors before they are written.
+
+    Raises:
+        ArtifactError: One is not finite.
+    """
+    if not np.isfinite(vectors).all():
+        raise ArtifactError(
+            f"{encoder.settings.checkpoint}: it makes vectors that are not finite: its weights are damaged. "
+            "Give another checkpoint."
+        )
 
 
 def windows(reading: WholeTexts, done: int, size: int) -> Iterator[list[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.canary import canary_of
-from gnnretrieval.encoders.feature_rows import reading_of, windows
+from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require_sharded
+from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.precision import computes_in_bfloat16
@@ -25,15 +26,16 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress, say
+from gnnretrieval.shards.engines import Sharding, run_stage
+from gnnretrieval.shards.stage import OneShard, Shard, discard_shards, shard_directory
 from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
-from gnnretrieval.storage.making import make_artifact, record_progress
+from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
 from gnnretrieval.storage.places import scratch
 
 KIND = "features"
 TEXTS = "texts.sqlite"
-_FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 
 class Features(Artifact):
@@ -217,6 +219,7 @@ def encode_dataset(
     out: str | Path,
     *,
     device: str = "cpu",
+    sharding: Sharding | None = None,
     overwrite: bool = False,
 ) -> Features:
     """Encode every passage and query of ``dataset`` into the features artifact ``out``.
@@ -229,37 +232,41 @@ def encode_dataset(
         encoder: Settings of a checkpoint or an endpoint, or an open encoder.
         out: Directory of the features.
         device: Device of a checkpoint.
+        sharding: Encode in shards, by several processes or machines; the vectors are the same. None: in this process.
         overwrite: Replace features that were made from other inputs.
 
     Raises:
         GnnRetrievalError: The encoder cannot be opened, its vectors are not finite, or ``out`` holds something else.
     """
-    given = None if isinstance(encoder, EncoderSettings) else encoder
-    settings = encoder if isinstance(encoder, EncoderSettings) else encoder.settings
-    learned_from = read_learned_from(settings.checkpoint)
-    settings = trained_settings(settings)
-    fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
-    config = _config(settings, device)
+    plan = _Plan.of(dataset, encoder, device)
+    if sharding is not None:
+        require_sharded(plan.settings)
 
     def write(directory: Path) -> dict[str, Any]:
-        how = f", {config['precision']}" if settings.is_checkpoint else ""
+        settings, fingerprint = plan.settings, plan.fingerprint
+        how = f", {plan.config['precision']}" if settings.is_checkpoint else ""
         if settings.api.endpoint is not None:
             how = f": every text is sent there, with the key in {settings.api.key_variable}"
-        say(f"encoder: {settings.checkpoint}, from {source}{how}")
-        opened = given or open_encoder(settings, device)
+        say(f"encoder: {settings.checkpoint}, from {plan.source}{how}")
+        opened = plan.given or open_encoder(settings, device)
         canary = {} if settings.is_checkpoint else {"canary": canary_of(opened)}
         counts = write_texts(directory / TEXTS, dataset)
-        if learned_from:
-            write_learned_from(directory, learned_from.intersection(dataset.query_ids))
+        if plan.learned_from:
+            write_learned_from(directory, plan.learned_from.intersection(dataset.query_ids))
         figures: dict[str, Any] = {}
-        for side in _FILES:
-            figures |= _encode_side(opened, side, dataset, counts[side], directory)
+        for side, name in FILES.items():
+            if sharding is None:
+                figures |= _encode_side(opened, side, dataset, counts[side], directory)
+            else:
+                stage = plan.shards(side, sharding.shards, out)
+                run_stage(stage, sharding)
+                stage.merge(directory / f"{name}.npy", opened.dimension)
         return {
             **figures,
             **canary,
             "encoder": _found_from_anywhere(settings).model_dump(),
             "similarity": opened.similarity.model_dump(),
-            "source": source,
+            "source": plan.source,
             "checkpoint_hash": fingerprint,
             "num_passages": counts["passage"],
             "num_queries": counts["query"],
@@ -267,19 +274,95 @@ def encode_dataset(
             "made_from": {"dataset": relative_to(out, dataset.path)},
         }
 
-    artifact = make_artifact(
-        out,
-        KIND,
-        inputs={
-            "texts": dataset.texts_hash,
-            "encoder": fingerprint["passage"],
-            "query encoder": fingerprint["query"],
-        },
-        config=config,
-        write=write,
-        overwrite=overwrite,
-    )
+    artifact = make_artifact(out, KIND, inputs=plan.inputs, config=plan.config, write=write, overwrite=overwrite)
+    discard_shards(Path(out))
     return Features(artifact.path, artifact.meta)
+
+
+def encode_shard(
+    dataset: Dataset, encoder: EncoderSettings, out: str | Path, shard: Shard, *, device: str = "cpu"
+) -> list[Path]:
+    """Encode one shard of the features ``out``, for :func:`encode_dataset` with as many shards to merge.
+
+    Args:
+        dataset: The texts.
+        encoder: Settings of a checkpoint.
+        out: Directory of the features.
+        shard: The shard.
+        device: Device of the checkpoint.
+
+    Returns:
+        The shard's files: of passages, and of queries if there are as many windows of them.
+
+    Raises:
+        GnnRetrievalError: As :func:`encode_dataset`.
+    """
+    plan = _Plan.of(dataset, encoder, device)
+    require_sharded(plan.settings)
+    files = []
+    for side in FILES:
+        stage = plan.shards(side, shard.total, out)
+        if shard.number < len(stage.parts):
+            run_stage(OneShard(stage, shard.number), Sharding(shards=1))
+            files.append(stage.path(shard.number))
+    return files
+
+
+class _Plan(NamedTuple):
+    """What decides the vectors of a dataset.
+
+    Attributes:
+        dataset: The texts.
+        settings: The encoder's settings.
+        given: The open encoder; None: it is opened by its settings.
+        fingerprint: Hash of the weights by side.
+        source: Where the weights are from.
+        learned_from: Ids of the queries that the encoder learned from.
+        config: The artifact's configuration.
+        device: Device of a checkpoint.
+    """
+
+    dataset: Dataset
+    settings: EncoderSettings
+    given: TextEncoder | None
+    fingerprint: dict[str, str]
+    source: str
+    learned_from: frozenset[str]
+    config: dict[str, Any]
+    device: str
+
+    @classmethod
+    def of(cls, dataset: Dataset, encoder: EncoderSettings | TextEncoder, device: str) -> _Plan:
+        """The plan of encoding ``dataset``."""
+        given = None if isinstance(encoder, EncoderSettings) else encoder
+        settings = encoder if isinstance(encoder, EncoderSettings) else encoder.settings
+        learned_from = read_learned_from(settings.checkpoint)
+        settings = trained_settings(settings)
+        fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
+        return cls(dataset, settings, given, fingerprint, source, learned_from, _config(settings, device), device)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The artifact's inputs."""
+        return {
+            "texts": self.dataset.texts_hash,
+            "encoder": self.fingerprint["passage"],
+            "query encoder": self.fingerprint["query"],
+        }
+
+    def shards(self, side: Side, count: int, out: str | Path) -> EncodingShards:
+        """The shards of one side of the features ``out``."""
+        batches = {"window": self.settings.window, "token_budget": self.settings.token_budget}  # decide how they round
+        return EncodingShards(
+            dataset=self.dataset.place,
+            settings=_found_from_anywhere(self.settings).model_dump_json(),
+            weights=self.fingerprint[side],
+            side=side,
+            total=len(self.dataset.passage_ids if side == "passage" else self.dataset.query_ids),
+            count=count,
+            directory=shard_directory(Path(out), fingerprint(KIND, self.inputs, self.config | batches)),
+            device=self.device,
+        )
 
 
 def _config(settings: EncoderSettings, device: str) -> dict[str, Any]:
@@ -324,7 +407,7 @@ def _encode_side(
     directory: Path,
 ) -> dict[str, Any]:
     """Encode the texts of one side into ``directory``; returns entries for ``meta.json``."""
-    name = _FILES[side]
+    name = FILES[side]
     manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
     done = manifest.get(name, 0)
@@ -336,11 +419,7 @@ def _encode_side(
     ):
         for window in windows(reading, done, reading.window):
             vectors = reading.vectors(window, done)
-            if not np.isfinite(vectors).all():
-                raise ArtifactError(
-                    f"{encoder.settings.checkpoint}: it makes vectors that are not finite: its weights are damaged. "
-                    "Give another checkpoint."
-                )
+            require_finite(vectors, encoder)
             array.write(vectors)
             array.flush()
             done += len(vectors)

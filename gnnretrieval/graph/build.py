@@ -19,15 +19,18 @@ from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
+from gnnretrieval.graph.edges.neighbor_shards import NeighborShards, judged_queries
 from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
 from gnnretrieval.graph.edges.pairs import Pairs, encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.progress import progress, say
+from gnnretrieval.shards.engines import Sharding, run_stage
+from gnnretrieval.shards.stage import OneShard, Shard, discard_shards, shard_directory
 from gnnretrieval.storage.arrays import load_array, map_npy, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
-from gnnretrieval.storage.making import make_artifact, record_progress
+from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
 from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.provenance import sha256_of_file
 from gnnretrieval.storage.purged import require_unpurged
@@ -42,6 +45,7 @@ class _Sources(NamedTuple):
     features: Features
     run: Run | None
     edge_file: NDArray[np.floating] | None
+    shards: tuple[NeighborShards, Sharding] | None
 
 
 def build_graph(
@@ -53,6 +57,7 @@ def build_graph(
     run: str | Path | None = None,
     edge_file: str | Path | None = None,
     device: str = "cpu",
+    sharding: Sharding | None = None,
     overwrite: bool = False,
 ) -> Graph:
     """Build the graph store ``out`` over the queries of one split. After an interruption, the same call continues.
@@ -65,6 +70,8 @@ def build_graph(
         run: TREC run with the passages that each query is joined to, for ``edges = run``.
         edge_file: ``.npy`` file of edge vectors ``(n, k, d_e)`` or ``(n * k, d_e)``, for ``edge_vectors = file``.
         device: Where to compute.
+        sharding: Search the passages in shards, by several processes or machines; the graph is the same. None: in this
+            process.
         overwrite: Replace a graph made from other inputs.
 
     Raises:
@@ -76,13 +83,15 @@ def build_graph(
     features.require_of(dataset)
     require_k(settings.k, dataset)
     _require_files(settings, run, edge_file)
-    qrels = dataset.split(settings.split)
-    query_ids = [query for query, judged in qrels.items() if any(relevance > 0 for relevance in judged.values())]
-    if not query_ids:
-        raise GnnRetrievalError(f"{dataset.path}: split {settings.split!r} has no query with a relevant passage.")
+    qrels, query_ids = dataset.split(settings.split), judged_queries(dataset, settings.split)
+    if sharding is not None:
+        require_sharded(settings)
     shape = (len(query_ids), settings.k)
     given = _edge_vectors(Path(edge_file), shape) if edge_file is not None else None
-    sources = _Sources(dataset, features, read_run(run) if run is not None else None, given)
+    shards = (
+        None if sharding is None else (_shards(dataset, features, settings, out, sharding.shards, device), sharding)
+    )
+    sources = _Sources(dataset, features, read_run(run) if run is not None else None, given, shards)
     require_pairs(settings, given)
     inputs = {"dataset": dataset.hash, "features": features.hash}
     for name, file in (("run", run), ("edge file", edge_file)):
@@ -114,7 +123,66 @@ def build_graph(
         write=write,
         overwrite=overwrite,
     )
+    discard_shards(Path(out))
     return open_graph(artifact.path)
+
+
+def search_shard(
+    dataset: Dataset, features: Features, settings: GraphSettings, out: str | Path, shard: Shard, *, device: str = "cpu"
+) -> list[Path]:
+    """Search one shard of the passages for the graph ``out``, which :func:`build_graph` in as many shards then builds.
+
+    Args:
+        dataset: Passages, queries and judgements.
+        features: Their vectors.
+        settings: ``k`` and ``split`` are used.
+        out: Directory of the store.
+        shard: The shard.
+        device: Where to compute.
+
+    Returns:
+        The shard's file; empty if there are too few passages for so many shards.
+
+    Raises:
+        GnnRetrievalError: As :func:`build_graph`.
+    """
+    features.require_of(dataset)
+    require_k(settings.k, dataset)
+    require_sharded(settings)
+    stage = _shards(dataset, features, settings, out, shard.total, device)
+    if shard.number >= len(stage.parts):
+        return []
+    run_stage(OneShard(stage, shard.number), Sharding(shards=1))
+    return [stage.path(shard.number)]
+
+
+def _shards(
+    dataset: Dataset, features: Features, settings: GraphSettings, out: str | Path, count: int, device: str
+) -> NeighborShards:
+    decides = {"k": settings.k, "split": settings.split}
+    return NeighborShards(
+        dataset=dataset.place,
+        features=features.path.resolve(),
+        features_hash=features.hash,
+        split=settings.split,
+        k=settings.k,
+        total=len(dataset.passage_ids),
+        count=count,
+        directory=shard_directory(
+            Path(out), fingerprint(KIND, {"dataset": dataset.hash, "features": features.hash}, decides)
+        ),
+        device=device,
+    )
+
+
+def require_sharded(settings: GraphSettings) -> None:
+    """Check that these edges can be searched in shards.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if settings.source is not None or settings.search != "exact":
+        raise InputError("shards are of the dual-encoder's exact search: leave out --shards, --search and --edges.")
 
 
 def require_k(k: int, dataset: Dataset) -> None:
@@ -238,6 +306,10 @@ def _neighbors(
     """Neighbours and scores ``(n, k)``, and the number of edges that the dual-encoder filled up."""
     queries, passages = load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy")
     similarity, k = sources.features.similarity, settings.k
+    if sources.shards is not None:
+        stage, sharding = sources.shards
+        run_stage(stage, sharding)
+        return *stage.merge(), 0
     if settings.source is None:
         rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory))
         return rows, scores, 0

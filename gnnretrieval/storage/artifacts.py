@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -164,8 +165,12 @@ def kind_of(path: str | Path) -> str | None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
     """Yield a temporary name to write to; it is synced and renamed to ``path`` at the end, or deleted after an error.
+
+    Args:
+        path: The file.
+        shared: Several processes may write the file at the same time: the temporary name is this call's alone.
 
     Raises:
         InputError: A part of the path is a file.
@@ -174,7 +179,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         make_directory(path.parent)
     except (FileExistsError, NotADirectoryError):
         raise InputError("a part of this path is a file. Name another place.", path) from None
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{f'{uuid.uuid4().hex}.' if shared else ''}partial")
     try:
         yield partial
         sync_file(partial)

@@ -1,0 +1,127 @@
+"""Encoding in shards of whole windows.
+
+Texts of one window are encoded together, and the batch that a text is in decides how its vector is rounded. So a shard
+is a range of windows, and the vectors are those that one process makes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from gnnretrieval.data.dataset import DatasetPlace
+from gnnretrieval.encoders.feature_rows import WholeTexts, require_finite, windows
+from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
+from gnnretrieval.encoders.prompts import Side
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.shards.stage import Shard, parts
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
+from gnnretrieval.storage.artifacts import whole_file
+
+_ROWS = 65536  # rows merged together
+FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
+
+
+@dataclass(frozen=True)
+class EncodingShards:
+    """The texts of one side of a dataset, each shard with its vectors in float16.
+
+    Attributes:
+        dataset: The dataset.
+        settings: The encoder, as JSON of :class:`EncoderSettings`.
+        weights: Hash of the encoder's weights for this side.
+        side: Passages or queries.
+        total: Number of texts.
+        count: Number of shards asked for; there are no more than windows.
+        directory: Directory of the shards.
+        device: Device of the encoder.
+    """
+
+    dataset: DatasetPlace
+    settings: str
+    weights: str
+    side: Side
+    total: int
+    count: int
+    directory: Path
+    device: str
+
+    @property
+    def name(self) -> str:
+        """As :attr:`gnnretrieval.shards.stage.Stage.name`."""
+        return f"encoding {self.unit}"
+
+    @property
+    def unit(self) -> str:
+        """As :attr:`gnnretrieval.shards.stage.Stage.unit`."""
+        return FILES[self.side]
+
+    @cached_property
+    def parts(self) -> list[slice]:
+        """The rows of each shard: whole windows."""
+        return parts(self.total, self.count, self._encoder_settings.window)
+
+    @cached_property
+    def _encoder_settings(self) -> EncoderSettings:
+        return EncoderSettings.model_validate_json(self.settings)
+
+    def path(self, number: int) -> Path:
+        """File of the vectors of a shard."""
+        return Shard(number, len(self.parts)).file(self.directory, self.unit)
+
+    def run(self, number: int) -> None:
+        """Encode a shard.
+
+        Raises:
+            GnnRetrievalError: The dataset or the encoder is another one here, or makes vectors that are not finite.
+        """
+        encoder = _opened(self.settings, self.device)
+        if encoder.fingerprint[self.side] != self.weights:
+            raise ArtifactError(
+                f"{encoder.settings.checkpoint}: this machine finds other weights under this name. Give the path of "
+                "one copy that all workers see."
+            )
+        reading, rows = WholeTexts(encoder, self.side, self.dataset.open()), self.parts[number]
+        size = reading.window
+        shape = (rows.stop - rows.start, encoder.dimension)
+        with whole_file(self.path(number), shared=True) as partial, ArrayWriter(partial, shape, np.float16) as array:
+            for window in islice(windows(reading, rows.start, size), -(-shape[0] // size)):
+                vectors = reading.vectors(window, 0)
+                require_finite(vectors, encoder)
+                array.write(vectors)
+
+    def merge(self, path: Path, dimension: int) -> None:
+        """Write the vectors of all shards ``(total, dimension)`` float16 to ``path``.
+
+        Raises:
+            ArtifactError: A shard's file is damaged.
+        """
+        with ArrayWriter(path, (self.total, dimension), np.float16) as array:
+            for number, rows in enumerate(self.parts):
+                vectors = load_array(self.path(number), (rows.stop - rows.start, dimension), np.float16)
+                for part in blocks(len(vectors), _ROWS):
+                    array.write(vectors[part])
+                    release(vectors)
+
+
+def require_sharded(settings: EncoderSettings) -> None:
+    """Check that texts can be encoded in shards by these settings.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if not settings.is_checkpoint or settings.sentences != "none":
+        raise InputError("only a checkpoint that reads whole texts encodes in shards: leave out --shards.")
+    fingerprint_of(settings)
+
+
+@lru_cache(maxsize=1)
+def _opened(settings: str, device: str) -> TextEncoder:
+    """The encoder, opened once in a process."""
+    return open_encoder(EncoderSettings.model_validate_json(settings), device)

@@ -1,0 +1,204 @@
+"""Who runs the shards of a stage: processes of this machine, or a Ray cluster. An engine is one function here."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Annotated
+
+from pydantic import Field
+
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.platform.extras import extra
+from gnnretrieval.progress import progress, say
+from gnnretrieval.settings import OneOf, Settings
+from gnnretrieval.shards.stage import Stage
+
+_KILLS = 3  # times that workers may be killed without one shard getting done in between
+_RETRIES = 5  # times that Ray runs a shard again whose worker or machine was lost
+_PDEATHSIG = 1  # of Linux's prctl
+
+Finished = Callable[[int], None]
+
+
+class Sharding(Settings):
+    """How many shards a stage has, and who runs them. None of it changes the result.
+
+    Attributes:
+        shards: Number of shards.
+        engine: ``local``: processes of this machine; ``ray``: tasks of a Ray cluster.
+        workers: Most shards that run at the same time; not given: one with ``local``, as many as the cluster has
+            processors (or GPUs) with ``ray``.
+        address: Address of the Ray cluster, such as ray://head:10001 or auto; not given: RAY_ADDRESS, or a cluster of
+            this machine alone that ends with the command.
+    """
+
+    shards: int = Field(ge=1)
+    engine: Annotated[str, OneOf("local", "ray")] = "local"
+    workers: int | None = Field(None, ge=1)
+    address: str | None = None
+
+
+def run_stage(stage: Stage, sharding: Sharding) -> None:
+    """Run the shards of a stage that have no file yet. After an interruption, the same call runs the rest.
+
+    Raises:
+        GnnRetrievalError: A shard cannot be computed, or its workers are killed again and again.
+    """
+    count = len(stage.parts)
+    missing = [number for number in range(count) if not stage.path(number).is_file()]
+    sizes = [part.stop - part.start for part in stage.parts]
+    done = sum(sizes) - sum(sizes[number] for number in missing)
+    if done:
+        say(f"{stage.name}: {count - len(missing)} of {count} shards were done before")
+    whole = count - len(missing)
+    with progress(stage.name, sum(sizes), stage.unit, done) as meter:
+
+        def finished(number: int) -> None:
+            nonlocal whole
+            whole += 1
+            meter.advance(sizes[number], f"{whole} of {count} shards")
+
+        if missing:
+            ENGINES[sharding.engine](stage, missing, sharding, finished)
+
+
+def run_local(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:
+    """Run shards in processes of this machine; with one worker, in this process.
+
+    If a worker is killed, its shard and those that were waiting are run by new workers.
+
+    Args:
+        stage: The stage.
+        numbers: Numbers of the shards.
+        sharding: ``workers`` is used.
+        finished: Called with the number of each shard when its file is there.
+
+    Raises:
+        GnnRetrievalError: As :func:`run_stage`.
+    """
+    workers = min(sharding.workers or 1, len(numbers))
+    if workers == 1:
+        for number in numbers:
+            stage.run(number)
+            finished(number)
+        return
+    left, kills = set(numbers), 0
+    while left:
+        before = len(left)
+        try:
+            with _pool(workers) as pool:
+                running = {pool.submit(_run, stage, number): number for number in sorted(left)}
+                for future in as_completed(running):
+                    _require_none(future.result())
+                    left.remove(running[future])
+                    finished(running[future])
+        except BrokenProcessPool:
+            for number in sorted(left):
+                if stage.path(number).is_file():
+                    left.remove(number)
+                    finished(number)
+            kills = kills + 1 if len(left) == before else 1
+            if kills == _KILLS:
+                raise GnnRetrievalError(
+                    f"{stage.name}: workers were killed {_KILLS} times in a row, perhaps for want of memory. Give "
+                    "fewer --workers or more --shards; what is done is kept."
+                ) from None
+            say(f"{stage.name}: a worker was killed, its shard begins again")
+
+
+def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:
+    """Run shards as tasks of a Ray cluster, whose machines see the same file system under the same paths.
+
+    A task takes one processor, or one GPU if the stage computes on one. Ray runs the task again if its worker or its
+    machine is lost. Arguments and errors as :func:`run_local`.
+    """
+    ray = extra("ray", "ray", "--engine ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics to its makers
+    begun = not ray.is_initialized()
+    if begun:
+        try:
+            ray.init(address=sharding.address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise GnnRetrievalError(
+                f"the Ray cluster {sharding.address or 'of this machine'} cannot be used ({reason}). Start one with "
+                "'ray start --head', and give its --address."
+            ) from None
+    task = ray.remote(_run)
+    needs = {"num_cpus": 1, "num_gpus": 1 if stage.device.startswith("cuda") else 0, "max_retries": _RETRIES}
+    waiting, running = list(reversed(numbers)), dict[object, int]()
+    most = sharding.workers or len(numbers)
+    try:
+        while waiting or running:
+            while waiting and len(running) < most:
+                number = waiting.pop()
+                name = f"{stage.name} {number + 1}/{len(stage.parts)}"
+                running[task.options(name=name, **needs).remote(stage, number)] = number
+            for one in ray.wait(list(running))[0]:
+                try:
+                    _require_none(ray.get(one))
+                except ray.exceptions.RayError as error:
+                    raise GnnRetrievalError(
+                        f"{stage.name}: Ray gave up a shard ({str(error).splitlines()[0]}). Run the command again; "
+                        "what is done is kept."
+                    ) from None
+                finished(running.pop(one))
+    finally:
+        if begun:
+            ray.shutdown()
+
+
+ENGINES: Mapping[str, Callable[[Stage, Sequence[int], Sharding, Finished], None]] = {
+    "local": run_local,
+    "ray": run_ray,
+}
+
+
+def _run(stage: Stage, number: int) -> str | None:
+    """Run one shard in a worker; returns the sentence of its error, as errors with several arguments do not pickle."""
+    try:
+        if not stage.path(number).is_file():
+            stage.run(number)
+    except GnnRetrievalError as error:
+        return str(error)
+    return None
+
+
+def _require_none(error: str | None) -> None:
+    if error is not None:
+        raise GnnRetrievalError(error)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose workers end with this process, and at once on Ctrl-C or an error."""
+    others = set(multiprocessing.active_children())
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(), threads))
+    try:
+        yield pool
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(parent: int, threads: int) -> None:
+    """Prepare a worker: few threads, no answer to Ctrl-C, which its parent obeys, and no life after its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before
+            os._exit(1)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # torch reads it when it is imported, which is later

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+import toy_stage
+from toy_stage import Squares
+
+from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.shards import OneShard, Sharding, run_stage
+
+SQUARES = [number**2 for number in range(20)]
+
+
+def test_one_worker_is_this_process_and_a_shard_with_a_file_is_not_run_again(tmp_path):
+    stage = Squares(tmp_path)
+    run_stage(OneShard(stage, 3), Sharding(shards=1))
+    assert [path.name for path in tmp_path.glob("*.npy")] == ["squares-00004-of-00005.npy"]
+    run_stage(stage, Sharding(shards=5))
+    run_stage(stage, Sharding(shards=5))
+    assert stage.merged() == SQUARES
+    assert [stage.runs(number) for number in range(5)] == [1] * 5
+
+
+def test_an_error_leaves_the_shards_that_are_done(tmp_path):
+    stage = Squares(tmp_path, refused=(2,))
+    with pytest.raises(InputError, match="cannot be squared"):
+        run_stage(stage, Sharding(shards=5))
+    assert [stage.path(number).is_file() for number in range(5)] == [True, True, False, False, False]
+
+
+def test_a_killed_worker_s_shard_is_run_again(tmp_path):
+    stage = Squares(tmp_path, killed=(1,))
+    run_stage(stage, Sharding(shards=5, workers=2))
+    assert stage.merged() == SQUARES
+    assert stage.runs(1) == 2
+    assert sum(stage.runs(number) for number in range(5)) <= 5 + 2  # one shard a worker at most is done again
+
+
+def test_a_shard_that_always_kills_its_worker_ends_in_a_sentence_and_the_others_are_kept(tmp_path):
+    stage = Squares(tmp_path, count=2, always_killed=(1,))
+    with pytest.raises(GnnRetrievalError, match=r"workers were killed 3 times in a row.*fewer --workers"):
+        run_stage(stage, Sharding(shards=2, workers=2))
+    assert stage.path(0).is_file()
+
+
+def test_an_error_in_a_worker_is_the_same_sentence(tmp_path):
+    with pytest.raises(GnnRetrievalError, match="this shard cannot be squared"):
+        run_stage(Squares(tmp_path, refused=(0, 1, 2, 3, 4)), Sharding(shards=5, workers=2))
+
+
+def test_ray_runs_shards_again_whose_worker_was_killed_and_passes_errors_on(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="needs ray: pip install 'gnnretrieval[ray]'")
+    of_stage = str(Path(toy_stage.__file__).parent)  # for the workers, which import it
+    ray.init(num_cpus=2, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": of_stage}})
+    try:
+        stage = Squares(tmp_path / "one", killed=(1,))
+        stage.directory.mkdir()
+        run_stage(stage, Sharding(shards=5, engine="ray"))
+        assert (stage.merged(), stage.runs(1)) == (SQUARES, 2)
+        refused = Squares(tmp_path / "two", refused=(0,))
+        refused.directory.mkdir()
+        with pytest.raises(GnnRetrievalError, match="this shard cannot be squared"):
+            run_stage(refused, Sharding(shards=5, engine="ray", workers=1))
+        assert ray.is_initialized()  # a cluster that the caller joined stays joined
+    finally:
+        ray.shutdown()
+
+
+def test_a_ray_cluster_that_is_not_there_is_named(tmp_path):
+    pytest.importorskip("ray", reason="needs ray: pip install 'gnnretrieval[ray]'")
+    with pytest.raises(GnnRetrievalError, match=r"the Ray cluster auto cannot be used .*ray start --head"):
+        run_stage(Squares(tmp_path), Sharding(shards=5, engine="ray", address="auto"))
