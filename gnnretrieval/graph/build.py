@@ -21,7 +21,9 @@ from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards, judged_queries
 from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
-from gnnretrieval.graph.edges.pairs import Pairs, encode_pairs, require_pairs, write_given_vectors
+from gnnretrieval.graph.edges.pair_shards import PairShards
+from gnnretrieval.graph.edges.pair_texts import Pairs
+from gnnretrieval.graph.edges.pairs import encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
@@ -32,7 +34,7 @@ from gnnretrieval.storage.arrays import load_array, map_npy, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
 from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
 from gnnretrieval.storage.places import scratch
-from gnnretrieval.storage.provenance import sha256_of_file
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 from gnnretrieval.storage.purged import require_unpurged
 
 BM25_FOLDER = "bm25"
@@ -175,6 +177,26 @@ def _shards(
     )
 
 
+def _pair_shards(
+    directory: Path, settings: GraphSettings, total: int, search: NeighborShards, count: int
+) -> PairShards:
+    """The shards of the cross-encoder's pairs in a half-made store, beside those of the search for its edges."""
+    named = str(settings.cross_encoder)
+    if Path(named).is_dir():  # workers have other working directories
+        settings = settings.model_copy(update={"cross_encoder": str(Path(named).resolve())})
+    weights = find_checkpoint(named).hash
+    decides = {"settings": settings.model_dump(mode="json"), "cross-encoder": weights}
+    return PairShards(
+        store=directory.resolve(),
+        settings=settings.model_dump_json(),
+        weights=weights,
+        total=total,
+        count=count,
+        directory=search.directory / sha256_of_json(decides)[:16],
+        device=search.device,
+    )
+
+
 def require_sharded(settings: GraphSettings) -> None:
     """Check that these edges can be searched in shards.
 
@@ -274,7 +296,11 @@ def _write_store(
     with TextStore(directory / TEXTS) as texts:
         if settings.reads_pairs:
             edges = load_array(directory / "passage_edges.npy")
-            width = encode_pairs(directory, settings, Pairs(texts, neighbors), edges, device)
+            shards = None
+            if sources.shards is not None:
+                search, sharding = sources.shards
+                shards = _pair_shards(directory, settings, len(edges), search, sharding.shards), sharding
+            width = encode_pairs(directory, settings, Pairs(texts, neighbors), edges, device, shards=shards)
         if sources.edge_file is not None:
             width = write_given_vectors(directory, settings, sources.edge_file, neighbors.shape)
         write_cheap_features(directory, settings, texts, neighbors, scores, bm25)

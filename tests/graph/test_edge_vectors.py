@@ -12,10 +12,12 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
+from gnnretrieval.graph.edges import pair_shards
 from gnnretrieval.graph.edges import pairs as pair_features
 from gnnretrieval.graph.edges.arrays import quantize
 from gnnretrieval.graph.growth.add import add_to_graph
 from gnnretrieval.graph.growth.additions import read_additions
+from gnnretrieval.shards import Sharding
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 
@@ -40,6 +42,19 @@ def all_edges(store) -> np.ndarray:
     return store.gather_edge_features(np.arange(store.num_queries * store.stride)).reshape(
         store.num_queries, store.stride, -1
     )
+
+
+@pytest.mark.parametrize("form", [{}, {"edge_form": "int8"}, {"edge_dimensions": 8}])
+def test_pairs_in_shards_are_those_of_one_process_byte_for_byte(
+    dataset, tiny_features, tiny_cross_encoder, tmp_path, monkeypatch, form
+):
+    for module in (pair_features, pair_shards):
+        monkeypatch.setattr(module, "PAIRS", 16)  # of 180
+    settings = crossed(tiny_cross_encoder, edge_features=("score", "probability"), **form)
+    whole = build_graph(dataset, tiny_features, settings, tmp_path / "whole")
+    made = build_graph(dataset, tiny_features, settings, tmp_path / "graph", sharding=Sharding(shards=5))
+    assert made.meta["files"] == whole.meta["files"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "whole"]
 
 
 def test_every_edge_carries_its_pair_s_vector_and_probability(crossed_graph, tiny_cross_encoder):
@@ -88,7 +103,7 @@ def test_int8_is_within_half_a_step(vectors):
 def test_one_that_was_cut_off_goes_on_and_gives_the_same_bytes(
     crossed_graph, dataset, tiny_features, tiny_cross_encoder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(pair_features, "_PAIRS", 16)
+    monkeypatch.setattr(pair_features, "PAIRS", 16)
     encode = CrossEncoder.encode_pairs
     calls: list[int] = []
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.edges.pair_shards import PairShards
+from gnnretrieval.graph.edges.pair_texts import PAIRS, Pairs
 from gnnretrieval.graph.edges.vector_files import PROJECTION, EdgeVectorFiles
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.progress import progress
+from gnnretrieval.shards.engines import Sharding, run_stage
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, release, save_array
 from gnnretrieval.storage.making import record_progress
 from gnnretrieval.storage.places import scratch
@@ -27,32 +29,8 @@ from gnnretrieval.storage.places import scratch
 if TYPE_CHECKING:
     from gnnretrieval.encoders.cross_encoder import CrossEncoder
 
-_PAIRS = 8192  # pairs per block
 _MANIFEST = "pairs.json"
 _SAMPLE = 4096  # pairs that a projection is fitted to
-
-
-class Pairs(NamedTuple):
-    """The text pairs of a graph's edges.
-
-    Attributes:
-        texts: Passages and queries by row.
-        neighbors: ``(n, k)`` passage rows.
-    """
-
-    texts: TextStore
-    neighbors: NDArray[np.uint32]
-
-    def of(self, edges: Rows) -> tuple[list[str], list[str], NDArray[np.int64]]:
-        """Query texts and passage texts of some edges, each once, and the pairs ``(E, 2)`` as positions in the two."""
-        query_rows, passage_rows = edges // self.neighbors.shape[1], self.neighbors.ravel()[edges]
-        queries, first = np.unique(query_rows, return_inverse=True)
-        passages, second = np.unique(passage_rows, return_inverse=True)
-        return (
-            self.texts.texts_of_queries(queries.tolist()),
-            self.texts.texts_of_passages(passages.tolist()),
-            np.stack([first, second], axis=1),
-        )
 
 
 def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -> None:
@@ -89,6 +67,7 @@ def encode_pairs(
     device: str,
     carry: Callable[[EdgeVectorFiles], None] | None = None,
     projection: NDArray[np.float32] | None = None,
+    shards: tuple[PairShards, Sharding] | None = None,
 ) -> int:
     """Run the cross-encoder over the pairs of ``edges`` and write its output; continues an interrupted run.
 
@@ -100,6 +79,7 @@ def encode_pairs(
         device: Where to compute.
         carry: Called once with the new files, to copy the edges that need no computing.
         projection: ``(d + 1, width)`` projection from an earlier version of the store; None: fit one if needed.
+        shards: The same pairs in shards, and who runs them; None: they are encoded here.
 
     Returns:
         Width of the stored vectors; 0 if only probabilities are stored.
@@ -122,8 +102,16 @@ def encode_pairs(
         files.flush()
         done = 0
         record_progress(directory, manifest, {"done": done})
+    if shards is not None:
+        stage, sharding = shards
+        run_stage(stage, sharding)
+        for some, vectors, probabilities in stage.blocks(encoder.dimension):
+            files.put(some, vectors, probabilities)
+        files.flush()
+        done = len(edges)
+        record_progress(directory, manifest, {"done": done})
     with progress("cross-encoder", len(edges), "pairs", done) as meter:
-        for part in blocks(len(edges) - done, _PAIRS):
+        for part in blocks(len(edges) - done, PAIRS):
             some = edges[done + part.start : done + part.stop]
             encoded = encoder.encode_pairs(*pairs.of(some))
             files.put(some, encoded.vectors, encoded.probabilities)
@@ -145,7 +133,7 @@ def pairs_begun(directory: Path) -> bool:
 def begin_loops(directory: Path, node: str, known: NDArray[np.float16], count: int) -> None:
     """Start the file of ``count`` self-loop vectors with the known ones; ``node`` is ``query`` or ``passage``."""
     writer = ArrayWriter(directory / f"{node}_loops.npy", (count, known.shape[1]), np.float16)
-    for part in blocks(len(known), _PAIRS):
+    for part in blocks(len(known), PAIRS):
         writer.write(known[part])
         release(known)
     writer.close()
@@ -167,7 +155,7 @@ def _write_loops(
         ArrayWriter(directory / f"{node}_loops.npy", (count, files.width), np.float16, done) as writer,
         progress(f"cross-encoder, {node} self-loops", count, "pairs", done) as meter,
     ):
-        for part in blocks(count - done, _PAIRS):
+        for part in blocks(count - done, PAIRS):
             rows = range(done + part.start, done + part.stop)
             texts = texts_of(list(rows))
             itself = np.repeat(np.arange(len(texts))[:, None], 2, axis=1)
@@ -190,7 +178,7 @@ def write_given_vectors(
         sample = np.unique(np.linspace(0, max(len(flat) - 1, 0), _SAMPLE).astype(np.int64))
         files.fit_projection(np.asarray(flat[sample], dtype=np.float32))
     with progress("edge vectors", len(flat), "edges") as meter:
-        for part in blocks(len(flat), _PAIRS):
+        for part in blocks(len(flat), PAIRS):
             files.put(np.arange(part.start, part.stop), np.asarray(flat[part], dtype=np.float32), None)
             release(vectors)
             meter.advance(part.stop - part.start)

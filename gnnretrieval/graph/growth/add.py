@@ -26,7 +26,8 @@ from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
 from gnnretrieval.graph.edges.neighbors import filled_up, scores_of
-from gnnretrieval.graph.edges.pairs import Pairs, begin_loops, encode_pairs, pairs_begun
+from gnnretrieval.graph.edges.pair_texts import Pairs
+from gnnretrieval.graph.edges.pairs import begin_loops, encode_pairs, pairs_begun
 from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.edges.vector_files import PROBABILITIES, PROJECTION, SCALES, VECTORS, EdgeVectorFiles
 from gnnretrieval.graph.growth.additions import Additions, read_additions
