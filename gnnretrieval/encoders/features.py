@@ -27,7 +27,7 @@ from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.shards.engines import Sharding, run_stage
-from gnnretrieval.shards.stage import OneShard, Shard, discard_shards, shard_directory
+from gnnretrieval.shards.stage import Shard, Together, discard_shards, shard_directory
 from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
@@ -254,13 +254,14 @@ def encode_dataset(
         if plan.learned_from:
             write_learned_from(directory, plan.learned_from.intersection(dataset.query_ids))
         figures: dict[str, Any] = {}
-        for side, name in FILES.items():
-            if sharding is None:
+        if sharding is not None:
+            stages = plan.shards(sharding.shards, out)
+            run_stage(_together(stages, range(sharding.shards)), sharding)
+            for stage in stages:
+                stage.merge(directory / f"{FILES[stage.side]}.npy", opened.dimension)
+        else:
+            for side in FILES:
                 figures |= _encode_side(opened, side, dataset, counts[side], directory)
-            else:
-                stage = plan.shards(side, sharding.shards, out)
-                run_stage(stage, sharding)
-                stage.merge(directory / f"{name}.npy", opened.dimension)
         return {
             **figures,
             **canary,
@@ -299,13 +300,15 @@ def encode_shard(
     """
     plan = _Plan.of(dataset, encoder, device)
     require_sharded(plan.settings)
-    files = []
-    for side in FILES:
-        stage = plan.shards(side, shard.total, out)
-        if shard.number < len(stage.parts):
-            run_stage(OneShard(stage, shard.number), Sharding(shards=1))
-            files.append(stage.path(shard.number))
-    return files
+    stage = _together(plan.shards(shard.total, out), [shard.number])
+    run_stage(stage, Sharding(shards=1))
+    return [stage.path(number) for number in range(len(stage.parts))]
+
+
+def _together(stages: Sequence[EncodingShards], numbers: Sequence[int]) -> Together:
+    """Shards with these numbers of both sides."""
+    members = tuple((stage, number) for stage in stages for number in numbers if number < len(stage.parts))
+    return Together("encoding", "texts", stages[0].device, members)
 
 
 class _Plan(NamedTuple):
@@ -350,19 +353,18 @@ class _Plan(NamedTuple):
             "query encoder": self.fingerprint["query"],
         }
 
-    def shards(self, side: Side, count: int, out: str | Path) -> EncodingShards:
-        """The shards of one side of the features ``out``."""
+    def shards(self, count: int, out: str | Path) -> list[EncodingShards]:
+        """The shards of the features ``out``: passages, and queries."""
         batches = {"window": self.settings.window, "token_budget": self.settings.token_budget}  # decide how they round
-        return EncodingShards(
-            dataset=self.dataset.place,
-            settings=_found_from_anywhere(self.settings).model_dump_json(),
-            weights=self.fingerprint[side],
-            side=side,
-            total=len(self.dataset.passage_ids if side == "passage" else self.dataset.query_ids),
-            count=count,
-            directory=shard_directory(Path(out), fingerprint(KIND, self.inputs, self.config | batches)),
-            device=self.device,
-        )
+        directory = shard_directory(Path(out), fingerprint(KIND, self.inputs, self.config | batches))
+        settings = _found_from_anywhere(self.settings).model_dump_json()
+        counts = (len(self.dataset.passage_ids), len(self.dataset.query_ids))
+        return [
+            EncodingShards(
+                self.dataset.place, settings, self.fingerprint[side], side, total, count, directory, self.device
+            )
+            for side, total in zip(FILES, counts, strict=True)
+        ]
 
 
 def _config(settings: EncoderSettings, device: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.progress import progress, say
 from gnnretrieval.shards.engines import Sharding, run_stage
-from gnnretrieval.shards.stage import OneShard, Shard, discard_shards, shard_directory
+from gnnretrieval.shards.stage import Shard, discard_shards, one_shard, shard_directory
 from gnnretrieval.storage.arrays import load_array, map_npy, save_array
 from gnnretrieval.storage.artifacts import relative_to, share_file
 from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
@@ -154,7 +154,7 @@ def search_shard(
     stage = _shards(dataset, features, settings, out, shard.total, device)
     if shard.number >= len(stage.parts):
         return []
-    run_stage(OneShard(stage, shard.number), Sharding(shards=1))
+    run_stage(one_shard(stage, shard.number), Sharding(shards=1))
     return [stage.path(shard.number)]
 
 

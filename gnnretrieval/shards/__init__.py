@@ -1,15 +1,16 @@
 """Stages in shards: independent parts, run by processes of this machine, by a Ray cluster, or one at a time."""
 
 from gnnretrieval.shards.engines import ENGINES, Sharding, run_stage
-from gnnretrieval.shards.stage import OneShard, Shard, Stage, discard_shards, parts, shard_directory
+from gnnretrieval.shards.stage import Shard, Stage, Together, discard_shards, one_shard, parts, shard_directory
 
 __all__ = [
     "ENGINES",
-    "OneShard",
     "Shard",
     "Sharding",
     "Stage",
+    "Together",
     "discard_shards",
+    "one_shard",
     "parts",
     "run_stage",
     "shard_directory",

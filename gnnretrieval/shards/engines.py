@@ -122,8 +122,7 @@ def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: 
     """
     ray = extra("ray", "ray", "--engine ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics to its makers
-    begun = not ray.is_initialized()
-    if begun:
+    if not ray.is_initialized():  # until this process ends, so that workers keep their encoder from stage to stage
         try:
             ray.init(address=sharding.address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
@@ -152,8 +151,8 @@ def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: 
                     ) from None
                 finished(running.pop(one))
     finally:
-        if begun:
-            ray.shutdown()
+        for one in running:  # after an error or Ctrl-C
+            ray.cancel(one, force=True)
 
 
 ENGINES: Mapping[str, Callable[[Stage, Sequence[int], Sharding, Finished], None]] = {

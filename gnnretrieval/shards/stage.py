@@ -81,39 +81,41 @@ class Stage(Protocol):
         ...
 
 
-class OneShard(NamedTuple):
-    """A stage that is one shard of another stage."""
+class Together(NamedTuple):
+    """Shards of one or several stages as one stage, so that the same workers run them and one bar shows them.
 
-    stage: Stage
-    number: int
+    Attributes:
+        name: As :attr:`Stage.name`.
+        unit: As :attr:`Stage.unit`.
+        device: As :attr:`Stage.device`.
+        members: Each shard's stage, and its number there.
+    """
 
-    @property
-    def name(self) -> str:
-        """As :attr:`Stage.name`."""
-        return f"{self.stage.name}, shard {self.number + 1} of {len(self.stage.parts)}"
-
-    @property
-    def unit(self) -> str:
-        """As :attr:`Stage.unit`."""
-        return self.stage.unit
-
-    @property
-    def device(self) -> str:
-        """As :attr:`Stage.device`."""
-        return self.stage.device
+    name: str
+    unit: str
+    device: str
+    members: tuple[tuple[Stage, int], ...]
 
     @property
     def parts(self) -> Sequence[slice]:
-        """The rows of the shard."""
-        return [self.stage.parts[self.number]]
+        """The rows of each shard, as in its stage."""
+        return [stage.parts[number] for stage, number in self.members]
 
     def path(self, number: int) -> Path:
         """As :meth:`Stage.path`."""
-        return self.stage.path(self.number)
+        stage, its_number = self.members[number]
+        return stage.path(its_number)
 
     def run(self, number: int) -> None:
         """As :meth:`Stage.run`."""
-        self.stage.run(self.number)
+        stage, its_number = self.members[number]
+        stage.run(its_number)
+
+
+def one_shard(stage: Stage, number: int) -> Stage:
+    """Shard ``number`` of a stage as a stage."""
+    name = f"{stage.name}, shard {number + 1} of {len(stage.parts)}"
+    return Together(name, stage.unit, stage.device, ((stage, number),))
 
 
 def parts(total: int, count: int, unit: int = 1) -> list[slice]:

@@ -5,19 +5,28 @@ import toy_stage
 from toy_stage import Squares
 
 from gnnretrieval.errors import GnnRetrievalError, InputError
-from gnnretrieval.shards import OneShard, Sharding, run_stage
+from gnnretrieval.shards import Sharding, Together, one_shard, run_stage
 
 SQUARES = [number**2 for number in range(20)]
 
 
 def test_one_worker_is_this_process_and_a_shard_with_a_file_is_not_run_again(tmp_path):
     stage = Squares(tmp_path)
-    run_stage(OneShard(stage, 3), Sharding(shards=1))
+    run_stage(one_shard(stage, 3), Sharding(shards=1))
     assert [path.name for path in tmp_path.glob("*.npy")] == ["squares-00004-of-00005.npy"]
     run_stage(stage, Sharding(shards=5))
     run_stage(stage, Sharding(shards=5))
     assert stage.merged() == SQUARES
     assert [stage.runs(number) for number in range(5)] == [1] * 5
+
+
+def test_shards_of_two_stages_run_together(tmp_path):
+    one, other = (Squares(tmp_path / name, count=2) for name in ("one", "other"))
+    for stage in (one, other):
+        stage.directory.mkdir()
+    members = ((one, 0), (one, 1), (other, 0), (other, 1))
+    run_stage(Together("squaring", "numbers", "cpu", members), Sharding(shards=2))
+    assert one.merged() == other.merged() == SQUARES
 
 
 def test_an_error_leaves_the_shards_that_are_done(tmp_path):
