@@ -3,8 +3,7 @@
     .venv/bin/python benchmarks/scale_out.py --work DIRECTORY
 
 The hosts are two network namespaces of this machine, each with a Ray node of one processor and an address of its own;
-they share the file system. It wants root and iproute2. The texts are the docstring corpus, or its first passages.
-Each
+they share the file system. It wants root and iproute2. The texts are the docstring corpus, or its first passages. Each
 part is kept in DIRECTORY; after an interruption, the same command continues. Writes results/scale_out.json and .md.
 """
 
