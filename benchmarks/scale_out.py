@@ -217,7 +217,7 @@ def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     features = work / "features"
     wanted: dict[str, dict[str, str]] = {}
-    for stage in STAGES:
+    for stage in STAGES:  # the second stage reads the first one's result
         trial = Trial(stage, data, features, work / "trial")
         call(BIN / "gnnretrieval", *trial.command, check=True)
         wanted[stage] = files_of(trial.out)

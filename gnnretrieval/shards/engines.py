@@ -7,11 +7,12 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -22,7 +23,8 @@ from gnnretrieval.settings import OneOf, Settings
 from gnnretrieval.shards.stage import Stage
 
 _KILLS = 3  # times that workers may be killed without one shard getting done in between
-_RETRIES = 5  # times that Ray runs a shard again whose worker or machine was lost
+_RETRIES = 5  # times that Ray itself runs a shard again whose worker or machine was lost
+_LOSSES = 10  # shards that Ray may give up without one getting done in between
 _PDEATHSIG = 1  # of Linux's prctl
 
 Finished = Callable[[int], None]
@@ -133,7 +135,7 @@ def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: 
             ) from None
     task = ray.remote(_run)
     needs = {"num_cpus": 1, "num_gpus": 1 if stage.device.startswith("cuda") else 0, "max_retries": _RETRIES}
-    waiting, running = list(reversed(numbers)), dict[object, int]()
+    waiting, running, losses = list(reversed(numbers)), dict[Any, int](), 0
     most = sharding.workers or len(numbers)
     try:
         while waiting or running:
@@ -142,14 +144,22 @@ def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: 
                 name = f"{stage.name} {number + 1}/{len(stage.parts)}"
                 running[task.options(name=name, **needs).remote(stage, number)] = number
             for one in ray.wait(list(running))[0]:
+                number = running.pop(one)
                 try:
                     _require_none(ray.get(one))
-                except ray.exceptions.RayError as error:
-                    raise GnnRetrievalError(
-                        f"{stage.name}: Ray gave up a shard ({str(error).splitlines()[0]}). Run the command again; "
-                        "what is done is kept."
-                    ) from None
-                finished(running.pop(one))
+                except ray.exceptions.RayError as error:  # tasks go to a lost machine until Ray notices the loss
+                    losses += 1
+                    reason = str(error).splitlines()[0].rstrip(".")
+                    if losses == _LOSSES:
+                        raise GnnRetrievalError(
+                            f"{stage.name}: Ray lost {_LOSSES} shards in a row ({reason}). Run the command again; what "
+                            "is done is kept."
+                        ) from None
+                    time.sleep(losses)
+                    waiting.append(number)
+                else:
+                    losses = 0
+                    finished(number)
     finally:
         for one in running:  # after an error or Ctrl-C
             ray.cancel(one, force=True)
