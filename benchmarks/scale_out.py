@@ -130,7 +130,7 @@ def workers() -> list[int]:
     for process in (*processes(0), *processes(1)):
         with suppress(OSError):
             title = Path(f"/proc/{process}/cmdline").read_text("utf-8")
-            if title.startswith("ray::") and not title.startswith("ray::IDLE"):
+            if title.startswith(tuple(f"ray::{stage}" for stage in STAGES)):  # not Ray's own processes
                 found.append(process)
     return found
 
