@@ -54,11 +54,12 @@ class Features(Artifact):
         out: str | Path,
         *,
         device: str = "cpu",
+        sharding: Sharding | None = None,
         overwrite: bool = False,
     ) -> Features:
         """As :func:`encode_dataset`; a string as ``encoder`` is a checkpoint's name or path."""
         settings = EncoderSettings(checkpoint=encoder) if isinstance(encoder, str) else encoder
-        return encode_dataset(dataset, settings, out, device=device, overwrite=overwrite)
+        return encode_dataset(dataset, settings, out, device=device, sharding=sharding, overwrite=overwrite)
 
     @classmethod
     def from_vectors(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gnnretrieval.encoders.text_encoder import TextEncoder
     from gnnretrieval.graph.inspection.report import GraphReport
     from gnnretrieval.graph.settings import GraphSettings
+    from gnnretrieval.shards.engines import Sharding
 
 KIND = "graph"
 TEXTS = "texts.sqlite"
@@ -68,13 +69,15 @@ class Graph(Artifact):
         settings: GraphSettings | None = None,
         *,
         device: str = "cpu",
+        sharding: Sharding | None = None,
         overwrite: bool = False,
     ) -> Graph:
         """As :func:`gnnretrieval.graph.build.build_graph`; without settings, by the defaults."""
         from gnnretrieval.graph.build import build_graph
         from gnnretrieval.graph.settings import GraphSettings
 
-        return build_graph(dataset, features, settings or GraphSettings(), out, device=device, overwrite=overwrite)
+        chosen = settings or GraphSettings()
+        return build_graph(dataset, features, chosen, out, device=device, sharding=sharding, overwrite=overwrite)
 
     def add(
         self,
