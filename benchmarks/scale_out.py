@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
+
+
+def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``measure`` returns, kept in ``path`` for a later run of this script."""
+    if not path.is_file():
+        write_json(path, measure())
+    return dict(json.loads(path.read_text("utf-8")))
 
 
 def call(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -213,40 +221,54 @@ def watched(whole: dict[Path, int], again: set[Path]) -> Iterator[None]:
 
 
 def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
-    """Equality of the bytes by workers and engine, and after kills."""
+    """Equality of the bytes by workers and engine, and after kills; each trial is kept in ``work``."""
     found: dict[str, Any] = {}
     features = work / "features"
-    wanted: dict[str, dict[str, str]] = {}
-    for stage in STAGES:  # the second stage reads the first one's result
-        trial = Trial(stage, data, features, work / "trial")
-        call(BIN / "gnnretrieval", *trial.command, check=True)
-        wanted[stage] = files_of(trial.out)
-        if stage == "encoding":
-            shutil.rmtree(features, ignore_errors=True)
-            trial.out.rename(features)
+    ray = ("--shards", SHARDS, "--engine", "ray", "--address", ADDRESS)
     rng = random.Random(0)
     with Cluster() as cluster:
-        for stage in STAGES:
-            equal: dict[str, bool] = {}
-            for number in WORKERS:
-                trial = Trial(stage, data, features, work / "trial")
-                made = trial.run("--shards", SHARDS, "--workers", number)
-                equal[f"{number} local"] = made == wanted[stage]
-            ray = ("--shards", SHARDS, "--engine", "ray", "--address", ADDRESS)
-            trial = Trial(stage, data, features, work / "trial")
-            begun = time.monotonic()
-            equal["ray, two hosts"] = trial.run(*ray) == wanted[stage]
-            seconds = time.monotonic() - begun
-            say(f"{stage}: {equal}, {seconds:.0f} s over two hosts")
+        for stage in STAGES:  # the second one reads the first one's result
+
+            def trial(stage: str = stage) -> Trial:
+                return Trial(stage, data, features, work / "trial")
+
+            def whole(stage: str = stage) -> dict[str, str]:
+                one = Trial(stage, data, features, work / "trial")
+                made = one.run()
+                if stage == "encoding":
+                    shutil.rmtree(features, ignore_errors=True)
+                    one.out.rename(features)
+                return made
+
+            wanted = kept(work / f"{stage}-files.json", whole)
+
+            def equality(wanted: dict[str, str] = wanted, trial: Callable[[], Trial] = trial) -> dict[str, Any]:
+                equal = {
+                    f"{number} local": trial().run("--shards", SHARDS, "--workers", number) == wanted
+                    for number in WORKERS
+                }
+                begun = time.monotonic()
+                equal["ray, two hosts"] = trial().run(*ray) == wanted
+                return {"equal": equal, "seconds": time.monotonic() - begun}
+
+            of_stage = kept(work / f"{stage}-equal.json", equality)
+            say(f"{stage}: {of_stage}")
             rows = []
-            for target in TARGETS:
-                for _ in range(kills):
-                    trial = Trial(stage, data, features, work / "trial")
-                    one = killed(trial, target, cluster, rng.uniform(0, seconds), ray)
-                    one["equal"] = one.pop("files") == wanted[stage]
-                    rows.append({"target": target, **one})
-                    say(f"{stage}, {target}: {rows[-1]}")
-            found[stage] = {"equal": equal, "seconds": seconds, "kills": rows}
+            for number, target in product(range(kills), TARGETS):
+                moment = rng.uniform(0, of_stage["seconds"])
+
+                def one(
+                    target: str = target,
+                    moment: float = moment,
+                    wanted: dict[str, str] = wanted,
+                    trial: Callable[[], Trial] = trial,
+                ) -> dict[str, Any]:
+                    its = killed(trial(), target, cluster, moment, ray)
+                    return {"target": target, "moment": moment, "equal": its.pop("files") == wanted, **its}
+
+                rows.append(kept(work / f"{stage}-{target}-{number}.json", one))
+                say(f"{stage}: {rows[-1]}")
+            found[stage] = {**of_stage, "kills": rows}
     return found
 
 
@@ -434,13 +456,6 @@ def first_passages(whole: Path, count: int, place: Path) -> Path:
     return Dataset.from_records(records, queries, qrels, place, overwrite=True).path
 
 
-def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What ``measure`` returns, kept in ``path`` for a later run of this script."""
-    if not path.is_file():
-        write_json(path, measure())
-    return dict(json.loads(path.read_text("utf-8")))
-
-
 @click.command()
 @click.option(
     "--work", type=click.Path(path_type=Path), required=True, help="Where trials run; about 30 GB for merging."
@@ -459,7 +474,7 @@ def main(work: Path, passages: int, kills: int, repeats: int, merged: int) -> No
     results = {
         "passages": len(Dataset.open(data).passage_ids),
         "revision": git_revision() or "unknown",
-        "bytes": kept(work / "bytes.json", lambda: bytes_and_kills(data, work, kills)),
+        "bytes": bytes_and_kills(data, work, kills),
         "merging": kept(work / "merging.json", lambda: merging(work, merged, 768, 64)),
         "speed": kept(work / "speed.json", lambda: speed(corpus, work, repeats)),
     }
