@@ -14,6 +14,7 @@ ROOMS = (
     "data",
     "encoders",
     "mining",
+    "feedback",
     "losses",
     "graph",
     "nn",

@@ -12,6 +12,7 @@ from gnnretrieval.cli.baselines import baselines
 from gnnretrieval.cli.data import data
 from gnnretrieval.cli.encoder import encoder
 from gnnretrieval.cli.evaluate import compare, evaluate
+from gnnretrieval.cli.feedback import feedback
 from gnnretrieval.cli.fuse import fuse
 from gnnretrieval.cli.graph import graph
 from gnnretrieval.cli.index import index
@@ -42,6 +43,7 @@ for command in (
     quickstart,
     run,
     data,
+    feedback,
     encoder,
     mine,
     graph,

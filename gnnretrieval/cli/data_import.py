@@ -7,24 +7,14 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_options, out_option, overwrite_option
+from gnnretrieval.cli.options import PATH, columns_option, dataset_options, out_option, overwrite_option
 from gnnretrieval.cli.output import echo
-
-
-def _columns(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    for field, sign, name in pairs:
-        if not field or not sign or not name:
-            raise click.BadParameter(f"{field!r}: write FIELD=NAME, such as text=body.")
-    return {field: name for field, _, name in pairs}
 
 
 @click.command("import")
 @click.argument("sources", metavar="[FORMAT][@SPLIT]=PATH…", nargs=-1, required=True)
 @out_option
-@click.option(
-    "--column", "columns", metavar="FIELD=NAME", multiple=True, callback=_columns, help="Name of a table's column."
-)
+@columns_option
 @click.option("--skip-unknown", is_flag=True, help="Leave out judgements of unknown queries and passages.")
 @click.option(
     "--formats",

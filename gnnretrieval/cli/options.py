@@ -27,6 +27,19 @@ verify_option = click.option("--verify", is_flag=True, help="Check the sha256 of
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 
 
+def _columns(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for field, sign, name in pairs:
+        if not field or not sign or not name:
+            raise click.BadParameter(f"{field!r}: write FIELD=NAME, such as text=body.")
+    return {field: name for field, _, name in pairs}
+
+
+columns_option = click.option(
+    "--column", "columns", metavar="FIELD=NAME", multiple=True, callback=_columns, help="Name of a table's column."
+)
+
+
 def beside(path: Path, name: str) -> Path:
     """The place ``name`` in the directory that ``path`` lies in."""
     return (path if path.name not in ("", "..") else path.resolve()).parent / name

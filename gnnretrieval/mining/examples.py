@@ -27,7 +27,8 @@ class Candidate(NamedTuple):
 
     Attributes:
         passage: Id of the passage.
-        source: ``label``, ``bm25``, ``dual-encoder`` or ``cross-encoder``.
+        source: ``label``, ``bm25``, ``dual-encoder``, ``cross-encoder``, or ``shown`` by the search that
+            was logged.
         rank: Rank by the retriever, from 1.
         score: Score by the retriever.
         probability: Probability that the passage is relevant, by the cross-encoder.

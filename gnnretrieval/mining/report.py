@@ -12,7 +12,7 @@ from gnnretrieval.pages.reports import Figures, Report
 BINS = 10  # of the histograms of probabilities
 _BAR = 40  # characters of the longest bar
 
-Kind = Literal["negatives", "denoise", "pseudo-label"]
+Kind = Literal["negatives", "denoise", "pseudo-label", "feedback"]
 
 
 class _Part(Figures):

@@ -33,7 +33,7 @@ class Tally:
     """Counts of a mining run.
 
     Args:
-        kind: ``negatives``, ``denoise`` or ``pseudo-label``.
+        kind: ``negatives``, ``denoise``, ``pseudo-label`` or ``feedback``.
         queries: Number of queries that come in.
         judge: Thresholds, if a cross-encoder judges.
 

@@ -1,0 +1,218 @@
+"""Cleaning of events: without bots, old events and repetitions, one impression a session and question is left."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from gnnretrieval.data.inspection.same_text import normalised
+from gnnretrieval.feedback.events import Event, Shown
+from gnnretrieval.feedback.redaction import redacted
+from gnnretrieval.feedback.settings import FeedbackSettings
+from gnnretrieval.pages.reports import Figures
+
+MINUTE, DAY = 60.0, 86400.0
+
+
+class CleaningFigures(Figures):
+    """What came in, and what was dropped and why, in the order of the checks."""
+
+    events: int
+    """Lines of the logs."""
+    too_old: int
+    """Events before the retention's limit."""
+    without_question: int
+    """Events whose question is empty."""
+    bot_sessions: int
+    """Sessions with too many questions a minute or a day."""
+    bot_events: int
+    """Their events."""
+    clicks_outside: int
+    """Clicks and thumbs on passages that were not in the event's list."""
+    unknown_passages: int
+    """Passages of events that are not among the given passages."""
+    without_passage: int
+    """Events without a known passage."""
+    repeated: int
+    """Events that repeat a question of their session: these count as one."""
+    short_clicks: int
+    """Clicks with a dwell time below the limit: no votes, neither for the passage nor against it."""
+    redacted_questions: int
+    """Events in whose question personal data was masked."""
+    impressions: int
+    """Votes that are left: one a session and question."""
+    sessions: int
+    """Sessions of these; each event without one counts as its own."""
+    questions: int
+    """Questions of these by normalised text."""
+    spellings: int
+    """Questions of these by unchanged text."""
+
+
+class Impression(NamedTuple):
+    """All that a session was shown for a question, and what it did with it: one vote.
+
+    Attributes:
+        question: The normalised text.
+        time: Seconds since 1970, of the first of its events.
+        shown: The passages, sorted by id. A position is the highest one that the passage had.
+    """
+
+    question: str
+    time: float
+    shown: tuple[Shown, ...]
+
+
+class Cleaned(NamedTuple):
+    """Impressions, and what is known of their questions.
+
+    Attributes:
+        impressions: In the order of their times.
+        texts: The most frequent spelling of each question, by normalised text.
+        ids: Ids of each question in the logs.
+        figures: What was dropped.
+    """
+
+    impressions: list[Impression]
+    texts: dict[str, str]
+    ids: dict[str, list[str]]
+    figures: CleaningFigures
+
+
+def question_key(text: str) -> str:
+    """The form by which questions are merged: NFKC, casefolded, without surplus white space and end punctuation."""
+    return normalised(unicodedata.normalize("NFKC", text))
+
+
+def clean(
+    events: Iterable[Event],
+    passages: Collection[str],
+    settings: FeedbackSettings,
+    *,
+    redact: bool = False,
+    keep_from: float | None = None,
+) -> Cleaned:
+    """The impressions of events. The order of the events decides nothing.
+
+    Args:
+        events: Lines of logs.
+        passages: Ids of the passages that there are.
+        settings: Limits.
+        redact: Mask personal data in questions, before they are compared (:func:`.redaction.redacted`).
+        keep_from: Seconds since 1970; events before are dropped. None: all are kept.
+    """
+    counts: Counter[str] = Counter()
+    kept: list[tuple[str, Event]] = []
+    for event in events:
+        counts["events"] += 1
+        if keep_from is not None and event.time < keep_from:
+            counts["too_old"] += 1
+            continue
+        if redact:
+            masked = redacted(event.question)
+            counts["redacted_questions"] += masked != unicodedata.normalize("NFKC", event.question)
+            event = event._replace(question=masked, question_id=redacted(event.question_id))
+        key = question_key(event.question)
+        if not key:
+            counts["without_question"] += 1
+        else:
+            kept.append((key, event))
+    bots = bot_sessions(kept, settings)
+    counts["bot_sessions"] = len(bots)
+    votes: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for key, event in kept:
+        if event.session in bots:
+            counts["bot_events"] += 1
+            continue
+        counts["clicks_outside"] += event.outside
+        known = tuple(one for one in event.shown if one.passage in passages)
+        counts["unknown_passages"] += len(event.shown) - len(known)
+        if not known:
+            counts["without_passage"] += 1
+            continue
+        session = event.session or f"\n{event.time!r}"  # without sessions, lines of one moment belong together
+        votes[session, key].append(event._replace(shown=known))
+    texts: dict[str, Counter[str]] = defaultdict(Counter)
+    ids: dict[str, set[str]] = defaultdict(set)
+    impressions = []
+    for (_, key), its in votes.items():
+        counts["repeated"] += len({(event.time, event.question) for event in its}) - 1
+        shown, short = _merged(its, settings.min_dwell)
+        counts["short_clicks"] += short
+        impressions.append(Impression(key, min(event.time for event in its), shown))
+        texts[key].update({" ".join(event.question.split()) for event in its})
+        ids[key].update(event.question_id for event in its if event.question_id)
+    impressions.sort(key=lambda one: (one.time, one.question, repr(one.shown)))
+    names = [name for name in CleaningFigures.model_fields if name not in _OF_THE_REST]
+    figures = CleaningFigures(
+        **{name: counts[name] for name in names},
+        impressions=len(impressions),
+        sessions=len({session for session, _ in votes}),
+        questions=len(texts),
+        spellings=sum(map(len, texts.values())),
+    )
+    shown_texts = {key: min(found, key=lambda text: (-found[text], text)) for key, found in sorted(texts.items())}
+    return Cleaned(impressions, shown_texts, {key: sorted(found) for key, found in ids.items() if found}, figures)
+
+
+_OF_THE_REST = ("impressions", "sessions", "questions", "spellings")
+
+
+def bot_sessions(events: Sequence[tuple[str, Event]], settings: FeedbackSettings) -> set[str]:
+    """Sessions that asked more different questions within a minute or a day than a person does.
+
+    Args:
+        events: Normalised questions, and events; those without a session are not looked at.
+        settings: Limits.
+    """
+    asked: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for key, event in events:
+        if event.session:
+            asked[event.session].append((event.time, key))
+    limits = ((MINUTE, settings.most_per_minute), (DAY, settings.most_per_day))
+    return {
+        session
+        for session, its in asked.items()
+        if any(len(its) > most and _most_within(sorted(its), span) > most for span, most in limits)
+    }
+
+
+def _most_within(asked: Sequence[tuple[float, str]], span: float) -> int:
+    """Largest number of different questions in a window of ``span`` seconds."""
+    inside: Counter[str] = Counter()
+    most = first = 0
+    for time, key in asked:
+        inside[key] += 1
+        while asked[first][0] <= time - span:
+            left = asked[first][1]
+            inside[left] -= 1
+            if not inside[left]:
+                del inside[left]
+            first += 1
+        most = max(most, len(inside))
+    return most
+
+
+def _merged(events: Iterable[Event], min_dwell: float) -> tuple[tuple[Shown, ...], int]:
+    """The passages of a session's events of one question, and the number of clicks that were too short.
+
+    A short click keeps its dwell time; other passages have none.
+    """
+    by_passage: dict[str, list[tuple[float, Shown]]] = defaultdict(list)
+    for event in events:
+        for one in event.shown:
+            by_passage[one.passage].append((event.time, one))
+    shown, short = [], 0
+    for passage, its in sorted(by_passage.items()):
+        positions = [one.position for _, one in its if one.position is not None]
+        thumbs = sorted((time, one.thumb) for time, one in its if one.thumb)
+        thumb = thumbs[-1][1] if thumbs else 0  # the last one counts
+        times = [one.dwell for _, one in its if one.clicked and one.dwell is not None]
+        longest = max(times) if times else None
+        clicked = thumb > 0 or any(one.clicked for _, one in its)
+        is_short = clicked and not thumb and longest is not None and longest < min_dwell
+        short += is_short
+        shown.append(Shown(passage, min(positions, default=None), clicked, longest if is_short else None, thumb))
+    return tuple(shown), short

@@ -1,0 +1,217 @@
+"""Reader of event logs: JSON lines, CSV, TSV and Parquet, with one line an impression or one line a shown passage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnnretrieval.data.formats.table import PARQUET, opened
+from gnnretrieval.data.lines import excerpt, read_lines, require_characters
+from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.columns import columns_of
+from gnnretrieval.feedback.values import (
+    BadValue,
+    by_passage,
+    id_of,
+    is_clicked,
+    is_missing,
+    items_of,
+    seconds_of,
+    thumb_of,
+    time_of,
+)
+
+WANTED = "an event log: JSON lines, CSV, TSV or Parquet"
+
+Record = Mapping[str, Any]
+
+
+class Shown(NamedTuple):
+    """A passage of an event.
+
+    Attributes:
+        passage: Its id.
+        position: Where it was shown, from 1; None where the log does not say.
+        clicked: Whether it was clicked.
+        dwell: Seconds that it was read; None where the log does not say.
+        thumb: 1 for up, -1 for down, 0 for neither.
+    """
+
+    passage: str
+    position: int | None
+    clicked: bool
+    dwell: float | None
+    thumb: int
+
+
+class Event(NamedTuple):
+    """A line of a log: a question, and passages that were shown for it.
+
+    Attributes:
+        question: Its text.
+        question_id: Its id in the log; empty without one.
+        time: Seconds since 1970.
+        session: Its session; empty where the log does not say.
+        shown: The passages, without repetition.
+        outside: Clicked passages that are not in the list of the shown ones.
+    """
+
+    question: str
+    question_id: str
+    time: float
+    session: str
+    shown: tuple[Shown, ...]
+    outside: int
+
+
+class EventLog:
+    """An event log on disk. Its columns are found when it is opened; :meth:`events` reads it as a stream.
+
+    Args:
+        path: The file, plain or gzipped.
+        given: Column by field, for columns without a usual name.
+
+    Attributes:
+        columns: Column by field.
+        has_lists: Whether the log says what was shown without a click. If not, all that it has are clicks.
+
+    Raises:
+        InputError: the file cannot be read, or its columns lack a field.
+    """
+
+    def __init__(self, path: str | Path, given: Mapping[str, str] | None = None) -> None:
+        self.path = Path(path)
+        self._is_json = _has_json_lines(self.path)
+        if self._is_json:  # a key may be missing from many records: all are looked through
+            names = dict.fromkeys(key for _, record in self._records() for key in record)
+        else:
+            names = dict.fromkeys(opened(self.path)[0])
+        self.columns = columns_of(names, given or {}, self.path)
+        self.has_lists = "shown" in self.columns or {"passage", "clicked"} <= self.columns.keys()
+
+    def events(self) -> Iterator[Event]:
+        """The events, in the file's order.
+
+        Raises:
+            InputError: a value is not what its column should hold; with file and line.
+        """
+        first = 1 - self._least_position()
+        for number, record in self._records():
+            try:
+                yield self._event(record, first)
+            except BadValue as error:
+                raise InputError(f"{error} Correct this line.", self.path, number) from None
+
+    def _records(self) -> Iterator[tuple[int, Record]]:
+        if not self._is_json:
+            columns, rows = opened(self.path)
+            for number, row in rows:
+                if len(row) != len(columns):
+                    raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", self.path, number)
+                yield number, dict(zip(columns, row, strict=True))
+            return
+        for number, line in read_lines(self.path, WANTED):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):
+                raise InputError(f"not a JSON object: {excerpt(line)}.", self.path, number)
+            require_characters(record, self.path, number)
+            yield number, record
+
+    def _least_position(self) -> int:
+        """0 where the log counts positions from 0, otherwise 1."""
+        if "position" not in self.columns or "shown" in self.columns:
+            return 1
+        values = (self._value(record, "position") for _, record in self._records())
+        return 0 if any(str(value).strip() in ("0", "0.0") for value in values) else 1
+
+    def _value(self, record: Record, field: str) -> Any:
+        name = self.columns.get(field)
+        return None if name is None else record.get(name)
+
+    def _event(self, record: Record, first: int) -> Event:
+        question, id_, session = (self._value(record, field) for field in ("question", "question_id", "session"))
+        if not is_missing(question) and not isinstance(question, str):
+            question = id_of(question)  # a question of digits, from Parquet or JSON
+        shown, outside = self._row(record, first) if "shown" not in self.columns else self._list(record)
+        return Event(
+            "" if is_missing(question) else question,
+            "" if is_missing(id_) else id_of(id_),
+            time_of(self._value(record, "time")),
+            "" if is_missing(session) else id_of(session),
+            shown,
+            outside,
+        )
+
+    def _list(self, record: Record) -> tuple[tuple[Shown, ...], int]:
+        """The passages of a line with a list, in its order."""
+        ids = [id_of(one) for one in items_of(self._value(record, "shown"))]
+        positions = {passage: place for place, passage in reversed(list(enumerate(ids, 1)))}
+        clicked = self._clicked(record, ids)
+        dwell, thumbs = self._read(record, clicked)
+        shown = tuple(
+            Shown(passage, positions[passage], passage in clicked, dwell.get(passage), thumbs.get(passage, 0))
+            for passage in dict.fromkeys(ids)
+        )
+        return shown, len({*clicked, *thumbs} - positions.keys())
+
+    def _clicked(self, record: Record, ids: Sequence[str]) -> list[str]:
+        values = items_of(self._value(record, "clicked"))
+        if values and all(isinstance(one, bool) for one in values):
+            if len(values) != len(ids):
+                raise BadValue(f"found {len(values)} clicks, true or false, for {len(ids)} shown passages.")
+            values = [passage for passage, is_one in zip(ids, values, strict=True) if is_one]
+        return list(dict.fromkeys(id_of(one) for one in values))
+
+    def _read(self, record: Record, clicked: list[str]) -> tuple[dict[str, float], dict[str, int]]:
+        dwell = by_passage(self._value(record, "dwell"), clicked)
+        thumbs = by_passage(self._value(record, "thumbs"), clicked)
+        return (
+            {passage: seconds_of(one, self._is_milliseconds) for passage, one in dwell.items()},
+            {passage: thumb for passage, one in thumbs.items() if (thumb := thumb_of(one))},
+        )
+
+    @property
+    def _is_milliseconds(self) -> bool:
+        return self.columns.get("dwell", "").casefold().endswith("ms")
+
+    def _row(self, record: Record, first: int) -> tuple[tuple[Shown, ...], int]:
+        """The passages of a line without a list: its passage, or the clicked ones."""
+        if "passage" not in self.columns:
+            clicked = self._clicked(record, ())
+            dwell, thumbs = self._read(record, clicked)
+            return tuple(Shown(one, None, True, dwell.get(one), thumbs.get(one, 0)) for one in clicked), 0
+        value = self._value(record, "passage")
+        if is_missing(value):
+            return (), 0
+        dwell_of, thumbs_of = self._value(record, "dwell"), self._value(record, "thumbs")
+        thumb = thumb_of(thumbs_of)
+        clicked_one = is_clicked(self._value(record, "clicked")) if "clicked" in self.columns else thumb >= 0
+        dwell_one = None if is_missing(dwell_of) else seconds_of(dwell_of, self._is_milliseconds)
+        return (Shown(id_of(value), self._position(record, first), clicked_one, dwell_one, thumb),), 0
+
+    def _position(self, record: Record, first: int) -> int | None:
+        value = self._value(record, "position")
+        if is_missing(value):
+            return None
+        text = str(value).strip().removesuffix(".0")
+        if not text.isdecimal() or not 1 <= int(text) + first <= _MOST_POSITIONS:
+            raise BadValue(f"found position {excerpt(value)}, wanted a whole number from 1 to {_MOST_POSITIONS:,}.")
+        return int(text) + first
+
+
+_MOST_POSITIONS = 1000
+
+
+def _has_json_lines(path: Path) -> bool:
+    endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
+    if endings and (endings[-1] in PARQUET or endings[-1] in (".csv", ".tsv")):
+        return False
+    first = next(read_lines(path, WANTED), None)
+    if first is None:
+        raise InputError(f"this file is empty; wanted {WANTED}.", path)
+    return first[1].lstrip().startswith("{")

@@ -1,0 +1,326 @@
+"""Import event logs into a dataset directory: questions, judgements by clicks, and splits by time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
+from gnnretrieval.data.dataset import CORPUS, QUERIES
+from gnnretrieval.data.formats.recognise import ALL_FORMATS, recognise
+from gnnretrieval.data.inspection.same_text import text_key
+from gnnretrieval.data.records import Passage, Qrel, Query
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.feedback.cleaning import Cleaned, Impression, clean
+from gnnretrieval.feedback.columns import require_fields
+from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.judging import Judgement, judge
+from gnnretrieval.feedback.propensities import Propensities, estimate_propensities
+from gnnretrieval.feedback.report import FeedbackReport, LogFigures, SplitJudgements, warnings_of
+from gnnretrieval.feedback.settings import FeedbackSettings
+from gnnretrieval.feedback.time_splits import TRAIN, as_date, boundaries, drift, split_by_time
+from gnnretrieval.progress import say
+from gnnretrieval.storage.artifacts import Artifact, open_artifact
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import sha256_of_file, write_json
+
+KIND = "dataset"
+REPORT, JUDGEMENTS = "report.json", "judgements.tsv"
+_COLUMNS = ("split", "query-id", "corpus-id", "impressions", "clicks", "examined", "rate", "low", "high", "relevance")
+
+
+class ImportedFeedback(Artifact):
+    """A dataset directory made from event logs, with the report of the import."""
+
+    @property
+    def report(self) -> FeedbackReport:
+        """What was read, dropped, estimated and judged.
+
+        Raises:
+            ArtifactError: the report is damaged.
+        """
+        path = self.path / REPORT
+        try:
+            return FeedbackReport.model_validate_json(path.read_bytes())
+        except (ValidationError, OSError):
+            raise ArtifactError(f"{path}: this report is damaged or missing. Import the logs again.") from None
+
+
+def open_feedback(path: str | Path) -> ImportedFeedback:
+    """Open the dataset that :func:`import_feedback` made at ``path``.
+
+    Raises:
+        ArtifactError: it is no dataset, or was not made from event logs.
+    """
+    artifact = open_artifact(path, KIND)
+    if artifact.meta["config"].get("source") != "event logs":
+        raise ArtifactError(f"{path}: this dataset was not made by feedback import.")
+    return ImportedFeedback(artifact.path, artifact.meta)
+
+
+def import_feedback(
+    logs: Sequence[str | Path],
+    passages: str | Path,
+    out: str | Path,
+    settings: FeedbackSettings | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    redact: bool = False,
+    keep_from: datetime | None = None,
+    dev_from: datetime | None = None,
+    test_from: datetime | None = None,
+    overwrite: bool = False,
+) -> ImportedFeedback:
+    """Make the dataset directory ``out`` from event logs of a search.
+
+    Events of one session and question are one vote. Questions are merged by their text in Unicode's form NFKC, without
+    case, surplus white space and end punctuation; their id is a hash of that text, the same in every import. Click
+    rates are freed of position bias (:func:`~gnnretrieval.feedback.propensities.estimate_propensities`) and judged
+    (:func:`~gnnretrieval.feedback.judging.judge`). ``qrels/SPLIT.tsv`` has the judgements of questions with a relevant
+    passage: the click rate in tenths, from 1 to 10, and 0 for a passage that was often shown and never clicked.
+    Training and measures by relevant passages treat all grades above 0 alike; nDCG counts them as gains.
+    ``judgements.tsv`` has the unrounded figures, also of undecided pairs, and ``report.json`` the report.
+
+    The order of logs and lines decides nothing. Sessions are not written. The events are held in memory.
+
+    Args:
+        logs: Event logs: JSON lines, CSV, TSV or Parquet, plain or gzipped.
+        passages: A dataset directory, or a file of passages in any format that ``data import`` reads.
+        out: Where the dataset goes.
+        settings: Limits and thresholds.
+        columns: Column by field (:data:`gnnretrieval.feedback.columns.FIELDS`), for columns without a usual name.
+        redact: Mask e-mail addresses, phone, account and card numbers in questions, before anything is written.
+        keep_from: Events before this time are dropped.
+        dev_from: Start of the dev split; None: by ``dev_share``.
+        test_from: Start of the test split; None: by ``test_share``.
+        overwrite: Replace a dataset made from other logs.
+
+    Returns:
+        The dataset, with its report.
+
+    Raises:
+        InputError: a log or the passages cannot be read, a log has no usable event, or no passage is relevant.
+    """
+    settings = settings or FeedbackSettings()
+    require_fields(columns or {})
+    opened = [EventLog(path, columns) for path in logs]
+    if not opened:
+        raise InputError("there is no log to import.")
+    source = _source(Path(passages))
+    times = [None if time is None else _seconds(time) for time in (keep_from, dev_from, test_from)]
+
+    def write(directory: Path) -> Mapping[str, Any]:
+        return _write(directory, opened, source, settings, redact, times)
+
+    hashes = sorted((log.path.name, sha256_of_file(log.path)) for log in opened)
+    inputs = {f"log {number} {name}": hash_ for number, (name, hash_) in enumerate(hashes, 1)}
+    config = {
+        "source": "event logs",
+        "columns": dict(columns or {}),
+        "redact": redact,
+        **dict(zip(("keep_from", "dev_from", "test_from"), times, strict=True)),
+        **settings.model_dump(mode="json"),
+    }
+    inputs["passages"] = sha256_of_file(source[0])
+    made = make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite)
+    return ImportedFeedback(made.path, made.meta)
+
+
+def _seconds(time: datetime) -> float:
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _source(path: Path) -> tuple[Path, str]:
+    """File and format of the passages."""
+    if path.is_dir():
+        return path / CORPUS, "beir-corpus"
+    format_ = recognise(path)
+    if not ALL_FORMATS[format_].texts:
+        raise InputError(f"this file has judgements ({format_}); wanted passages.", path)
+    return path, format_
+
+
+class _Corpus:
+    """The passages: written once, with their ids and a hash of their texts in memory."""
+
+    def __init__(self, source: tuple[Path, str], out: Path) -> None:
+        self.keys: dict[str, int] = {}
+        self._path, self._format = source
+        write_passages(out, self._passages())
+        if not self.keys:
+            raise InputError("no passages in this file; wanted a dataset or a file of passages.", self._path)
+
+    def _passages(self) -> Iterator[tuple[Passage, Mapping[str, Any]]]:
+        for found in ALL_FORMATS[self._format].read(self._path, ""):
+            passage = found.record
+            if not isinstance(passage, Passage) or not passage.full_text.strip():
+                continue
+            if passage.id in self.keys:
+                if ALL_FORMATS[self._format].repeats:
+                    continue
+                raise InputError(f"passage id {passage.id!r} is repeated: rename one.", self._path, found.line)
+            self.keys[passage.id] = text_key(passage.full_text)
+            yield passage, found.metadata
+
+
+class _Question(NamedTuple):
+    query: Query
+    metadata: dict[str, Any]
+
+
+def _write(
+    directory: Path,
+    logs: Sequence[EventLog],
+    source: tuple[Path, str],
+    settings: FeedbackSettings,
+    redact: bool,
+    times: Sequence[float | None],
+) -> Mapping[str, Any]:
+    corpus = _Corpus(source, directory / CORPUS)
+    keep_from, dev_from, test_from = times
+    for log in logs:
+        taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
+        say(f"{log.path}: {taken}")
+    events = (event for log in logs for event in log.events())
+    cleaned = clean(events, corpus.keys, settings, redact=redact, keep_from=keep_from)
+    impressions = cleaned.impressions
+    if not impressions:
+        counts = {name: count for name, count in cleaned.figures.as_json().items() if count}
+        found = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
+        raise InputError(f"no event of these logs is left ({found}): are these the passages that the logs name?")
+    has_lists = all(log.has_lists for log in logs)
+    at = boundaries(impressions, settings, dev_from, test_from)
+    split = split_by_time(impressions, at)
+    bias = estimate_propensities(split.by_name[TRAIN]) if has_lists else Propensities(())
+    judged = {
+        name: _without_same_texts(judge(its, bias, settings, has_lists), corpus.keys)
+        for name, its in split.by_name.items()
+        if its
+    }
+    labelled = {name: _with_relevant(its) for name, (its, _) in judged.items()}
+    if not any(labelled.values()):
+        raise InputError(
+            "no passage is relevant by these clicks: import a longer time, or lower --level and --confidence."
+        )
+    questions = _questions(cleaned, {question for its in labelled.values() for question in its})
+    write_queries(directory / QUERIES, questions.values())
+    for name, its in labelled.items():
+        if its:
+            rows = (Qrel(questions[one.question][0].id, one.passage, value) for one, value in _decided(its))
+            write_qrels(directory / "qrels" / f"{name}.tsv", rows)
+    _write_judgements(directory / JUDGEMENTS, labelled, questions)
+    log_figures = [
+        LogFigures(name=log.path.name, columns=log.columns, has_lists=log.has_lists)
+        for log in sorted(logs, key=lambda log: log.path.name)
+    ]
+    splits = [_split_figures(name, split.by_name[name], *judged[name]) for name in judged]
+    report = FeedbackReport(
+        logs=log_figures,
+        begins=as_date(impressions[0].time),
+        ends=as_date(impressions[-1].time),
+        cleaning=cleaned.figures,
+        later_of_earlier=split.later,
+        positions=list(bias.figures),
+        splits=splits,
+        drift=drift(impressions, at),
+        warnings=warnings_of(
+            log_figures, cleaned.figures, bias.figures, splits, all("session" in log.columns for log in logs)
+        ),
+    )
+    write_json(directory / REPORT, report.as_json())
+    return {
+        "counts": {
+            "passages": len(corpus.keys),
+            "queries": len(questions),
+            "judgements": {name: sum(1 for _ in _decided(its)) for name, its in labelled.items() if its},
+        }
+    }
+
+
+def _without_same_texts(judgements: Sequence[Judgement], keys: Mapping[str, int]) -> tuple[list[Judgement], int]:
+    """Hard negatives with the text of a relevant passage or of the question become undecided; and how many they are."""
+    relevant: dict[str, set[int]] = {}
+    for one in judgements:
+        if one.verdict == "relevant":
+            relevant.setdefault(one.question, {text_key(one.question)}).add(keys[one.passage])
+    found, same = [], 0
+    for one in judgements:
+        if one.verdict == "not relevant" and keys[one.passage] in relevant.get(one.question, ()):
+            one, same = one._replace(verdict="undecided"), same + 1
+        found.append(one)
+    return found, same
+
+
+def _with_relevant(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+    """Judgements by question, of the questions with a relevant passage."""
+    by_question: dict[str, list[Judgement]] = {}
+    for one in judgements:
+        by_question.setdefault(one.question, []).append(one)
+    return {question: its for question, its in by_question.items() if any(one.verdict == "relevant" for one in its)}
+
+
+def _decided(judgements: Mapping[str, Sequence[Judgement]]) -> Iterator[tuple[Judgement, int]]:
+    for its in judgements.values():
+        yield from ((one, one.relevance) for one in its if one.relevance is not None)
+
+
+def _questions(cleaned: Cleaned, wanted: set[str]) -> dict[str, _Question]:
+    """Queries by normalised text, in the order of their first time."""
+    asked: dict[str, list[float]] = {}
+    for one in cleaned.impressions:
+        if one.question in wanted:
+            asked.setdefault(one.question, []).append(one.time)
+    return {
+        question: _Question(
+            Query(query_id(question), cleaned.texts[question]),
+            {
+                "impressions": len(times),
+                "first": as_date(times[0]),
+                "last": as_date(times[-1]),
+                **({"log_ids": cleaned.ids[question]} if question in cleaned.ids else {}),
+            },
+        )
+        for question, times in asked.items()
+    }
+
+
+def query_id(question: str) -> str:
+    """Id of a question by its normalised text: the same in every import."""
+    return "q" + hashlib.sha256(question.encode()).hexdigest()[:16]
+
+
+def _write_judgements(
+    path: Path, labelled: Mapping[str, Mapping[str, Sequence[Judgement]]], questions: Mapping[str, _Question]
+) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(_COLUMNS) + "\n")
+        for split, by_question in labelled.items():
+            for one in (one for its in by_question.values() for one in its):
+                rates = (f"{value:.4f}" for value in (one.examined, one.rate, one.low, one.high))
+                relevance = "" if one.relevance is None else str(one.relevance)
+                ids = (split, questions[one.question].query.id, one.passage, str(one.impressions), str(one.clicks))
+                file.write("\t".join((*ids, *rates, relevance)) + "\n")
+
+
+def _split_figures(
+    name: str, impressions: Sequence[Impression], judgements: Sequence[Judgement], same_text: int
+) -> SplitJudgements:
+    labelled = _with_relevant(judgements)
+    verdicts = [one.verdict for its in labelled.values() for one in its]
+    return SplitJudgements(
+        split=name,
+        impressions=len(impressions),
+        questions=len({one.question for one in impressions}),
+        clicks=sum(one.clicks for one in judgements),
+        pairs=len(judgements),
+        relevant=verdicts.count("relevant"),
+        questions_with_relevant=len(labelled),
+        undecided=sum(one.verdict == "undecided" and one.clicks > 0 for one in judgements),
+        hard_negatives=verdicts.count("not relevant"),
+        same_text=same_text,
+    )

@@ -1,0 +1,219 @@
+"""The report of an import of feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gnnretrieval.feedback.cleaning import CleaningFigures
+from gnnretrieval.feedback.propensities import PositionFigures
+from gnnretrieval.feedback.time_splits import DriftFigures
+from gnnretrieval.pages.reports import Figures, Report
+
+_DROPPED = {
+    "too_old": "events older than the retention",
+    "without_question": "events without a question",
+    "bot_events": "events of {bot_sessions:,} sessions with too many questions a minute or a day",
+    "unknown_passages": "shown passages that are not among the passages",
+    "clicks_outside": "clicks and thumbs on passages outside the shown list",
+    "without_passage": "events without a known passage",
+    "repeated": "events that repeat a question of their session: they count as one",
+    "short_clicks": "clicks with a short dwell time: no votes",
+}
+
+
+class LogFigures(Figures):
+    """A log, and what its columns were taken for."""
+
+    name: str
+    columns: dict[str, str]
+    """Column by field."""
+    has_lists: bool
+    """Whether it has passages that were shown and not clicked."""
+
+
+class SplitJudgements(Figures):
+    """Judgements of a split."""
+
+    split: str
+    impressions: int
+    questions: int
+    """Questions that were asked."""
+    clicks: int
+    pairs: int
+    """Pairs of a question and a passage that was shown or clicked."""
+    relevant: int
+    """Judgements above 0."""
+    questions_with_relevant: int
+    undecided: int
+    """Clicked pairs that are neither relevant nor hard negatives."""
+    hard_negatives: int
+    """Judgements of 0: often shown, and never clicked."""
+    same_text: int
+    """Pairs that would be hard negatives, but have the text of a relevant passage or of the question."""
+
+
+class FeedbackReport(Report):
+    """What :func:`gnnretrieval.feedback.import_feedback` read, dropped, estimated and judged."""
+
+    logs: list[LogFigures]
+    begins: str
+    """Time of the first impression, in UTC."""
+    ends: str
+    """Time of the last impression, in UTC."""
+    cleaning: CleaningFigures
+    later_of_earlier: int
+    """Impressions of dev's and test's times that are left out, since an earlier split has their question."""
+    positions: list[PositionFigures]
+    """Empty where the log has no positions."""
+    splits: list[SplitJudgements]
+    drift: list[DriftFigures]
+    warnings: list[str]
+    """Sentences that say what to do."""
+
+    def to_text(self) -> str:
+        """The figures as aligned lines."""
+        cleaning = self.cleaning
+        lines = [f"{cleaning.events:,} events, {self.begins} to {self.ends}"]
+        for log in self.logs:
+            taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
+            lines.append(f"  {log.name}: {taken}" + ("" if log.has_lists else " (clicks only)"))
+        lines += ["", "Dropped or merged", *(f"  {line}" for line in dropped_in_words(self)), ""]
+        lines.append(
+            f"{cleaning.impressions:,} impressions (one a session and question) of {cleaning.sessions:,} sessions: "
+            f"{cleaning.questions:,} questions in {cleaning.spellings:,} spellings"
+        )
+        if cleaning.redacted_questions:
+            lines.append(f"personal data was masked in {cleaning.redacted_questions:,} events")
+        lines += [
+            "",
+            "Position bias: how often a position is examined, against the first",
+            *_aligned(position_rows(self)),
+        ]
+        lines += ["", "Judgements", *_aligned(split_rows(self))]
+        lines += ["", "Drift: what is new in a split's time", *_aligned(drift_rows(self))]
+        lines += ["", *([f"! {sentence}" for sentence in self.warnings] or ["No warnings."])]
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """The figures as an HTML page with tables and a plot that opens offline."""
+        from gnnretrieval.feedback.page import page_of
+
+        return page_of(self)
+
+
+Rows = tuple[list[str], list[list[str]]]  # head and rows of a table
+
+
+def dropped_in_words(report: FeedbackReport) -> list[str]:
+    """What was dropped or merged, one line each."""
+    counts = report.cleaning.as_json()
+    lines = [f"{counts[name]:,} {what.format(**counts)}" for name, what in _DROPPED.items() if counts[name]]
+    if report.later_of_earlier:
+        lines.append(f"{report.later_of_earlier:,} impressions of a question that an earlier split has")
+    return lines or ["nothing"]
+
+
+def position_rows(report: FeedbackReport) -> Rows:
+    """The table of the positions."""
+    head = ["position", "impressions", "clicks", "click rate", "clicks in swaps", "propensity", "95 % interval"]
+    return head, [
+        [
+            str(one.position),
+            f"{one.impressions:,}",
+            f"{one.clicks:,}",
+            f"{one.clicks / one.impressions:.1%}" if one.impressions else "-",
+            f"{one.swapped:,}",
+            f"{one.propensity:.3f}",
+            f"{one.low:.2f} to {one.high:.2f}",
+        ]
+        for one in report.positions
+    ]
+
+
+def split_rows(report: FeedbackReport) -> Rows:
+    """The table of the splits."""
+    head = ["split", "impressions", "clicks", "questions", "with a label", "labels", "hard negatives", "undecided"]
+    return head, [
+        [
+            one.split,
+            *(f"{count:,}" for count in (one.impressions, one.clicks, one.questions, one.questions_with_relevant)),
+            *(f"{count:,}" for count in (one.relevant, one.hard_negatives, one.undecided)),
+        ]
+        for one in report.splits
+    ]
+
+
+def drift_rows(report: FeedbackReport) -> Rows:
+    """The table of the drift."""
+    head = [
+        "split",
+        "since",
+        "impressions",
+        "never asked before",
+        "clicks",
+        "on unclicked",
+        "on unshown",
+        "new passages",
+    ]
+    return head, [
+        [
+            one.split,
+            one.since,
+            f"{one.impressions:,}",
+            f"{one.share_new:.1%}",
+            f"{one.clicks:,}",
+            f"{one.share_clicks_on_unclicked:.1%}",
+            f"{one.share_clicks_on_unshown:.1%}",
+            f"{one.new_passages:,} of {one.passages:,}",
+        ]
+        for one in report.drift
+    ]
+
+
+def _aligned(table: Rows) -> Iterator[str]:
+    head, rows = table
+    if not rows:
+        yield "  none"
+        return
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    for row in (head, *rows):
+        yield "  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+
+
+def warnings_of(
+    logs: Sequence[LogFigures],
+    cleaning: CleaningFigures,
+    positions: Sequence[PositionFigures],
+    splits: Sequence[SplitJudgements],
+    has_sessions: bool,
+) -> list[str]:
+    """Sentences about what makes the judgements worse than they could be."""
+    found = []
+    if not all(log.has_lists for log in logs):
+        found.append(
+            "A log has clicks without what was shown: position bias cannot be corrected, and there are no hard "
+            "negatives. Log the shown passages too."
+        )
+    elif not positions:
+        found.append("The log has no positions: position bias is not corrected. Log the position of each passage.")
+    elif not any(one.swapped for one in positions):
+        found.append(
+            "No passage was clicked that the log shows at two positions for one question: position bias cannot be "
+            "estimated and is not corrected. Let the ranking vary, for example by swapping neighbours at random."
+        )
+    if not has_sessions:
+        found.append("The log has no sessions: bots and repeated votes cannot be seen. Log a session id.")
+    if cleaning.events and cleaning.bot_events > cleaning.events / 4:
+        found.append(
+            f"{cleaning.bot_events / cleaning.events:.0%} of the events are of sessions that count as bots. If people "
+            "share a session id in your log, raise --most-per-minute and --most-per-day."
+        )
+    for one in splits:
+        if one.questions and one.questions_with_relevant < one.questions / 10:
+            found.append(
+                f"{one.split}: {one.questions_with_relevant:,} of {one.questions:,} questions have a label. Import a "
+                "longer time, or lower --level."
+            )
+    if all(one.split != "dev" or not one.relevant for one in splits):
+        found.append("There is no dev split: settings are chosen by training questions that are held out.")
+    return found

@@ -1,0 +1,161 @@
+"""Values of an event log: times, ids, clicks, dwell times and thumbs, however the log writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from gnnretrieval.data.lines import excerpt
+
+_TRUE = {"true", "yes", "y", "t"}
+_FALSE = {"false", "no", "n", "f"}
+_UP = {"up", "+1", "1", "1.0", "like", "liked", "positive", "good", "👍", *_TRUE}
+_DOWN = {"down", "-1", "-1.0", "dislike", "disliked", "negative", "bad", "👎", *_FALSE}
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
+_SECONDS = 1e11  # larger numbers of a time are milliseconds, and so on in thousands; it is the year 5138 in seconds
+
+
+class BadValue(ValueError):
+    """A value that is not what its column should hold; its text says so."""
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty; NaN means a missing number."""
+    return value is None or value == "" or value != value
+
+
+def time_of(value: Any) -> float:
+    """Seconds since 1970 from ISO 8601 text, a number of seconds, milli-, micro- or nanoseconds, or a datetime.
+
+    A time without a zone is in UTC.
+
+    Raises:
+        BadValue: it is none of these.
+    """
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return moment.timestamp()
+    if isinstance(value, str):
+        text = value.strip()
+        if not _NUMBER.fullmatch(text):
+            try:
+                return time_of(datetime.fromisoformat(text))
+            except ValueError:
+                raise BadValue(
+                    f"found time {excerpt(value)}, wanted ISO 8601 such as 2026-03-01T09:30:00Z, or seconds since 1970."
+                ) from None
+        value = float(text)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadValue(f"found time {excerpt(value)}, wanted ISO 8601 or seconds since 1970.")
+    seconds = float(value)
+    while abs(seconds) >= _SECONDS:
+        seconds /= 1000
+    return seconds
+
+
+def id_of(value: Any) -> str:
+    """An id as text.
+
+    Raises:
+        BadValue: it is neither a text nor a whole number, or is empty.
+    """
+    if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps
+        value = int(value)
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not text:
+        raise BadValue(f"found id {excerpt(value)}, wanted a text or a whole number.")
+    return text
+
+
+def items_of(value: Any) -> list[Any]:
+    """A cell with several values: a list, JSON, or text with ``|``, ``;``, ``,`` or white space between the values.
+
+    Raises:
+        BadValue: it begins as JSON, and is not.
+    """
+    if is_missing(value):
+        return []
+    if isinstance(value, list | tuple):
+        return list(value)
+    if not isinstance(value, str):
+        return [value]
+    text = value.strip()
+    if text.startswith("["):
+        found = _json(text)
+        if not isinstance(found, list):
+            raise BadValue(f"found {excerpt(value)}, wanted a list of ids.")
+        return found
+    between = next((sign for sign in "|;," if sign in text), None)
+    return [part.strip() for part in text.split(between) if part.strip()]
+
+
+def by_passage(value: Any, clicked: list[str]) -> dict[str, Any]:
+    """Dwell times or thumbs by passage: an object, or one value or a list of values for the clicked passages.
+
+    Raises:
+        BadValue: a list has another length than the clicked passages.
+    """
+    if isinstance(value, str) and value.strip().startswith("{"):
+        value = _json(value.strip())
+    if isinstance(value, dict):
+        return {id_of(passage): one for passage, one in value.items() if not is_missing(one)}
+    values = value if isinstance(value, list | tuple) else items_of(value)
+    if len(values) == 1:
+        values = list(values) * len(clicked)
+    if values and len(values) != len(clicked):
+        raise BadValue(f"found {len(values)} values for {len(clicked)} clicked passages: {excerpt(value)}.")
+    return {passage: one for passage, one in zip(clicked, values, strict=False) if not is_missing(one)}
+
+
+def is_clicked(value: Any) -> bool:
+    """Whether a cell of one passage says that it was clicked: true or false, or a number of clicks.
+
+    Raises:
+        BadValue: it says neither.
+    """
+    if is_missing(value):
+        return False
+    if isinstance(value, bool | int | float):
+        return value > 0
+    text = str(value).strip().casefold()
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _NUMBER.fullmatch(text):
+        return float(text) > 0
+    raise BadValue(f"found {excerpt(value)} as clicked, wanted true or false, or a number of clicks.")
+
+
+def seconds_of(value: Any, is_milliseconds: bool) -> float:
+    """A dwell time in seconds.
+
+    Raises:
+        BadValue: it is not a number.
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not _NUMBER.fullmatch(text):
+        raise BadValue(f"found dwell time {excerpt(value)}, wanted a number of seconds.")
+    return float(text) / (1000 if is_milliseconds else 1)
+
+
+def thumb_of(value: Any) -> int:
+    """1 for up, -1 for down, 0 for neither.
+
+    Raises:
+        BadValue: it is none of the usual words.
+    """
+    text = str(value).strip().casefold()
+    if is_missing(value) or text in ("0", "0.0", "none", "null", "neutral"):
+        return 0
+    if text in _UP or text in _DOWN:
+        return 1 if text in _UP else -1
+    raise BadValue(f"found thumbs {excerpt(value)}, wanted up or down, or 1 or -1.")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadValue(f"this is not JSON: {excerpt(text)}.") from None
