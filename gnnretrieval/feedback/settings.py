@@ -32,7 +32,7 @@ class FeedbackSettings(Settings):
     prior_strength: float = Field(2.0, gt=0)
     confidence: float = Field(0.9, gt=0.5, lt=1)
     level: float = Field(0.05, ge=0)
-    of_best: float = Field(0.5, ge=0, le=1)
+    of_best: float = Field(0.7, ge=0, le=1)
     negative_level: float = Field(0.2, ge=0)
 
     @model_validator(mode="after")
