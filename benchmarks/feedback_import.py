@@ -26,6 +26,7 @@ from scipy.optimize import minimize
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.beir import write_qrels
 from gnnretrieval.data.records import Qrel
+from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import paired_test, per_query
@@ -38,7 +39,7 @@ from gnnretrieval.feedback.simulation import SimulationReport
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.index import build_index
-from gnnretrieval.index.search import index_run
+from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
@@ -46,6 +47,7 @@ from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 RESULTS = Path(__file__).resolve().parent / "results"
 WRONG = (0.0, 0.1, 0.2, 0.4)
 SPLITS = ("train", "dev", "test")
+SHOWN = 15  # passages that BM25 ranks; ten of them are shown
 SEEDS = 5  # logs by which estimates of propensities are compared
 SIZES = (3_000, 10_000, 30_000)  # their impressions
 MEASURE = "RR@10"
@@ -66,16 +68,37 @@ class Log(NamedTuple):
     by_split: dict[str, list[Impression]]
 
 
-def simulated(dataset: Dataset, truth: Mapping[str, Truth], place: Path, **settings: Any) -> Log:
-    """Simulate, and read the log back as feedback import does."""
-    file = place / "log.jsonl"
-    report = simulate_log(dataset, file, SimulationSettings.parse(settings))
-    cleaned = clean(EventLog(file).events(), set(dataset.passage_ids), FeedbackSettings())
-    file.unlink()
-    by_split: dict[str, list[Impression]] = {name: [] for name in SPLITS}
-    for one in cleaned.impressions:
-        by_split[next(name for name in SPLITS if one.question in truth[name])].append(one)
-    return Log(report, by_split)
+class Simulator:
+    """Simulates users of BM25 over a dataset.
+
+    Attributes:
+        truth: Relevant passages by split.
+    """
+
+    def __init__(self, dataset: Dataset, place: Path) -> None:
+        self.dataset, self.file = dataset, place / "log.jsonl"
+        queries = {query.id: query.text for query in dataset.queries()}
+        bm25 = BM25([passage.full_text for passage in dataset.passages()])
+        run = bm25_run(bm25, queries, dataset.passage_ids, SHOWN)
+        self.rankings = {query: [one.passage_id for one in its] for query, its in run.items()}
+        self.truth: dict[str, Truth] = {}
+        for split in SPLITS:
+            found: dict[str, set[str]] = {}
+            for query, its in dataset.split(split).items():
+                relevant = {passage for passage, value in its.items() if value > 0}
+                found.setdefault(question_key(queries[query]), set()).update(relevant)
+            self.truth[split] = {question: frozenset(passages) for question, passages in found.items()}
+
+    def log(self, **settings: Any) -> Log:
+        """Simulate, and read the log back as feedback import does."""
+        parsed = SimulationSettings.parse(settings)
+        report = simulate_log(self.dataset, self.file, parsed, rankings=self.rankings)
+        cleaned = clean(EventLog(self.file).events(), set(self.dataset.passage_ids), FeedbackSettings())
+        self.file.unlink()
+        by_split: dict[str, list[Impression]] = {name: [] for name in SPLITS}
+        for one in cleaned.impressions:
+            by_split[next(name for name in SPLITS if one.question in self.truth[name])].append(one)
+        return Log(report, by_split)
 
 
 # Estimates of propensities, all relative to the first position
@@ -140,13 +163,13 @@ ESTIMATES: dict[str, Callable[[Placed, int], NDArray[np.floating]]] = {
 }
 
 
-def propensity_errors(dataset: Dataset, truth: Mapping[str, Truth], place: Path) -> list[dict[str, Any]]:
+def propensity_errors(simulator: Simulator) -> list[dict[str, Any]]:
     """Mean absolute error of the logarithm of the propensities, by size of the log and estimate."""
     rows = []
     for size, wrong in product(SIZES, (0.1, 0.4)):
         errors: dict[str, list[float]] = {name: [] for name in (*ESTIMATES, IMPORTED)}
         for seed in range(SEEDS):
-            log = simulated(dataset, truth, place, impressions=size, wrong_clicks=wrong, seed=seed)
+            log = simulator.log(impressions=size, wrong_clicks=wrong, seed=seed)
             its, planted = log.by_split["train"], np.array(log.truth.propensities)
             found = {name: estimate(placed(its), len(planted)) for name, estimate in ESTIMATES.items()}
             found[IMPORTED] = np.array([one.propensity for one in estimate_propensities(its).figures])
@@ -295,8 +318,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## Training on them",
         "",
         "RR@10 × 100 on the true labels of test by the default GNN-encoder over frozen MiniLM, trained and chosen on",
-        f"such labels of train and dev; one seed. Dual-encoder: {100 * results['dual-encoder']:.1f}. True labels of all",
-        f"questions: {100 * results['true']['RR@10']:.1f}.",
+        f"such labels of train and dev; one seed. Dual-encoder: {100 * results['dual-encoder']:.1f}. With the true",
+        f"labels of all questions: {100 * results['true']['RR@10']:.1f}.",
         "",
         f"| wrong clicks | {RAW} | {IMPORTED} | difference (p) |",
         "|---:|---:|---:|---:|",
@@ -317,16 +340,9 @@ def markdown(results: Mapping[str, Any]) -> str:
 def main(work: Path, impressions: int, only_choose: bool) -> None:
     """Measure, and write the page."""
     dataset = Dataset.open(make_docstring_corpus(work / "docstrings").path)
-    texts = {query.id: question_key(query.text) for query in dataset.queries()}
-    truth: dict[str, Truth] = {}
-    for split in SPLITS:
-        found: dict[str, set[str]] = {}
-        for query, its in dataset.split(split).items():
-            found.setdefault(texts[query], set()).update(passage for passage, value in its.items() if value > 0)
-        truth[split] = {question: frozenset(passages) for question, passages in found.items()}
-    logs = {
-        wrong: simulated(dataset, truth, work, impressions=impressions, wrong_clicks=wrong, seed=100) for wrong in WRONG
-    }
+    simulator = Simulator(dataset, work)
+    truth = simulator.truth
+    logs = {wrong: simulator.log(impressions=impressions, wrong_clicks=wrong, seed=100) for wrong in WRONG}
     table = choose(logs, truth)
     if only_choose:
         for row in table[:10]:
@@ -339,7 +355,7 @@ def main(work: Path, impressions: int, only_choose: bool) -> None:
         "impressions": impressions,
         "chosen": chosen,
         "on_dev": table,
-        "propensities": propensity_errors(dataset, truth, work),
+        "propensities": propensity_errors(simulator),
         "labels": {},
         "training": {},
         "dataset": dataset.provenance(),

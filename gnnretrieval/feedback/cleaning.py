@@ -83,7 +83,8 @@ class Cleaned(NamedTuple):
 
 def question_key(text: str) -> str:
     """The form by which questions are merged: NFKC, casefolded, without surplus white space and end punctuation."""
-    return normalised(unicodedata.normalize("NFKC", text))
+    folded = unicodedata.normalize("NFKC", text).casefold()  # which may leave the form NFKC again
+    return normalised(unicodedata.normalize("NFKC", folded))
 
 
 def clean(

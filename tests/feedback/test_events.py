@@ -1,0 +1,111 @@
+import csv
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.events import EventLog
+
+LISTS = [
+    {"query": "Q one", "ts": 10, "sid": "s", "results": ["a", "b", "c"], "clicks": ["b"], "dwell_ms": 4000},
+    {"query": "Q two", "ts": 20, "sid": "t", "results": ["c", "a"], "clicks": []},
+]
+ROWS = [
+    {"question": "Q one", "time": 10, "session": "s", "passage": passage, "rank": rank, "click": int(passage == "b")}
+    for rank, passage in enumerate("abc")
+]
+
+
+def written(path, records):
+    """The records as JSON lines, CSV or Parquet, by the ending."""
+    if path.suffix == ".parquet":
+        names = dict.fromkeys(key for one in records for key in one)
+        pyarrow.parquet.write_table(pyarrow.table({name: [one.get(name) for one in records] for name in names}), path)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(dict.fromkeys(key for one in records for key in one)))
+            writer.writeheader()
+            cells = [
+                {key: " ".join(its) if isinstance(its, list) else its for key, its in one.items()} for one in records
+            ]
+            writer.writerows(cells)
+    else:
+        path.write_text("\n".join(map(json.dumps, records)))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_lists_are_read_alike_from_every_format(tmp_path, ending):
+    log = EventLog(written(tmp_path / f"log.{ending}", LISTS))
+    first, second = log.events()
+    assert (first.question, first.time, first.session) == ("Q one", 10.0, "s")
+    assert [(one.passage, one.position, one.clicked) for one in first.shown] == [
+        ("a", 1, False),
+        ("b", 2, True),
+        ("c", 3, False),
+    ]
+    assert [one.dwell for one in first.shown] == [None, 4.0, None]
+    assert not any(one.clicked for one in second.shown)
+    assert log.has_lists
+    assert log.columns["shown"] == "results"
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_a_row_for_each_shown_passage_is_read_and_positions_from_0_are_noticed(tmp_path, ending):
+    events = list(EventLog(written(tmp_path / f"log.{ending}", ROWS)).events())
+    assert [event.shown[0][:3] for event in events] == [("a", 1, False), ("b", 2, True), ("c", 3, False)]
+
+
+def test_a_log_of_clicks_alone_has_no_lists(tmp_path):
+    log = EventLog(written(tmp_path / "log.csv", [{"query": "q", "date": "2026-01-01", "page": "a"}]))
+    assert not log.has_lists
+    (event,) = log.events()
+    assert event.shown[0][:3] == ("a", None, True)
+
+
+def test_clicks_may_be_true_or_false_for_each_shown_passage(tmp_path):
+    (event,) = EventLog(written(tmp_path / "log.jsonl", [LISTS[0] | {"clicks": [True, False, False]}])).events()
+    assert [one.passage for one in event.shown if one.clicked] == ["a"]
+
+
+def test_a_passage_shown_twice_has_its_first_position_and_clicks_outside_are_counted(tmp_path):
+    (event,) = EventLog(
+        written(tmp_path / "log.jsonl", [LISTS[0] | {"results": ["a", "b", "a"], "clicks": ["x"]}])
+    ).events()
+    assert [(one.passage, one.position) for one in event.shown] == [("a", 1), ("b", 2)]
+    assert event.outside == 1
+
+
+def test_given_columns_come_before_the_usual_ones(tmp_path):
+    records = [LISTS[0] | {"text": "typed", "query": "rewritten"}]
+    (event,) = EventLog(written(tmp_path / "log.jsonl", records), {"question": "text"}).events()
+    assert event.question == "typed"
+
+
+@pytest.mark.parametrize(
+    ("records", "given", "says"),
+    [
+        ([{"q": "x", "results": ["a"], "clicks": []}], {}, "no column is the time"),
+        ([{"time": 1, "results": ["a"], "clicks": []}], {}, "no column is the question"),
+        ([{"q": "x", "time": 1}], {}, "shown passages"),
+        ([{"q": "x", "time": 1, "shown": ["a"]}], {}, "clicked passages or the thumbs"),
+        (LISTS, {"question": "qery"}, "Did you mean 'query'"),
+        (LISTS, {"quest": "query"}, "Did you mean 'question'"),
+        ([LISTS[0], LISTS[1] | {"ts": "noon"}], {}, r"log.jsonl:2: found time 'noon'"),
+        ([ROWS[0] | {"rank": "top"}], {}, "found position 'top'"),
+    ],
+)
+def test_what_is_wrong_with_a_log_is_a_sentence(tmp_path, records, given, says):
+    with pytest.raises(InputError, match=says):
+        list(EventLog(written(tmp_path / "log.jsonl", records), given).events())
+
+
+def test_an_empty_log_and_a_line_that_is_no_object_are_refused(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(InputError, match="empty"):
+        EventLog(tmp_path / "empty.jsonl")
+    (tmp_path / "log.jsonl").write_text('{"q": "x"}\n[]\n')
+    with pytest.raises(InputError, match=r"log.jsonl:2: not a JSON object"):
+        EventLog(tmp_path / "log.jsonl")

@@ -1,0 +1,80 @@
+import pytest
+from scipy.stats import gamma
+
+from gnnretrieval.feedback.cleaning import Impression
+from gnnretrieval.feedback.events import Shown
+from gnnretrieval.feedback.judging import judge
+from gnnretrieval.feedback.propensities import PositionFigures, Propensities
+from gnnretrieval.feedback.settings import FeedbackSettings
+
+HALF = Propensities(
+    tuple(
+        PositionFigures(position=k, impressions=1, clicks=1, swapped=1, propensity=1 / k, low=0, high=1) for k in (1, 2)
+    )
+)
+
+
+def votes(*shown, times=1, question="q"):
+    """Impressions; a passage is its name, its position, and ``!`` if it was clicked."""
+    rows = tuple(
+        Shown(one[0], int(one[1]), "!" in one, 2.0 if "~" in one else None, -1 if "-" in one else 0) for one in shown
+    )
+    return [Impression(question, float(number), rows) for number in range(times)]
+
+
+def judged(impressions, bias=HALF, has_lists=True, **settings):
+    found = judge(impressions, bias, FeedbackSettings(**settings), has_lists)
+    return {one.passage if one.question == "q" else (one.question, one.passage): one for one in found}
+
+
+def test_the_rate_is_clicks_over_examinations_shrunk_to_the_mean():
+    found = judged(votes("a1", "b2!", times=4) + votes("a1!", "b2"), prior_strength=2)
+    mean = 5 / (5 + 2.5)
+    assert (found["b"].clicks, found["b"].examined) == (4, 2.5)
+    assert found["b"].rate == pytest.approx((4 + 2 * mean) / (2.5 + 2))
+    assert found["a"].rate == pytest.approx((1 + 2 * mean) / (5 + 2))
+    assert found["b"].low == pytest.approx(gamma.ppf(0.1, 4 + 2 * mean, scale=1 / 4.5))
+
+
+def test_a_click_below_counts_more_than_one_above():
+    found = judged(votes("a1!", "b2!", times=3))
+    assert found["b"].rate > found["a"].rate
+    plain = judged(votes("a1!", "b2!", times=3), Propensities(()))
+    assert plain["b"].rate == plain["a"].rate
+
+
+def test_relevant_is_what_is_surely_clicked_and_near_the_best_of_its_question():
+    often = votes("a1!", "b2", times=7) + votes("a1!", "b2!", times=3) + votes("c1", "d2", times=40)
+    found = judged(often)
+    assert [found[one].verdict for one in "abcd"] == ["relevant", "undecided", "not relevant", "not relevant"]
+    assert [found[one].relevance for one in "abc"] == [min(10, round(10 * found["a"].rate)), None, 0]
+    assert judged(often, of_best=0.1)["b"].verdict == "relevant"
+    assert judged(often, level=2.0)["a"].verdict == "undecided"
+
+
+def test_once_shown_is_no_hard_negative():
+    its = votes("a1!", "b2")
+    assert judged(its)["b"].verdict == "undecided"
+
+
+def test_a_short_click_speaks_neither_for_nor_against():
+    its = votes("a1!", "b1!~", "c1", times=30)
+    found = judged(its)
+    assert (found["b"].clicks, found["b"].examined, found["b"].verdict) == (0, 0, "undecided")
+    assert found["c"].verdict == "not relevant"
+
+
+def test_a_thumb_down_is_an_examination_without_a_click():
+    found = judged(votes("a2", "b2-", times=3) + votes("a1!", "b1!"))
+    assert found["b"].examined == pytest.approx(3 + 1)
+    assert found["a"].examined == pytest.approx(1.5 + 1)
+    assert found["b"].rate < found["a"].rate
+
+
+def test_clicks_alone_are_compared_within_their_question():
+    its = votes("a1!", times=9) + votes("b1!") + votes("c1!", times=9, question="r")
+    found = judged(its, Propensities(()), has_lists=False)
+    assert (found["a"].examined, found["b"].examined) == (10, 10)
+    assert found["a"].verdict == found["r", "c"].verdict == "relevant"
+    assert found["b"].verdict == "undecided"
+    assert judge([], HALF, FeedbackSettings()) == []

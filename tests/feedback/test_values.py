@@ -1,0 +1,76 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from gnnretrieval.feedback.values import (
+    BadValue,
+    by_passage,
+    id_of,
+    is_clicked,
+    items_of,
+    seconds_of,
+    thumb_of,
+    time_of,
+)
+
+MOMENT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-03-01T09:30:00Z",
+        "2026-03-01 09:30:00",
+        "2026-03-01T10:30:00+01:00",
+        MOMENT,
+        MOMENT.replace(tzinfo=None),
+        MOMENT.timestamp(),
+        str(int(MOMENT.timestamp())),
+        int(MOMENT.timestamp() * 1000),
+        int(MOMENT.timestamp()) * 10**9,
+    ],
+)
+def test_a_time_is_read_in_every_usual_form(value):
+    assert time_of(value) == pytest.approx(MOMENT.timestamp(), abs=1e-3)
+
+
+@pytest.mark.parametrize("value", ["yesterday", True, float("inf"), ["2026"], None])
+def test_what_is_no_time_is_refused(value):
+    with pytest.raises(BadValue, match="found time"):
+        time_of(value)
+
+
+@pytest.mark.parametrize("value", ["a b", "a|b", "a;b", "a, b", '["a", "b"]', ["a", "b"]])
+def test_a_cell_of_several_ids_is_read_in_every_usual_form(value):
+    assert items_of(value) == ["a", "b"]
+
+
+def test_ids_may_be_whole_numbers_also_of_a_column_with_gaps():
+    assert [id_of(7), id_of(7.0), id_of(" p7 ")] == ["7", "7", "p7"]
+    for value in (None, "", 7.5, True):
+        with pytest.raises(BadValue):
+            id_of(value)
+
+
+def test_clicks_and_thumbs_are_read_from_words_and_numbers():
+    assert [is_clicked(one) for one in ("true", "1", 2, True, "Y")] == [True] * 5
+    assert [is_clicked(one) for one in ("false", "0", 0, None, "", float("nan"))] == [False] * 6
+    assert [thumb_of(one) for one in ("up", 1, True, "👍", "down", -1, False, "👎", 0, "", None)] == [
+        *[1] * 4,
+        *[-1] * 4,
+        *[0] * 3,
+    ]
+    for read in (is_clicked, thumb_of):
+        with pytest.raises(BadValue):
+            read("perhaps")
+
+
+def test_dwell_times_belong_to_passages_by_name_or_in_the_order_of_the_clicks():
+    assert by_passage({"a": 3}, ["a", "b"]) == {"a": 3}
+    assert by_passage('{"a": 3}', ["a", "b"]) == {"a": 3}
+    assert by_passage([3, None], ["a", "b"]) == {"a": 3}
+    assert by_passage(5, ["a", "b"]) == {"a": 5, "b": 5}
+    assert by_passage(None, ["a"]) == {}
+    with pytest.raises(BadValue, match="3 values for 2"):
+        by_passage([1, 2, 3], ["a", "b"])
+    assert (seconds_of("1500", True), seconds_of(2, False)) == (1.5, 2.0)
