@@ -192,7 +192,7 @@ def _write(
     if not impressions:
         counts = {name: count for name, count in cleaned.figures.as_json().items() if count}
         found = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
-        raise InputError(f"no event of these logs is left ({found}): are these the passages that the logs name?")
+        raise InputError(f"no event of these logs is left ({found}): check --passages and --keep-days.")
     has_lists = all(log.has_lists for log in logs)
     at = boundaries(impressions, settings, dev_from, test_from)
     split = split_by_time(impressions, at)

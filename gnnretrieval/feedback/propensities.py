@@ -144,6 +144,8 @@ def _fitted(entries: Placed, positions: int) -> tuple[NDArray[np.floating], ...]
     is_used = (np.bincount(pair, minlength=pairs)[pair] > 1) & (clicks_of[pair] > 0)
     pair, position, n, c = np.unique(pair[is_used], return_inverse=True)[1], position[is_used], n[is_used], c[is_used]
     swapped = np.bincount(position, c, positions).astype(np.float64)
+    if positions == 1:
+        return np.ones(1), np.ones(1), np.ones(1), swapped
     # The prior is one pair more for each two neighbouring positions, shown once and clicked half at each.
     first, steps = int(pair.max(initial=-1)) + 1, np.arange(positions - 1)
     pair = np.concatenate([pair, np.repeat(first + steps, 2)])
@@ -166,8 +168,8 @@ def _fitted(entries: Placed, positions: int) -> tuple[NDArray[np.floating], ...]
     for _ in range(_STEPS):  # Newton's method: the likelihood is concave in log θ
         expected = np.bincount(position, clicks_of[pair] * share, positions)
         matrix = sparse.csr_matrix((share, (pair, position)), shape=(pairs, positions))
-        hessian = np.diag(expected) - (matrix.T @ sparse.diags(clicks_of) @ matrix).toarray()
-        if positions == 1 or np.abs(by_position - expected).max() < 1e-8 * max(1.0, by_position.max()):
+        hessian = np.diag(expected) - (matrix.T @ matrix.multiply(clicks_of[:, None])).toarray()
+        if np.abs(by_position - expected).max() < 1e-8 * max(1.0, by_position.max()):
             break
         step = np.zeros(positions)
         step[1:] = np.linalg.solve(hessian[1:, 1:], (by_position - expected)[1:])  # θ of the first position is 1
@@ -179,6 +181,5 @@ def _fitted(entries: Placed, positions: int) -> tuple[NDArray[np.floating], ...]
             step /= 2
         log_theta, share, likelihood = log_theta + step, new_share, new_likelihood
     deviation = np.zeros(positions)
-    if positions > 1:
-        deviation[1:] = np.sqrt(np.diag(np.linalg.inv(hessian[1:, 1:])))
+    deviation[1:] = np.sqrt(np.diag(np.linalg.inv(hessian[1:, 1:])))
     return np.exp(log_theta), np.exp(log_theta - _Z * deviation), np.exp(log_theta + _Z * deviation), swapped

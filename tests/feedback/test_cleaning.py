@@ -1,6 +1,6 @@
 import unicodedata
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnretrieval.feedback.cleaning import clean, question_key
@@ -89,6 +89,7 @@ def test_questions_are_masked_before_they_are_merged():
     assert its.figures.redacted_questions == 2
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=30))
 def test_merging_is_idempotent_and_blind_to_form(text):
     key = question_key(text)
@@ -96,6 +97,7 @@ def test_merging_is_idempotent_and_blind_to_form(text):
     assert question_key(f"  {unicodedata.normalize('NFKC', text)} ?! ") == key
 
 
+@settings(max_examples=15)
 @given(st.permutations(range(12)))
 def test_the_order_of_events_decides_nothing(order):
     events = [

@@ -6,20 +6,20 @@ from gnnretrieval.feedback.events import Shown
 from gnnretrieval.feedback.propensities import MOST, estimate_propensities, placed
 
 
-def drawn(theta, rng, count=6000, questions=40, swap=True, wrong=0.05):
-    """Impressions by a position-based model; the relevant passage of a question is the first of its base ranking."""
+def drawn(theta, rng, count=2500, questions=40, swap=True, wrong=0.05, best=None):
+    """Impressions by a position-based model, in random or fixed order; relevant is one of the first three passages."""
     made = []
     for number in range(count):
         question = int(rng.integers(questions))
         order = rng.permutation(len(theta)) if swap else np.arange(len(theta))
-        gamma = np.where(order == question % 3, 0.9, wrong)
+        gamma = np.where(order == (question % 3 if best is None else best), 0.9, wrong)
         clicked = rng.random(len(theta)) < theta * gamma
         its = [Shown(f"p{p}", k + 1, bool(clicked[k]), None, 0) for k, p in enumerate(order.tolist())]
         made.append(Impression(f"q{question}", float(number), tuple(its)))
     return made
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.5])
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
 def test_planted_propensities_are_recovered(exponent):
     theta = 1 / np.arange(1, 7) ** exponent
     found = estimate_propensities(drawn(theta, np.random.default_rng(0)))
@@ -32,7 +32,7 @@ def test_planted_propensities_are_recovered(exponent):
 
 def test_better_passages_above_are_not_taken_for_position_bias():
     theta, rng = np.ones(3), np.random.default_rng(1)
-    mostly_sorted = drawn(theta, rng, 4000, 30, swap=False) + drawn(theta, rng, 1500, 30)
+    mostly_sorted = drawn(theta, rng, 2000, 30, swap=False, best=0) + drawn(theta, rng, 1000, 30, best=0)
     rates = [one.clicks / one.impressions for one in estimate_propensities(mostly_sorted).figures]
     assert rates[2] / rates[0] < 0.95  # what the click rate alone would say
     assert [one.propensity for one in estimate_propensities(mostly_sorted).figures] == pytest.approx([1] * 3, rel=0.15)

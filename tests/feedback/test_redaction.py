@@ -2,7 +2,7 @@ import re
 from string import ascii_lowercase
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnretrieval.feedback.redaction import redacted
@@ -20,6 +20,7 @@ PLANTED = st.one_of(
 )
 
 
+@settings(max_examples=50)
 @given(before=WORD, planted=PLANTED, after=WORD)
 def test_no_planted_address_or_number_is_left(before, planted, after):
     masked = redacted(f"{before} {planted} {after}?")
@@ -28,6 +29,7 @@ def test_no_planted_address_or_number_is_left(before, planted, after):
     assert not re.search(r"\d|@", masked)
 
 
+@settings(max_examples=50)
 @given(PLANTED)
 def test_masking_twice_is_masking_once(planted):
     assert redacted(redacted(f"call {planted} now")) == redacted(f"call {planted} now")
