@@ -32,6 +32,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import paired_test, per_query
 from gnnretrieval.feedback import FeedbackSettings, SimulationSettings, simulate_log
 from gnnretrieval.feedback.cleaning import Impression, clean, question_key
+from gnnretrieval.feedback.click_rates import ClickRates, Votes, click_rates, count_votes
 from gnnretrieval.feedback.events import EventLog
 from gnnretrieval.feedback.judging import Judgement, judge
 from gnnretrieval.feedback.propensities import Placed, Propensities, estimate_propensities, placed
@@ -53,9 +54,9 @@ SIZES = (3_000, 10_000, 30_000)  # their impressions
 MEASURE = "RR@10"
 RAW, PLAIN, IMPORTED, TRUE = "raw clicks", "without position bias's correction", "feedback import", "true labels"
 GRID = {
-    "level": (0.02, 0.05, 0.1, 0.2),
+    "level": (0.02, 0.05, 0.1),
     "of_best": (0.5, 0.7, 0.9),
-    "prior_strength": (1.0, 2.0, 5.0),
+    "of_background": (0.0, 1.0, 1.5, 2.0),
 }
 
 Truth = Mapping[str, frozenset[str]]  # relevant passages by normalised question
@@ -66,6 +67,11 @@ class Log(NamedTuple):
 
     truth: SimulationReport
     by_split: dict[str, list[Impression]]
+
+    def votes(self, bias: Propensities) -> tuple[dict[str, Votes], ClickRates]:
+        """Votes by split, and the click rates of train."""
+        votes = {name: count_votes(its, bias) for name, its in self.by_split.items()}
+        return votes, click_rates(votes["train"])
 
 
 class Simulator:
@@ -210,13 +216,13 @@ def is_clicked(one: Judgement) -> bool:
 def choose(logs: Mapping[float, Log], truth: Mapping[str, Truth]) -> list[dict[str, Any]]:
     """Mean F1 of labels of dev's questions over the shares of wrong clicks, by thresholds, best first."""
     rows = []
-    bias = {wrong: estimate_propensities(log.by_split["train"]) for wrong, log in logs.items()}
+    counted = {wrong: log.votes(estimate_propensities(log.by_split["train"])) for wrong, log in logs.items()}
     for values in product(*GRID.values()):
         chosen = dict(zip(GRID, values, strict=True))
         settings = FeedbackSettings.parse(chosen)
         found = [
-            matched(judge(log.by_split["dev"], bias[wrong], settings), truth["dev"], is_relevant)
-            for wrong, log in logs.items()
+            matched(judge(votes["dev"], rates, settings), truth["dev"], is_relevant)
+            for votes, rates in counted.values()
         ]
         rows.append({**chosen, "f1": fmean(one["f1"] for one in found)})
     return sorted(rows, key=lambda row: -row["f1"])
@@ -293,13 +299,26 @@ def markdown(results: Mapping[str, Any]) -> str:
         best = min(row[name] for name in names)
         cells = [f"**{row[name]:.3f}**" if row[name] == best else f"{row[name]:.3f}" for name in names]
         lines.append(f"| {row['impressions']:,} | {row['wrong']:.0%} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "## Click rate of passages that are no answer",
+        "",
+        "Planted, and as the background that `feedback import` estimates from clicks alone.",
+        "",
+        "| wrong clicks | planted rate | estimated rate | estimated share of background clicks |",
+        "|---:|---:|---:|---:|",
+    ]
+    for wrong, its in results["rates"].items():
+        planted, found = its["planted"]["wrong_attraction"], its["estimated"]
+        share = found["share_background_clicks"]
+        lines.append(f"| {float(wrong):.0%} | {planted:.3f} | {found['background']:.3f} | {share:.1%} |")
     chosen = ", ".join(f"`{name}` {value:g}" for name, value in results["chosen"].items())
     lines += [
         "",
         "## Labels against the truth",
         "",
-        f"Thresholds are chosen by the mean F1 of dev's labels ({chosen}; all others are the defaults). Recall is over",
-        "the relevant passages that were shown. Raw clicks: whatever was clicked once.",
+        f"Thresholds are chosen by the mean F1 of dev's labels ({chosen}). Recall is",
+        "over the relevant passages that were shown. Raw clicks: whatever was clicked once.",
         "",
         "| wrong clicks | labels by | train: labels | precision | recall | test: precision | recall | hard negatives |"
         " of them relevant |",
@@ -356,6 +375,7 @@ def main(work: Path, impressions: int, only_choose: bool) -> None:
         "chosen": chosen,
         "on_dev": table,
         "propensities": propensity_errors(simulator),
+        "rates": {},
         "labels": {},
         "training": {},
         "dataset": dataset.provenance(),
@@ -372,10 +392,14 @@ def main(work: Path, impressions: int, only_choose: bool) -> None:
             PLAIN: (Propensities(()), is_relevant),
             IMPORTED: (bias, is_relevant),
         }
-        judged = {
-            name: {split: judge(log.by_split[split], theta, FeedbackSettings()) for split in SPLITS}
-            for name, (theta, _) in ways.items()
-        }
+        judged: dict[str, dict[str, list[Judgement]]] = {}
+        for name, (theta, _) in ways.items():
+            votes, rates = log.votes(theta)
+            judged[name] = {split: judge(its, rates, FeedbackSettings()) for split, its in votes.items()}
+            if name == IMPORTED:
+                planted = {"wrong_attraction": log.truth.wrong_attraction, "clicks": log.truth.wrong_clicks}
+                planted["share"] = log.truth.wrong_clicks / log.truth.clicks
+                results["rates"][str(wrong)] = {"planted": planted, "estimated": rates.as_json()}
         results["labels"][str(wrong)] = {
             name: {split: matched(judged[name][split], truth[split], ways[name][1]) for split in SPLITS}
             for name in ways

@@ -17,6 +17,7 @@ from gnnretrieval.data.inspection.same_text import text_key
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.feedback.cleaning import Cleaned, Impression, clean
+from gnnretrieval.feedback.click_rates import click_rates, count_votes
 from gnnretrieval.feedback.columns import require_fields
 from gnnretrieval.feedback.events import EventLog
 from gnnretrieval.feedback.judging import Judgement, judge
@@ -197,15 +198,17 @@ def _write(
     at = boundaries(impressions, settings, dev_from, test_from)
     split = split_by_time(impressions, at)
     bias = estimate_propensities(split.by_name[TRAIN]) if has_lists else Propensities(())
-    judged = {
-        name: _without_same_texts(judge(its, bias, settings, has_lists), corpus.keys)
-        for name, its in split.by_name.items()
-        if its
-    }
+    votes = {name: count_votes(its, bias, has_lists) for name, its in split.by_name.items() if its}
+    if TRAIN not in votes:
+        raise InputError("no event is left before dev and test: give a later --dev-from, or smaller shares.")
+    rates = click_rates(votes[TRAIN])
+    judged = {name: _without_same_texts(judge(its, rates, settings), corpus.keys) for name, its in votes.items()}
     labelled = {name: _with_relevant(its) for name, (its, _) in judged.items()}
     if not any(labelled.values()):
         raise InputError(
-            "no passage is relevant by these clicks: import a longer time, or lower --level and --confidence."
+            "no passage is relevant by these clicks: import a longer time, or lower --level and --of-background. "
+            f"Passages that are no answer are clicked at a rate of {rates.background:.3f}, others at "
+            f"{rates.attractive:.3f}."
         )
     questions = _questions(cleaned, {question for its in labelled.values() for question in its})
     write_queries(directory / QUERIES, questions.values())
@@ -226,10 +229,11 @@ def _write(
         cleaning=cleaned.figures,
         later_of_earlier=split.later,
         positions=list(bias.figures),
+        rates=rates,
         splits=splits,
         drift=drift(impressions, at),
         warnings=warnings_of(
-            log_figures, cleaned.figures, bias.figures, splits, all("session" in log.columns for log in logs)
+            log_figures, cleaned.figures, bias.figures, rates, splits, all("session" in log.columns for log in logs)
         ),
     )
     write_json(directory / REPORT, report.as_json())

@@ -8,6 +8,7 @@ from gnnretrieval.feedback.report import (
     drift_rows,
     dropped_in_words,
     position_rows,
+    rates_in_words,
     split_rows,
 )
 from gnnretrieval.pages.axes import Axis
@@ -32,7 +33,7 @@ def page_of(report: FeedbackReport) -> str:
             ]
         ),
         section("Position bias", *_positions(report)),
-        section("Judgements", _table(split_rows(report), "Judgements")),
+        section("Judgements", paragraph(rates_in_words(report.rates), "."), _table(split_rows(report), "Judgements")),
         section(
             "Drift",
             paragraph("What is new in a split's time, against all that came before."),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gnnretrieval.feedback.cleaning import CleaningFigures
+from gnnretrieval.feedback.click_rates import ClickRates
 from gnnretrieval.feedback.propensities import PositionFigures
 from gnnretrieval.feedback.time_splits import DriftFigures
 from gnnretrieval.pages.reports import Figures, Report
 
+_DISTINCT = 2.0  # least ratio of the two click rates by which passages can be told apart
 _DROPPED = {
     "too_old": "events older than the retention",
     "without_question": "events without a question",
@@ -65,6 +67,8 @@ class FeedbackReport(Report):
     """Impressions of dev's and test's times that are left out, since an earlier split has their question."""
     positions: list[PositionFigures]
     """Empty where the log has no positions."""
+    rates: ClickRates
+    """Of the training period."""
     splits: list[SplitJudgements]
     drift: list[DriftFigures]
     warnings: list[str]
@@ -89,6 +93,8 @@ class FeedbackReport(Report):
             "Position bias: how often a position is examined, against the first",
             *_aligned(position_rows(self)),
         ]
+        if any(log.has_lists for log in self.logs):
+            lines += ["", rates_in_words(self.rates)]
         lines += ["", "Judgements", *_aligned(split_rows(self))]
         lines += ["", "Drift: what is new in a split's time", *_aligned(drift_rows(self))]
         lines += ["", *([f"! {sentence}" for sentence in self.warnings] or ["No warnings."])]
@@ -111,6 +117,15 @@ def dropped_in_words(report: FeedbackReport) -> list[str]:
     if report.later_of_earlier:
         lines.append(f"{report.later_of_earlier:,} impressions of a question that an earlier split has")
     return lines or ["nothing"]
+
+
+def rates_in_words(rates: ClickRates) -> str:
+    """The two click rates in a sentence."""
+    return (
+        f"A click on an examined passage: rate {rates.attractive:.3f} for {rates.share_attractive:.1%} of the pairs, "
+        f"{rates.background:.3f} for all others (background); {rates.share_background_clicks:.1%} of the clicks are "
+        "background"
+    )
 
 
 def position_rows(report: FeedbackReport) -> Rows:
@@ -184,6 +199,7 @@ def warnings_of(
     logs: Sequence[LogFigures],
     cleaning: CleaningFigures,
     positions: Sequence[PositionFigures],
+    rates: ClickRates,
     splits: Sequence[SplitJudgements],
     has_sessions: bool,
 ) -> list[str]:
@@ -200,6 +216,11 @@ def warnings_of(
         found.append(
             "No passage was clicked that the log shows at two positions for one question: position bias cannot be "
             "estimated and is not corrected. Let the ranking vary, for example by swapping neighbours at random."
+        )
+    if rates.background and rates.attractive < _DISTINCT * rates.background:
+        found.append(
+            f"Clicks hardly depend on the passage: rate {rates.attractive:.3f} against a background of "
+            f"{rates.background:.3f}. Few of these labels can be right."
         )
     if not has_sessions:
         found.append("The log has no sessions: bots and repeated votes cannot be seen. Log a session id.")

@@ -19,6 +19,7 @@ class FeedbackSettings(Settings):
         prior_strength: Examinations that the mean click rate counts as, when a passage's rate is estimated.
         confidence: Probability with which a passage's click rate lies on the right side of a bound.
         level: Least lower bound of a relevant passage's click rate.
+        of_background: The same bound, as a multiple of the rate at which passages that are no answer are clicked.
         of_best: Least click rate of a relevant passage, as a share of the highest one of its question.
         negative_level: Largest upper bound of the click rate of a passage that was never clicked and becomes a hard
             negative.
@@ -31,7 +32,8 @@ class FeedbackSettings(Settings):
     test_share: float = Field(0.1, ge=0, lt=1)
     prior_strength: float = Field(2.0, gt=0)
     confidence: float = Field(0.9, gt=0.5, lt=1)
-    level: float = Field(0.05, ge=0)
+    level: float = Field(0.02, ge=0)
+    of_background: float = Field(1.5, ge=0)
     of_best: float = Field(0.7, ge=0, le=1)
     negative_level: float = Field(0.2, ge=0)
 

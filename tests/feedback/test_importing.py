@@ -162,6 +162,16 @@ def test_the_same_import_is_reused_and_another_one_is_refused(log, tiny_dataset,
         open_feedback(Dataset.from_records(["a"], ["b"], {"0": "0"}, tmp_path / "other").path)
 
 
+def test_random_clicks_are_not_believed(tiny_dataset, tmp_path):
+    path = tmp_path / "log.jsonl"
+    simulated = SimulationSettings(impressions=1500, shown=6, wrong_clicks=1.0, variation=1.0)
+    report = simulate_log(Dataset.open(tiny_dataset), path, simulated)
+    times = (datetime.fromisoformat(report.dev_from), datetime.fromisoformat(report.test_from))
+    report = imported((path, *times), tiny_dataset, tmp_path / "made").report
+    assert report.splits[0].relevant < report.splits[0].pairs / 50
+    assert any("Clicks hardly depend" in one for one in report.warnings)
+
+
 @pytest.mark.parametrize(
     ("record", "says"),
     [

@@ -2,6 +2,7 @@ import pytest
 from scipy.stats import gamma
 
 from gnnretrieval.feedback.cleaning import Impression
+from gnnretrieval.feedback.click_rates import click_rates, count_votes
 from gnnretrieval.feedback.events import Shown
 from gnnretrieval.feedback.judging import judge
 from gnnretrieval.feedback.propensities import PositionFigures, Propensities
@@ -23,7 +24,8 @@ def votes(*shown, times=1, question="q"):
 
 
 def judged(impressions, bias=HALF, has_lists=True, **settings):
-    found = judge(impressions, bias, FeedbackSettings(**settings), has_lists)
+    votes = count_votes(impressions, bias, has_lists)
+    found = judge(votes, click_rates(votes), FeedbackSettings(**settings))
     return {one.passage if one.question == "q" else (one.question, one.passage): one for one in found}
 
 
@@ -77,4 +79,13 @@ def test_clicks_alone_are_compared_within_their_question():
     assert (found["a"].examined, found["b"].examined) == (10, 10)
     assert found["a"].verdict == found["r", "c"].verdict == "relevant"
     assert found["b"].verdict == "undecided"
-    assert judge([], HALF, FeedbackSettings()) == []
+    assert judged([]) == {}
+
+
+def test_a_label_must_be_clicked_more_than_what_is_no_answer():
+    votes_of = count_votes(votes("a1!", "b2", times=9), HALF)
+    rates = click_rates(votes_of)
+    (found, _) = judge(votes_of, rates.model_copy(update={"background": 0.3}), FeedbackSettings())
+    assert (found.low > 0.45, found.verdict) == (True, "relevant")
+    (found, _) = judge(votes_of, rates.model_copy(update={"background": 0.6}), FeedbackSettings())
+    assert (found.low < 0.9, found.verdict) == (True, "undecided")
