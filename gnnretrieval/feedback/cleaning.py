@@ -44,7 +44,7 @@ class CleaningFigures(Figures):
     impressions: int
     """Votes that are left: one a session and question."""
     sessions: int
-    """Sessions of these; each event without one counts as its own."""
+    """Sessions of these; each list without one counts as its own."""
     questions: int
     """Questions of these by normalised text."""
     spellings: int
@@ -106,6 +106,7 @@ def clean(
     """
     counts: Counter[str] = Counter()
     kept: list[tuple[str, Event]] = []
+    same: dict[Shown, Shown] = {}  # equal records share memory: most are a passage at a usual position, not clicked
     for event in events:
         counts["events"] += 1
         if keep_from is not None and event.time < keep_from:
@@ -119,7 +120,7 @@ def clean(
         if not key:
             counts["without_question"] += 1
         else:
-            kept.append((key, event))
+            kept.append((key, event._replace(shown=tuple(same.setdefault(one, one) for one in event.shown))))
     bots = bot_sessions(kept, settings)
     counts["bot_sessions"] = len(bots)
     votes: dict[tuple[str, str], list[Event]] = defaultdict(list)
@@ -133,14 +134,16 @@ def clean(
         if not known:
             counts["without_passage"] += 1
             continue
-        session = event.session or f"\n{event.time!r}"  # without sessions, lines of one moment belong together
+        # Without sessions every list is a vote, and so are all lines of one moment that are parts of a list.
+        session = event.session or (f"\n{len(votes)}" if event.is_whole else f"\nat {event.time!r}")
         votes[session, key].append(event._replace(shown=known))
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     ids: dict[str, set[str]] = defaultdict(set)
     impressions = []
     for (_, key), its in votes.items():
         counts["repeated"] += len({(event.time, event.question) for event in its}) - 1
-        shown, short = _merged(its, settings.min_dwell)
+        merged, short = _merged(its, settings.min_dwell)
+        shown = tuple(same.setdefault(one, one) for one in merged)
         counts["short_clicks"] += short
         impressions.append(Impression(key, min(event.time for event in its), shown))
         texts[key].update({" ".join(event.question.split()) for event in its})

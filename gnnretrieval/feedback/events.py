@@ -56,6 +56,7 @@ class Event(NamedTuple):
         session: Its session; empty where the log does not say.
         shown: The passages, without repetition.
         outside: Clicked passages that are not in the list of the shown ones.
+        is_whole: Whether the line has all that was shown or clicked at once; if not, it is one passage of a list.
     """
 
     question: str
@@ -64,6 +65,7 @@ class Event(NamedTuple):
     session: str
     shown: tuple[Shown, ...]
     outside: int
+    is_whole: bool = True
 
 
 class EventLog:
@@ -145,6 +147,7 @@ class EventLog:
             "" if is_missing(session) else id_of(session),
             shown,
             outside,
+            is_whole="shown" in self.columns or not self.has_lists,
         )
 
     def _list(self, record: Record) -> tuple[tuple[Shown, ...], int]:

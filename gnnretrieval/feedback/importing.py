@@ -286,7 +286,8 @@ def _questions(cleaned: Cleaned, wanted: set[str]) -> dict[str, _Question]:
                 "impressions": len(times),
                 "first": as_date(times[0]),
                 "last": as_date(times[-1]),
-                **({"log_ids": cleaned.ids[question]} if question in cleaned.ids else {}),
+                # Several ids are not the question's but of its events.
+                **({"log_id": cleaned.ids[question][0]} if len(cleaned.ids.get(question, ())) == 1 else {}),
             },
         )
         for question, times in asked.items()

@@ -42,9 +42,11 @@ def test_rows_of_one_impression_are_no_repetition():
     assert (cleaned(*rows).figures.repeated, len(cleaned(*rows).impressions)) == (0, 1)
 
 
-def test_without_sessions_each_moment_is_a_vote():
-    its = cleaned(event(session="", time=1), event(session="", time=2), event(session="", time=2, shown="b"))
-    assert len(its.impressions) == 2
+def test_without_sessions_every_list_is_a_vote_and_so_are_the_rows_of_one_moment():
+    lists = [event(session="", time=1), event(session="", time=2), event(session="", time=2)]
+    assert len(cleaned(*lists).impressions) == 3
+    rows = [event(session="", time=time, shown=one)._replace(is_whole=False) for time in (1, 2) for one in "abc"]
+    assert [len(one.shown) for one in cleaned(*rows).impressions] == [3, 3]
 
 
 def test_sessions_with_too_many_questions_a_minute_or_a_day_are_bots():

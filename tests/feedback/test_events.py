@@ -56,6 +56,7 @@ def test_lists_are_read_alike_from_every_format(tmp_path, ending):
 def test_a_row_for_each_shown_passage_is_read_and_positions_from_0_are_noticed(tmp_path, ending):
     events = list(EventLog(written(tmp_path / f"log.{ending}", ROWS)).events())
     assert [event.shown[0][:3] for event in events] == [("a", 1, False), ("b", 2, True), ("c", 3, False)]
+    assert not any(event.is_whole for event in events)
 
 
 def test_a_log_of_clicks_alone_has_no_lists(tmp_path):
