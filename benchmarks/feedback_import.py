@@ -320,8 +320,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"Thresholds are chosen by the mean F1 of dev's labels ({chosen}). Recall is",
         "over the relevant passages that were shown. Raw clicks: whatever was clicked once.",
         "Without the correction of position bias, labels can be more precise here: the simulated search ranks relevant",
-        "passages first, so position is evidence too. But far more of the hard negatives are relevant, since what nobody",
-        "looked at counts as never clicked.",
+        "passages first, so position is evidence too. But far more of the hard negatives are relevant, since what",
+        "nobody looked at counts as never clicked.",
         "",
         "| wrong clicks | labels by | train: labels | precision | recall | test: precision | recall | hard negatives |"
         " of them relevant |",
