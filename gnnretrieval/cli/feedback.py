@@ -168,4 +168,4 @@ def simulate(
     else:
         echo(f"{out}\n{report.to_text()}")
     splits = f"--dev-from {report.dev_from} --test-from {report.test_from}"
-    echo_next(f"gnnretrieval feedback import {out} --passages {dataset} {splits} --out {out.with_suffix('')}")
+    echo_next(f"gnnretrieval feedback import {out} --passages {dataset} {splits} --out {out.with_name('feedback')}")

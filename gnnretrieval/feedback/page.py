@@ -33,7 +33,7 @@ def page_of(report: FeedbackReport) -> str:
             ]
         ),
         section("Position bias", *_positions(report)),
-        section("Judgements", paragraph(rates_in_words(report.rates), "."), _table(split_rows(report), "Judgements")),
+        section("Judgements", paragraph(" ".join(rates_in_words(report))), _table(split_rows(report), "Judgements")),
         section(
             "Drift",
             paragraph("What is new in a split's time, against all that came before."),

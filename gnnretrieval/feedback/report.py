@@ -93,8 +93,7 @@ class FeedbackReport(Report):
             "Position bias: how often a position is examined, against the first",
             *_aligned(position_rows(self)),
         ]
-        if any(log.has_lists for log in self.logs):
-            lines += ["", rates_in_words(self.rates)]
+        lines += ["", *rates_in_words(self)]
         lines += ["", "Judgements", *_aligned(split_rows(self))]
         lines += ["", "Drift: what is new in a split's time", *_aligned(drift_rows(self))]
         lines += ["", *([f"! {sentence}" for sentence in self.warnings] or ["No warnings."])]
@@ -119,13 +118,16 @@ def dropped_in_words(report: FeedbackReport) -> list[str]:
     return lines or ["nothing"]
 
 
-def rates_in_words(rates: ClickRates) -> str:
-    """The two click rates in a sentence."""
-    return (
-        f"A click on an examined passage: rate {rates.attractive:.3f} for {rates.share_attractive:.1%} of the pairs, "
-        f"{rates.background:.3f} for all others (background); {rates.share_background_clicks:.1%} of the clicks are "
-        "background"
-    )
+def rates_in_words(report: FeedbackReport) -> list[str]:
+    """The two click rates in sentences; none without lists, by which they could be told apart."""
+    rates = report.rates
+    if not all(log.has_lists for log in report.logs):
+        return []
+    return [
+        f"Click rate of examined passages: {rates.attractive:.3f} for {rates.share_attractive:.1%} of the pairs, "
+        f"{rates.background:.3f} for the others (background).",
+        f"Of the clicks, {rates.share_background_clicks:.1%} are background.",
+    ]
 
 
 def position_rows(report: FeedbackReport) -> Rows:
