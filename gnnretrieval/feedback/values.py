@@ -37,7 +37,7 @@ def time_of(value: Any) -> float:
     """
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return moment.timestamp()
+        return _in_range(moment.timestamp(), value)
     if isinstance(value, str):
         text = value.strip()
         if not _NUMBER.fullmatch(text):
@@ -51,8 +51,14 @@ def time_of(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise BadValue(f"found time {excerpt(value)}, wanted ISO 8601 or seconds since 1970.")
     seconds = float(value)
-    while abs(seconds) >= _SECONDS:
+    while seconds >= _SECONDS:
         seconds /= 1000
+    return _in_range(seconds, value)
+
+
+def _in_range(seconds: float, value: Any) -> float:
+    if not 0 <= seconds < _SECONDS:
+        raise BadValue(f"found time {excerpt(value)}, which is before 1970 or far in the future.")
     return seconds
 
 

@@ -34,7 +34,7 @@ def test_a_time_is_read_in_every_usual_form(value):
     assert time_of(value) == pytest.approx(MOMENT.timestamp(), abs=1e-3)
 
 
-@pytest.mark.parametrize("value", ["yesterday", True, float("inf"), ["2026"], None])
+@pytest.mark.parametrize("value", ["yesterday", True, float("inf"), ["2026"], None, -1e11, "0001-01-01"])
 def test_what_is_no_time_is_refused(value):
     with pytest.raises(BadValue, match="found time"):
         time_of(value)
