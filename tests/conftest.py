@@ -26,6 +26,7 @@ from gnnretrieval.graph.store import Graph
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client is imported after this, when a checkpoint is looked for
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 torch.set_num_threads(1)  # tensors are tiny here: threads would only wait for one another
+os.environ["OMP_NUM_THREADS"] = "1"  # the same in the processes that tests start
 # To wait for the disk would take most of the time; the tests of durability follow the calls themselves.
 os.fsync = lambda descriptor: None
 # A shared machine is slow at times, and a failure must be found again by the next run.

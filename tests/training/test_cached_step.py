@@ -1,5 +1,6 @@
 """The gradient of a batch is the same whole, part by part, and over several processes (law: one loss on every path)."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.weights import MasterWeights
+from tests.forks import ROOT
 
 SCALE = 7.0  # a temperature other than 1
 TEXTS = [f"{word} bada gogo {word * 2}" for word in ("dada", "kobe", "lumi", "nari", "pozu", "sefi", "tuva", "zire")]
@@ -101,38 +103,51 @@ def test_the_temperature_reaches_the_gradient(tiny_checkpoint):
     assert losses[1.0, False] == losses[1.0, True] != losses[SCALE, False] == losses[SCALE, True]
 
 
+CASES = [("float32", "plain"), ("float32", "cached"), ("bfloat16", "cached")]
 RANK = """
-import sys, torch
-import torch.distributed as dist
+import json, sys
+from pathlib import Path
+import torch
 sys.path.insert(0, sys.argv[1])
 from test_cached_step import batch_of, tower
+from tests.forks import as_two
 from gnnretrieval.training.cached_step import add_gradient
 from gnnretrieval.training.ranks import started_ranks
 from gnnretrieval.training.weights import MasterWeights
-torch.set_num_threads(1)
-with started_ranks("cpu") as ranks:
-    encoder = tower(sys.argv[2])
-    weights = MasterWeights([encoder], torch.bfloat16 if sys.argv[4] == "bfloat16" else torch.float32)
-    loss = add_gradient({"query": encoder, "passage": encoder}, batch_of(encoder), cached=sys.argv[5] == "cached",
-                        token_budget=16, ranks=ranks)
-    ranks.sum_gradients(weights.parameters)
-    torch.save((loss, [p.grad for p in weights.parameters]), f"{sys.argv[3]}/{ranks.rank}.pt")
+
+def one_step(place, precision, cached):
+    with started_ranks("cpu") as ranks:
+        encoder = tower(sys.argv[2])
+        weights = MasterWeights([encoder], torch.bfloat16 if precision == "bfloat16" else torch.float32)
+        loss = add_gradient({"query": encoder, "passage": encoder}, batch_of(encoder), cached=cached == "cached",
+                            token_budget=16, ranks=ranks)
+        ranks.sum_gradients(weights.parameters)
+        torch.save((loss, [p.grad for p in weights.parameters]), place / f"{ranks.rank}.pt")
+
+tower(sys.argv[2])  # imports what the processes need
+for case in json.loads(sys.argv[4]):
+    place = Path(sys.argv[3]) / "-".join(case)
+    place.mkdir()
+    assert as_two(lambda: one_step(place, *case), place) == [0, 0], (place / "0.log").read_text()
 """
 
 
-@pytest.mark.parametrize(("precision", "cached"), [("float32", "plain"), ("float32", "cached"), ("bfloat16", "cached")])
-def test_two_processes_have_one_big_batchs_gradient(tiny_checkpoint, tmp_path, precision, cached):
-    script = tmp_path / "rank.py"
-    script.write_text(RANK, encoding="utf-8")
-    arguments = [str(Path(__file__).parent), str(tiny_checkpoint), str(tmp_path), precision, cached]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
-    done = subprocess.run(
-        [*launch, "--rdzv-endpoint=localhost:0", str(script), *arguments], capture_output=True, text=True
-    )
+@pytest.fixture(scope="module")
+def steps(tiny_checkpoint, tmp_path_factory):
+    """Where both processes of each case left loss and gradients."""
+    place = tmp_path_factory.mktemp("steps")
+    arguments = [str(Path(__file__).parent), str(tiny_checkpoint), str(place), json.dumps(CASES)]
+    done = subprocess.run([sys.executable, "-c", RANK, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+    return place
+
+
+@pytest.mark.parametrize(("precision", "cached"), CASES)
+def test_two_processes_have_one_big_batchs_gradient(tiny_checkpoint, steps, precision, cached):
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     loss, expected = gradients(tiny_checkpoint, cached=False, token_budget=10_000, dtype=dtype)
-    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    place = steps / f"{precision}-{cached}"
+    ranks = [torch.load(place / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     assert ranks[0][0] == ranks[1][0] == pytest.approx(loss, rel=1e-5 if precision == "float32" else 1e-2)
     assert all(torch.equal(one, other) for one, other in zip(ranks[0][1], ranks[1][1], strict=True))
     found = [gradient for gradient in ranks[0][1] if gradient.any()]

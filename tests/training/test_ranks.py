@@ -8,37 +8,37 @@ import pytest
 from torch.distributed.run import get_args_parser
 
 from gnnretrieval.cli import cli
+from tests.forks import ROOT
 
 RANK = """
 import sys
 from pathlib import Path
 import torch
 from gnnretrieval.training.ranks import started_ranks
+from tests.forks import as_two
 
 def threads():
     return sorted(name.read_text().strip() for name in Path("/proc/self/task").glob("*/comm"))
 
-with started_ranks("cpu") as ranks:
-    parameter = torch.nn.Parameter(torch.ones(3))
-    torch.optim.AdamW([parameter])  # imports much of torch, which may keep the group
-    parameter.sum().backward()
-    ranks.sum_gradients([parameter])
-    agreed = ranks.agree({"rank": ranks.rank})
-    joined = threads()
-print(ranks.rank, parameter.grad.tolist(), agreed, file=open(f"{sys.argv[1]}/{ranks.rank}.said", "w"))
-print(*joined, sep="\\n", file=open(f"{sys.argv[1]}/{ranks.rank}.joined", "w"))
-print(*threads(), sep="\\n", file=open(f"{sys.argv[1]}/{ranks.rank}.parted", "w"))
+def rank():
+    with started_ranks("cpu") as ranks:
+        parameter = torch.nn.Parameter(torch.ones(3))
+        torch.optim.AdamW([parameter])  # imports much of torch, which may keep the group
+        parameter.sum().backward()
+        ranks.sum_gradients([parameter])
+        agreed = ranks.agree({"rank": ranks.rank})
+        joined = threads()
+    print(ranks.rank, parameter.grad.tolist(), agreed, file=open(f"{sys.argv[1]}/{ranks.rank}.said", "w"))
+    print(*joined, sep="\\n", file=open(f"{sys.argv[1]}/{ranks.rank}.joined", "w"))
+    print(*threads(), sep="\\n", file=open(f"{sys.argv[1]}/{ranks.rank}.parted", "w"))
+
+assert as_two(rank, Path(sys.argv[1])) == [0, 0], Path(sys.argv[1], "0.log").read_text()
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_ranks_speak_and_leave_no_thread_behind(tmp_path):
-    script = tmp_path / "rank.py"
-    script.write_text(RANK, encoding="utf-8")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
-    done = subprocess.run(
-        [*launch, "--rdzv-endpoint=localhost:0", str(script), str(tmp_path)], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", RANK, tmp_path], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     for rank in (0, 1):
         assert (tmp_path / f"{rank}.said").read_text() == f"{rank} [2.0, 2.0, 2.0] {{'rank': 0}}\n"
