@@ -101,8 +101,9 @@ def comparison_sections(evidence: Evidence, most: int) -> Iterator[Card]:
     """
     comparison = evidence.comparison
     measure = comparison.measure_names[0]
-    means = figures(plots.means(comparison, evidence.source()))
-    yield section("Comparison", html_comparison(comparison), evidence.source(), means)
+    first, *others = plots.means(comparison, evidence.source())
+    further = [folded("The other measures", figures(others))] if others else []
+    yield section("Comparison", html_comparison(comparison), evidence.source(), figures([first]), *further)
     if not evidence.others:
         return
     tested = figures([*plots.differences(comparison, evidence.source()), plots.wins(comparison, evidence.source())])

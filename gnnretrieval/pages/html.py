@@ -33,15 +33,22 @@ class Card(Html):
 
     Attributes:
         heading: The heading.
+        body: What is below the heading.
     """
 
     heading: str
+    body: Html
 
-    def __new__(cls, heading: str, content: Html) -> Card:
-        """Make the part from its heading and content."""
-        card = super().__new__(cls, content)
-        card.heading = heading
+    def __new__(cls, heading: str, body: Html) -> Card:
+        """Make the part from its heading and what is below it."""
+        card = super().__new__(cls, element("section", element("h2", heading), body, id=_anchor(heading)))
+        card.heading, card.body = heading, body
         return card
+
+    def folded(self) -> Html:
+        """The same part, of which a reader sees the heading until it is opened."""
+        shown = element("summary", element("h2", self.heading))
+        return element("details", shown, self.body, class_="card", id=_anchor(self.heading))
 
 
 class Figure(NamedTuple):
@@ -78,14 +85,8 @@ def element(tag: str, *content: object, **attributes: str) -> Html:
 
 
 def section(title: str, *content: Html) -> Card:
-    """A card with a heading, to which :func:`contents` links."""
-    return Card(title, element("section", element("h2", title), *content, id=_anchor(title)))
-
-
-def contents(cards: Iterable[Card]) -> Html:
-    """Links to the cards of the page."""
-    links = (element("li", element("a", card.heading, href=f"#{_anchor(card.heading)}")) for card in cards)
-    return element("nav", element("ul", *links), aria_label="Contents")
+    """A card with a heading, to which links can lead."""
+    return Card(title, join(content))
 
 
 def _anchor(title: str) -> str:

@@ -1,4 +1,7 @@
-"""The report of a recipe's run: one offline page beside its artifacts, which names the file behind every figure."""
+"""The report of a recipe's run: one offline page beside its artifacts, which names the file behind every figure.
+
+It begins with the verdict and the comparison; every other part is folded under its heading.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from gnnretrieval.mining.examples import open_examples
 from gnnretrieval.pages.html import (
     Card,
     Html,
-    contents,
     element,
     figures,
     page,
@@ -35,7 +37,6 @@ from gnnretrieval.recipes.encoder_recipe import BM25, FEATURES, START
 from gnnretrieval.recipes.hybrid import fusion_lines
 from gnnretrieval.recipes.report_examples import examples
 from gnnretrieval.recipes.report_parts import (
-    COMPARISON,
     Reported,
     costs,
     data,
@@ -48,11 +49,11 @@ from gnnretrieval.recipes.run_encoder import EncoderRun
 from gnnretrieval.recipes.same_labels import SameLabels
 from gnnretrieval.storage.artifacts import open_artifact
 from gnnretrieval.storage.provenance import sha256_of_json
-from gnnretrieval.training.gnn.selection import what_was_kept
 
 REPORT = "report.html"
+MAP = "map.html"  # linked where it is
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
-_FORM = 3  # version of the page: a page of another version is written again
+_FORM = 4  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",
@@ -78,22 +79,37 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
     of = _reported(run)
     path = of.directory / REPORT
     made = {name: [artifact.hash, artifact.meta["made"]] for name, artifact in of.artifacts.items()}
-    inputs = sha256_of_json({"form": _FORM, "comparison": of.comparison.as_json(), "made": made})
+    inputs = sha256_of_json(
+        {"form": _FORM, "comparison": of.comparison.as_json(), "made": made, "map": (of.directory / MAP).is_file()}
+    )
     if path.is_file() and _inputs_of(path) == inputs:
         say(f"{path}: already made from these inputs, reused")
         return path
     cards = list(_of_gnn(of, run) if isinstance(run, RecipeRun) else _of_encoders(of, run))
     name = of.comparison.provenance["recipe"]["name"]
     summary = f"{of.comparison.queries:,} queries of {of.comparison.split}, measures × 100."
-    models = [name for name in of.artifacts if isinstance(run, RecipeRun) and name == run.model.path.name]
-    verdict = (
-        [section("Verdict", _with_code(" ".join(run.verdict().sentences())))] if isinstance(run, RecipeRun) else []
-    )
-    files = source(COMPARISON, *(f"{name}/meta.json" for name in models))
-    head = (*verdict, tiles(_outcome(of, run)), files, contents([*verdict, *cards]))
-    write_page(page(f"{name}: the run", summary, *head, *cards, inputs=inputs), path)
+    first, *further = cards
+    head = [_verdict(run), first] if isinstance(run, RecipeRun) else [first]
+    write_page(page(f"{name}: the run", summary, *head, *(card.folded() for card in further), inputs=inputs), path)
     say(f"{path}: written")
     return path
+
+
+def _verdict(run: RecipeRun) -> Card:
+    """The verdict in words, and where the map is."""
+    verdict = run.verdict()
+    parts = [_with_code(" ".join(verdict.sentences()))]
+    if (run.directory / MAP).is_file():
+        parts.append(paragraph(element("a", "The map", href=MAP), " shows all passages before and after."))
+    elif verdict.kept:
+        place = verdict.directory
+        parts.append(
+            _with_code(
+                f"A map of all passages before and after: `gnnretrieval map build {place}/index`, then "
+                f"`gnnretrieval map view {place}/map --html {place}/{MAP}`."
+            )
+        )
+    return section("Verdict", *parts)
 
 
 def _with_code(text: str) -> Html:
@@ -127,20 +143,6 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
     if run.dataset.path.resolve() == (run.directory / "dataset").resolve():
         artifacts = {"dataset": open_artifact(run.dataset.path, "dataset"), **artifacts}
     return Reported(run.directory, run.dataset, artifacts, run.comparison, run.runs, texts, run.answers)
-
-
-def _outcome(of: Reported, run: RecipeRun | EncoderRun) -> Iterator[tuple[str, str]]:
-    """The main figures: the main measure of each system, and what was kept by dev."""
-    comparison = of.comparison
-    measure = comparison.measure_names[0]
-    for system in comparison.systems:
-        said = f"{measure}, {system.name}"
-        if test := comparison.test(system.name, measure):
-            said += f": {100 * test.difference:+.1f} against {comparison.baseline}, p = {test.p_holm:.2g} (Holm)"
-        yield f"{100 * system.measures[measure]:.1f}", said
-    if isinstance(run, RecipeRun):
-        dev = run.model.meta["dev"]
-        yield f"{100 * dev['chosen']['RR@10']:.1f}", f"RR@10 on dev, which decided what is kept: {what_was_kept(dev)}"
 
 
 def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
@@ -221,11 +223,13 @@ def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:
         "settings for small data": "yes" if of.comparison.provenance["small"] else "no",
         "dataset": f"{of.dataset.name}: {len(of.dataset.passage_ids):,} passages",
     }
+    compared, *tests = comparison_sections(of.evidence(), most=_CHANGED)
+    yield compared
     yield what_was_run(of, said)
     yield data(of)
     for name, artifact in run.made.items():
         yield training(of, name) if "encoder" in artifact.meta["kind"] else _mined(of, name)
-    yield from comparison_sections(of.evidence(), most=_CHANGED)
+    yield from tests
     yield costs(of)
     yield where_it_is_from(of)
 

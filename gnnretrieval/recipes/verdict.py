@@ -96,6 +96,11 @@ class Verdict(NamedTuple):
         return f"{said}; worse as a group: questions about {' and '.join(worse)}." if worse else f"{said}."
 
     def _next(self) -> str:
+        if self.hybrids is not None and {WITH, WITHOUT} <= {one.name for one in self.hybrids.systems}:
+            joined = self._test(self.hybrids, WITH)
+            if joined.difference < 0 and joined.p <= LEVEL:
+                weights = "`comparison-with-bm25.json` has the weights for `gnnretrieval fuse`"
+                return f"Next: use {self._pair(WITHOUT)}; {weights}."
         if self._is_joined():
             return f"Next: `gnnretrieval serve {self.directory} --pipeline` serves the best pipeline with the graph."
         if not self.kept:

@@ -92,9 +92,22 @@ def test_it_opens_offline_and_has_every_part(text):
         *("Every test", "Question by question", "Costs", "Provenance"),
     ]
     assert len(text) < 400_000
-    anchors = {link[1:] for link in page.attributes("href") if link.startswith("#")}
-    assert len(anchors) == 14
-    assert anchors <= set(page.attributes("id"))
+    head, folded = text.split('<details class="card"', 1)
+    assert headings(page, head) == ["Verdict", "Comparison"]
+    assert head.count("<figure>") == 1 + head[head.index("<details>") :].count("<figure>")  # one is not folded
+    assert folded.count('<details class="card"') == len(headings(page, folded)) - 1  # every other part is folded
+
+
+def test_the_map_is_linked_once_it_is_drawn(run):
+    drawn, report = run.directory / "map.html", run.directory / "report.html"
+    named = "map build tiny/index</code>, then <code>gnnretrieval map view tiny/map --html tiny/map.html</code>"
+    assert named in report.read_text(encoding="utf-8")
+    drawn.touch()
+    write_report(run)
+    assert '<a href="map.html">The map</a>' in report.read_text(encoding="utf-8")
+    drawn.unlink()
+    write_report(run)
+    assert named in report.read_text(encoding="utf-8")
 
 
 def test_its_figures_are_the_comparison_s(run, text):
@@ -216,7 +229,7 @@ def test_an_encoder_s_recipe_has_its_report(evil_dataset, tiny_checkpoint, tmp_p
     text = write_report(made).read_text(encoding="utf-8")
     page = assert_opens_offline(text)
     assert headings(page, text) == [
-        *("What was run", "Data", "Mining: mined", "Training: trained", "Comparison", "Every test"),
+        *("Comparison", "What was run", "Data", "Mining: mined", "Training: trained", "Every test"),
         *("Question by question", "The questions that changed most", "Costs", "Provenance"),
     ]
     links = {unquote(link) for link in page.attributes("href") if not link.startswith("#")}

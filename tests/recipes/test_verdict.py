@@ -116,3 +116,8 @@ def test_a_pipeline_with_bm25_is_what_to_serve():
 
 def test_it_needs_no_baselines():
     assert len(sentences(labels=False)) == 4
+
+
+def test_a_better_pipeline_without_the_graph_is_what_it_advises():
+    assert sentences(hybrids=pipelines(0.5))[-1].startswith("Next: use label-mean alone; `comparison-with-bm25.json`")
+    assert "--pipeline" in sentences(hybrids=pipelines(0.5, p=0.4))[-1]
