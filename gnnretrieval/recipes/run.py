@@ -24,7 +24,6 @@ from gnnretrieval.evaluation import (
     find_answers,
     judged_in,
     leave_out_self,
-    markdown_comparison,
     parse_measures,
     require_answers,
 )
@@ -38,11 +37,11 @@ from gnnretrieval.recipes.hybrid import compare_with_bm25
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
-from gnnretrieval.recipes.stages import timed_stage
+from gnnretrieval.recipes.stages import timed_stage, write_comparison
 from gnnretrieval.recipes.verdict import Verdict
-from gnnretrieval.storage.artifacts import Artifact, whole_file
+from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
-from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages
 from gnnretrieval.training.gnn.held_out import dev_split
 from gnnretrieval.training.gnn.messages import fits_memory
@@ -225,7 +224,7 @@ def _compared(
         "git_revision": git_revision(),
     }
     comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance, answers=answers)
-    _write_comparison(comparison, directory / "comparison")
+    write_comparison(comparison, directory / "comparison")
     same_labels, others = None, dict[str, Run]()
     if baselines is not None:
         others, _ = leave_out_self(baselines.runs(), dataset.path, reported)
@@ -241,13 +240,13 @@ def _compared(
             provenance,
             answers,
         )
-        _write_comparison(same_labels.comparison, directory / "comparison-same-labels")
+        write_comparison(same_labels.comparison, directory / "comparison-same-labels")
     systems_by_kind = ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER])
     hybrids = compare_with_bm25(
         recipe, dataset, reported, runs | others, systems_by_kind, made.rankings, baselines, provenance, answers
     )
     if hybrids is not None:
-        _write_comparison(hybrids, directory / PIPELINES)
+        write_comparison(hybrids, directory / PIPELINES)
     return RecipeRun(
         directory,
         recipe,
@@ -263,12 +262,6 @@ def _compared(
         same_labels,
         hybrids,
     )
-
-
-def _write_comparison(comparison: Comparison, path: Path) -> None:
-    write_json(path.with_suffix(".json"), comparison.as_json())
-    with whole_file(path.with_suffix(".md")) as partial:
-        partial.write_text(markdown_comparison(comparison), encoding="utf-8")
 
 
 def _how(settings: EncoderSettings) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from gnnretrieval.evaluation import (
     compare,
     find_answers,
     leave_out_self,
-    markdown_comparison,
     parse_measures,
 )
 from gnnretrieval.index.search import bm25_run
@@ -36,10 +35,10 @@ from gnnretrieval.recipes.encoder_recipe import (
 )
 from gnnretrieval.recipes.encoder_requirements import DEV, require_runnable
 from gnnretrieval.recipes.run import dataset_of
-from gnnretrieval.recipes.stages import timed_stage
-from gnnretrieval.storage.artifacts import Artifact, whole_file
+from gnnretrieval.recipes.stages import timed_stage, write_comparison
+from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
-from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.encoder.train_cross_encoder import train_cross_encoder
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 from gnnretrieval.training.gnn.held_out import dev_split
@@ -242,7 +241,5 @@ class _Run:
             "git_revision": git_revision(),
         }
         comparison = compare(judged, runs, START, measures, split, provenance, answers=answers)
-        write_json(self.out / "comparison.json", comparison.as_json())
-        with whole_file(self.out / "comparison.md") as partial:
-            partial.write_text(markdown_comparison(comparison), encoding="utf-8")
+        write_comparison(comparison, self.out / "comparison")
         return EncoderRun(self.out, self.made, comparison, self.dataset, runs, answers)

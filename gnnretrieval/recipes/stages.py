@@ -1,13 +1,17 @@
-"""The stages of a recipe: which one runs, and how long it took."""
+"""The stages of a recipe: which one runs, how long it took, and the files of a comparison."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from gnnretrieval.evaluation import Comparison, markdown_comparison
 from gnnretrieval.platform.memory import give_back_freed_memory
 from gnnretrieval.progress import indented, say
+from gnnretrieval.storage.artifacts import whole_file
+from gnnretrieval.storage.provenance import write_json
 
 
 @contextmanager
@@ -21,3 +25,10 @@ def timed_stage(name: str) -> Iterator[None]:
         finally:
             give_back_freed_memory()  # an encoder's training leaves gigabytes, and what comes next may need little
         say(f"{time.monotonic() - start:.1f} s")
+
+
+def write_comparison(comparison: Comparison, path: Path) -> None:
+    """Write a comparison as ``path.json``, and as a Markdown table in ``path.md``."""
+    write_json(path.with_suffix(".json"), comparison.as_json())
+    with whole_file(path.with_suffix(".md")) as partial:
+        partial.write_text(markdown_comparison(comparison), encoding="utf-8")

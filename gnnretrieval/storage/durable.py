@@ -30,8 +30,11 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk; does nothing on file systems that cannot sync one."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until the names in a directory are on the disk; does nothing where it cannot be opened or synced."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:  # it may be written to, and not listed
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -1,11 +1,15 @@
 """Each warning appears exactly when it should: figures without fault have none, and one fault has its own."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from gnnretrieval.graph import inspect_graph
-from gnnretrieval.graph.inspection.advice import warnings_of
+from gnnretrieval.graph.inspection.advice import GAINED, GAINED_UNTAUGHT, warnings_of
 from gnnretrieval.graph.inspection.report import GraphReport
 
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 HUB = {"id": "hub", "title": "", "text": ""}
 FINE = {
     "passages": 1000,
@@ -69,7 +73,7 @@ def test_a_graph_without_fault_has_no_warning(fine):
         ({"queries_per_passage__share_never_found": 0.51}, "No query found 51% of the passages"),
         ({"labelled_passage_among_neighbours": {"1": 0.1, "5": 0.49}}, "Only 49% of the queries"),
         ({"labelled_passage_among_neighbours": {}}, "Add judgements"),
-        ({"agreement__paraphrase": 0.49}, "Too few paraphrases: the questions of one passage agree by 0.49"),
+        ({"agreement__paraphrase": 0.49}, "agree by 0.49 (0: no more alike than any two, 1: the same)"),
         (
             {"agreement__share_of_queries": 0.04, "agreement__paraphrase": 0.1},
             "Only 4.0% of the queries have the same relevant passage",
@@ -106,3 +110,20 @@ def test_one_fault_has_its_own_warning_and_no_other(fine, values, says):
 )
 def test_at_a_threshold_there_is_no_warning(fine, values):
     assert list(warnings_of(changed(fine, **values))) == []
+
+
+def test_measured_sets_are_named_by_whether_passages_asked_for_have_training_questions(fine):
+    (with_questions,) = warnings_of(changed(fine, agreement__paraphrase=0.3))
+    assert "squad-open gained 4.6 over its dual-encoder, 1.1 over the strongest simple use" in with_questions
+    share = {"__".join((*TEST, "share_with_training_questions")): 0.0}
+    without = next(iter(warnings_of(changed(fine, agreement__paraphrase=0.3, **share))))
+    assert "fairytaleqa gained 9.5" in without
+    assert "squad-open gained" not in without
+
+
+def test_what_measured_sets_gained_is_what_the_benchmark_has():
+    sets = json.loads((RESULTS / "same_labels.json").read_text(encoding="utf-8"))["sets"]
+    for name, gained in (GAINED | GAINED_UNTAUGHT).items():
+        values = sets[name]["groups"]["all"]["RR@10"]
+        others = (values["dual-encoder"], values[sets[name]["strongest"]])
+        assert gained == tuple(round(100 * (values["gnn-encoder"] - other), 1) for other in others)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.storage import places
+from gnnretrieval.storage import durable, places
 from gnnretrieval.storage.artifacts import kind_of, open_artifact, whole_file
 from gnnretrieval.storage.locks import beside, locked
 from gnnretrieval.storage.making import make_artifact
@@ -174,3 +174,13 @@ def test_of_an_earlier_version_without_sizes_it_opens(tmp_path):
     meta = (path / "meta.json").read_text()
     (path / "meta.json").write_text(meta.replace('"sizes"', '"other"'))
     assert text_of(path) == "some text"
+
+
+def test_a_directory_that_may_be_written_to_and_not_listed_is_not_synced(tmp_path, monkeypatch):
+    def refused(path, flags):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(durable.os, "open", refused)
+    durable.sync_directory(tmp_path)
+    with pytest.raises(PermissionError):
+        durable.sync_file(tmp_path)

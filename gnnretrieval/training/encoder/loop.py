@@ -19,7 +19,6 @@ from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.encoder.settings import LoopSettings
 from gnnretrieval.training.encoder.towers import Tower, Trained
-from gnnretrieval.training.gnn.settings import JointSettings, TrainSettings
 from gnnretrieval.training.optimizers import linear_schedule, make_optimizer
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.weights import MasterWeights
@@ -180,7 +179,14 @@ class EncoderLoop:
         return len(history) - 1 - history.index(self.best_record) >= self.settings.patience
 
 
-def with_precision(settings: LoopSettings | JointSettings | TrainSettings, device: str) -> dict[str, Any]:
+class _WithPrecision(Protocol):
+    @property
+    def precision(self) -> str: ...
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]: ...
+
+
+def with_precision(settings: _WithPrecision, device: str) -> dict[str, Any]:
     """The settings as JSON values, with the precision of this device in place of ``auto``."""
     reduced = weights_dtype(settings.precision, torch.device(device)) == torch.bfloat16
     return {**settings.model_dump(mode="json"), "precision": "bfloat16" if reduced else "float32"}
