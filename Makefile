@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
-.PHONY: quickstart test test-browser lint docs oldest release hashes install clean
+.PHONY: quickstart test test-browser coverage lint docs oldest release hashes install clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
@@ -17,6 +17,10 @@ test: $(VENV)/installed-test
 test-browser: $(VENV)/installed-test
 	$(INSTALL) --editable '.[browser]'
 	$(BIN)/python -m pytest tests/serve/test_explorer.py tests/serve/test_map_in_browser.py
+
+# Which lines the tests run, in htmlcov/index.html.
+coverage: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope --cov=gnnretrieval --cov-report=html
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
