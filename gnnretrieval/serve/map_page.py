@@ -15,10 +15,10 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.maps.points import Points, figures_of, points_of
 from gnnretrieval.pages.html import write_page
+from gnnretrieval.serve.settings import STATIC
 
 WORDS = 300  # characters of a text that a page shows
 
-_STATIC = Path(__file__).with_name("static")
 _STYLES = ("style.css", "map.css")
 _SCRIPTS = ("elements.js", "map-libraries.js", "map_source.js", "map_points.js", "map.js")
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -102,4 +102,4 @@ def _escaped(data: Any) -> str:
 
 
 def _read(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8")
+    return (STATIC / name).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +15,8 @@ MAX_NEIGHBORS = 50
 MAX_ID = 1000  # characters
 MAX_MAP_POINTS = 1_000_000  # passages, and questions, that a map draws; 24 bytes each
 MAX_BODY = 256 * 1024  # bytes
+LIMITS = {"question": MAX_QUESTION, "k": MAX_K, "neighbors": MAX_NEIGHBORS, "id": MAX_ID, "body_bytes": MAX_BODY}
+STATIC = Path(__file__).with_name("static")
 
 
 class ServeSettings(Settings):

@@ -10,8 +10,7 @@ from string import Template
 from typing import Any
 
 from gnnretrieval.errors import GnnRetrievalError
-
-_STATIC = Path(__file__).with_name("static")
+from gnnretrieval.serve.settings import STATIC
 
 
 def write_view(described: Mapping[str, Any], path: str | Path) -> None:
@@ -46,4 +45,4 @@ def view_page(described: Mapping[str, Any]) -> str:
 
 
 def _read(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8")
+    return (STATIC / name).read_text(encoding="utf-8")

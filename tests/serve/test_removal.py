@@ -11,14 +11,13 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.maps.building import build_map, embeddings_behind
 from gnnretrieval.serve import create_app
+from gnnretrieval.serve.routes import graph, maps, pages, questions, status
 from gnnretrieval.storage.provenance import write_json
 
 PAGES = {
     "/",
     "/map",
     "/docs",
-    "/static",
-    "/openapi.json",
     "/health",
     "/metrics",
     "/reload",
@@ -60,7 +59,8 @@ def asked(tiny_dataset, gone, retriever):
                 "/map/named": [client.get("/map/named", params={"name": name}) for name in (gone.id, gone.id[:2])],
                 "/examples": [client.get("/examples")],
             }
-        assert {route.path for route in app.routes} == answers.keys() | PAGES
+        routed = (route.path for subject in (questions, graph, maps, status, pages) for route in subject.router.routes)
+        assert {*routed} == answers.keys() | PAGES
         return {path: "\n".join(each.text for each in these) for path, these in answers.items()}
 
     return ask

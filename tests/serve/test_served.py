@@ -230,7 +230,7 @@ def test_the_encoder_is_kept_and_the_files_of_the_version_before_are_closed(run,
                 break
             time.sleep(0.02)
         assert gone() is None
-        newest = client.app.state.versions.current.retriever
+        newest = client.app.state.serving.versions.current.retriever
         assert newest.encoder is encoder
 
 

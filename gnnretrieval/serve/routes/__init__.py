@@ -1,0 +1,1 @@
+"""The server's addresses: one router a subject."""

@@ -1,0 +1,56 @@
+"""What a route needs of its request: the version that answers it, and the server's threads."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Depends, Query, Request
+from fastapi import Path as PathParameter
+
+from gnnretrieval.serve import schemas
+from gnnretrieval.serve.measuring import Measurements
+from gnnretrieval.serve.served import Served, Versions
+from gnnretrieval.serve.settings import MAX_ID, ServeSettings
+from gnnretrieval.serve.worker import Worker
+
+
+class Serving(NamedTuple):
+    """A running server.
+
+    Attributes:
+        settings: Its settings.
+        questions: The thread that encodes and searches.
+        graph: The thread that reads the graph and its texts.
+        versions: The version that is served, and its replacement.
+        measurements: What it counts.
+    """
+
+    settings: ServeSettings
+    questions: Worker
+    graph: Worker
+    versions: Versions
+    measurements: Measurements
+
+
+async def _served(request: Request) -> Served:
+    """The version that answers a request; the guard chose it when the request arrived."""
+    served: Served = request.scope["served"]
+    return served
+
+
+async def _serving(request: Request) -> Serving:
+    serving: Serving = request.app.state.serving
+    return serving
+
+
+Now = Annotated[Served, Depends(_served)]
+Here = Annotated[Serving, Depends(_serving)]
+PathId = Annotated[str, PathParameter(min_length=1, max_length=MAX_ID)]
+NodeId = Annotated[str, Query(min_length=1, max_length=MAX_ID, description="The node's id.")]
+NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": schemas.ErrorAnswer, "description": "No such thing."}}
+
+
+def milliseconds_since(begun: float) -> float:
+    """Milliseconds since ``begun``, a time of ``time.perf_counter``."""
+    return round(1000 * (time.perf_counter() - begun), 2)

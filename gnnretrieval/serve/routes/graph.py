@@ -1,0 +1,56 @@
+"""Passages, training questions and the graph that joins them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from gnnretrieval.serve import schemas
+from gnnretrieval.serve.routes.dependencies import NOT_FOUND, Here, NodeId, Now, PathId
+from gnnretrieval.serve.settings import MAX_NEIGHBORS
+
+router = APIRouter()
+
+
+@router.get("/passages/{id:path}", responses=NOT_FOUND, summary="A passage")
+async def passage(id: PathId, served: Now, here: Here) -> schemas.PassageOut:
+    """The passage with an id."""
+    found: schemas.PassageOut = await here.graph.ask(served.lookups.passage, (id,))
+    return found
+
+
+@router.get("/queries/{id:path}", responses=NOT_FOUND, summary="A training question")
+async def query(id: PathId, served: Now, here: Here) -> schemas.QueryOut:
+    """The training question with an id."""
+    found: schemas.QueryOut = await here.graph.ask(served.lookups.query, (id,))
+    return found
+
+
+@router.get("/graph", responses=NOT_FOUND, summary="The graph's figures")
+async def figures(served: Now, here: Here) -> schemas.GraphAnswer:
+    """Sizes, degrees and recall."""
+    served.lookups.require_graph()
+    found: schemas.GraphAnswer = await here.graph.ask(lambda: served.lookups.graph, ())
+    return found
+
+
+@router.get("/graph/neighbors", responses=NOT_FOUND, summary="A node, its neighbours by attention, and theirs")
+async def neighbors(
+    served: Now,
+    here: Here,
+    id: NodeId,
+    kind: Annotated[Literal["passage", "query"], Query(description="Of what the id is.")] = "passage",
+    most: Annotated[int, Query(ge=1, le=MAX_NEIGHBORS, description="Neighbours wanted.")] = 10,
+) -> schemas.NeighborsAnswer:
+    """A node's heaviest neighbours."""
+    served.lookups.require_graph()
+    found: schemas.NeighborsAnswer = await here.graph.ask(served.lookups.neighbors, (id, kind == "query", most))
+    return found
+
+
+@router.get("/examples", summary="Questions to try")
+async def examples(served: Now, here: Here) -> schemas.ExamplesAnswer:
+    """Questions that gained most, or some of the graph's."""
+    found: schemas.ExamplesAnswer = await here.graph.ask(lambda: served.lookups.examples, ())
+    return found

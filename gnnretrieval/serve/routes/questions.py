@@ -1,0 +1,60 @@
+"""Rankings of a question."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from gnnretrieval.index.comparison import MovedHit
+from gnnretrieval.serve import schemas
+from gnnretrieval.serve.failures import Refusal
+from gnnretrieval.serve.routes.dependencies import NOT_FOUND, Here, Now, milliseconds_since
+
+router = APIRouter()
+
+
+@router.post("/search", responses=NOT_FOUND, summary="Ranked passages for a question")
+async def search(request: schemas.SearchRequest, served: Now, here: Here) -> schemas.SearchAnswer:
+    """Rank by the index's system, or by the dual-encoder alone."""
+    begun, retriever = time.perf_counter(), served.retriever
+    system = request.system or retriever.system
+    if system != retriever.system and not (system == "dual-encoder" and retriever.has_graph):
+        raise Refusal(404, "no_such_system", f"This server has {retriever.system}, and no {system}.")
+    hits = await here.questions.ask((retriever, "search_all", request.k, system), request.question)
+    return schemas.SearchAnswer(
+        version=served.version,
+        question=request.question,
+        system=system,
+        milliseconds=milliseconds_since(begun),
+        hits=[schemas.HitOut.model_validate(hit._asdict()) for hit in hits],
+    )
+
+
+@router.get("/search", responses=NOT_FOUND, summary="The same, asked in the address")
+async def search_by_address(
+    parameters: Annotated[schemas.SearchParameters, Query()], served: Now, here: Here
+) -> schemas.SearchAnswer:
+    """As :func:`search`."""
+    return await search(parameters, served, here)
+
+
+@router.post("/compare", responses=NOT_FOUND, summary="Both encoders' rankings, and what moved")
+async def compare(request: schemas.CompareRequest, served: Now, here: Here) -> schemas.CompareAnswer:
+    """Rank by both encoders."""
+    begun = time.perf_counter()
+    served.lookups.require_graph()
+    found = await here.questions.ask((served.retriever, "compare_all", request.k), request.question)
+    return schemas.CompareAnswer(
+        version=served.version,
+        question=request.question,
+        milliseconds=milliseconds_since(begun),
+        depth=found.depth,
+        dual_encoder=[_moved(one) for one in found.dual_encoder],
+        gnn_encoder=[_moved(one) for one in found.gnn_encoder],
+    )
+
+
+def _moved(one: MovedHit) -> schemas.MovedOut:
+    return schemas.MovedOut.model_validate({**one.hit._asdict(), "elsewhere": one.elsewhere})
