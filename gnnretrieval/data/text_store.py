@@ -285,6 +285,11 @@ class TextStore:
             found.update(dict(self._rows(statement, part, types=(str, int))))
         return found
 
+    def relevant_to(self, query: int) -> list[int]:
+        """Rows of the passages that are judged relevant to the query at a row, in order."""
+        statement = "SELECT passage FROM qrels WHERE query = ? AND relevance > 0 ORDER BY passage"
+        return [row for (row,) in self._rows(statement, (query,), types=(int,)) if row not in self._hidden]
+
     def relevance(self, query: int, passage: int) -> int | None:
         """The judgement of one pair of rows; None where it is not judged."""
         statement = "SELECT relevance FROM qrels WHERE query = ? AND passage = ?"

@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.index.search import Hit, hits_of
 
+_UNSURE = 0.01  # share of the training questions that this mark would be wrong about, by construction
+
 Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class MovedHit(NamedTuple):
-    """A retrieved passage with its rank by the other encoder.
+    """A retrieved passage with its rank in the other ranking.
 
     Attributes:
-        hit: The passage as this encoder ranks it.
-        elsewhere: Its rank by the other encoder, from 1; None if it is below :attr:`EncoderComparison.depth`.
+        hit: The passage as this ranking has it.
+        elsewhere: Its rank in the other, from 1; None if it is below the depth that was looked through.
     """
 
     hit: Hit
@@ -33,29 +35,37 @@ class EncoderComparison(NamedTuple):
         dual_encoder: Hits of the dual-encoder, best first.
         gnn_encoder: Hits of the GNN-encoder, best first.
         depth: Number of passages of each ranking in which ranks were looked up.
+        relevant: Ids of the passages that are labelled relevant, if it is a training question; else None.
+        share_below: Share of the training questions whose best score by the dual-encoder is not above this question's;
+            None without training questions.
     """
 
     dual_encoder: list[MovedHit]
     gnn_encoder: list[MovedHit]
     depth: int
+    relevant: list[str] | None = None
+    share_below: float | None = None
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the question is unlike the training questions: its best score is among their lowest hundredth."""
+        return self.share_below is not None and self.share_below <= _UNSURE
 
 
-def compared(texts: TextStore, before: Ranked, after: Ranked, k: int, depth: int) -> EncoderComparison:
-    """Compare two rankings of one question, with ``k`` hits each.
+def moved_hits(texts: TextStore, before: Ranked, after: Ranked, k: int) -> tuple[list[MovedHit], list[MovedHit]]:
+    """The ``k`` best hits of two rankings of one question, each with its rank in the other.
 
     Args:
         texts: Texts of the index.
-        before: Rows and scores ``(depth,)`` by the dual-encoder.
-        after: Rows and scores ``(depth,)`` by the GNN-encoder.
+        before: Rows and scores ``(depth,)`` of one ranking.
+        after: Rows and scores ``(depth,)`` of the other.
         k: Number of hits.
-        depth: Number of passages in each ranking.
     """
-    dual, gnn = (hits_of(texts, rows[:k], scores[:k]) for rows, scores in (before, after))
-    dual_ranks, gnn_ranks = _ranks(before[0], dual), _ranks(after[0], gnn)
-    return EncoderComparison(
-        [MovedHit(hit, gnn_ranks.get(hit.row)) for hit in dual],
-        [MovedHit(hit, dual_ranks.get(hit.row)) for hit in gnn],
-        depth,
+    first, second = (hits_of(texts, rows[:k], scores[:k]) for rows, scores in (before, after))
+    first_ranks, second_ranks = _ranks(before[0], first), _ranks(after[0], second)
+    return (
+        [MovedHit(hit, second_ranks.get(hit.row)) for hit in first],
+        [MovedHit(hit, first_ranks.get(hit.row)) for hit in second],
     )
 
 

@@ -31,7 +31,7 @@ def describe(
         is_query: Whether it is the id of a query, not of a passage.
         most: Maximum number of neighbours.
         hops: 2: also the best :data:`SECOND` neighbours of each neighbour.
-        explainer: Adds the attention of each edge; a passage's queries are then ordered by attention, not by score.
+        explainer: Adds the attention of each edge; neighbours are then ordered by it, the strongest first.
 
     Returns:
         ``node``: ``kind``, ``id``, ``text``, a passage's ``title`` or a query's ``split``, and ``edges`` (the number of
@@ -69,15 +69,13 @@ def _around(
     store: Graph, id_: str, is_query: bool, most: int, explainer: Explainer | None
 ) -> tuple[QueryRow | PassageRow, list[NeighborNode], Attention | None]:
     """A node, its best neighbours, and its attention if there is an explainer."""
-    if is_query:
-        query, found = passages_of_query(store, id_, most)
-        return query, found, None if explainer is None else explainer.attention_of_query(query.row)
-    passage, found = queries_of_passage(store, id_, most if explainer is None else None)
+    around = passages_of_query if is_query else queries_of_passage
+    center, found = around(store, id_, most if explainer is None else None)
     if explainer is None:
-        return passage, found, None
-    attention = explainer.attention_of_passage(passage.row)
+        return center, found, None
+    attention = (explainer.attention_of_query if is_query else explainer.attention_of_passage)(center.row)
     found = sorted(found, key=lambda node: -abs(attention.weights[node.id]))[:most]
-    return passage, found, attention
+    return center, found, attention
 
 
 def _edge(node: NeighborNode, attention: Attention | None) -> dict[str, Any]:

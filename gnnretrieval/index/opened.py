@@ -21,6 +21,7 @@ from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.explain import Explainer, explainer_of
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.known_questions import BestScores, KnownQuestions
 from gnnretrieval.index.stored_questions import StoredQuestions
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
@@ -124,6 +125,14 @@ class OpenedIndex:
         return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE, self.index.removed)
 
     @cached_property
+    def _known_questions(self) -> KnownQuestions:
+        return KnownQuestions(self.index.texts)
+
+    @cached_property
+    def _best_scores(self) -> BestScores:
+        return BestScores(self.shown_graph)
+
+    @cached_property
     def _encoder_before(self) -> TextEncoder:
         """The encoder of the graph's features; differs from the index's encoder if one was trained with the model."""
         if "features" not in self._embeddings.meta["made_from"]:
@@ -178,7 +187,7 @@ class OpenedIndex:
             if self.shown_graph is not self.graph:
                 self.shown_graph.keep_open(reads)
             self._baseline.keep_open(reads)
-            _ = self._encoder_before
+            _ = self._encoder_before, self._best_scores
             if self.num_passages:
                 _ = self._explainer
         self._older = None

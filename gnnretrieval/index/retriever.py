@@ -14,7 +14,7 @@ from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
-from gnnretrieval.index.comparison import EncoderComparison, compared
+from gnnretrieval.index.comparison import EncoderComparison, moved_hits
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explanation
 from gnnretrieval.index.faiss_index import KIND, open_index
@@ -202,8 +202,13 @@ class Retriever(OpenedIndex):
         depth = min(max(k, DEPTH), self.num_passages)
         after = self.encode(questions)
         before = after if self._encoder_before is self.encoder else self._encode_before(questions)
-        found = zip(*baseline.search(before, depth), *self.index.search(after, depth), strict=True)
-        return [compared(self.index.texts, ranked[:2], ranked[2:], k, depth) for ranked in found]
+        found = zip(questions, *baseline.search(before, depth), *self.index.search(after, depth), strict=True)
+        texts, comparisons = self.index.texts, []
+        for question, *ranked in found:
+            hits = moved_hits(texts, (ranked[0], ranked[1]), (ranked[2], ranked[3]), k)
+            like = self._best_scores.share_below(float(ranked[1][0]))
+            comparisons.append(EncoderComparison(*hits, depth, self._known_questions.relevant(question), like))
+        return comparisons
 
     def explain(self, passage_id: str, most: int = 5) -> Explanation:
         """Explain a passage's embedding: its ``most`` heaviest training questions, the gate and ``λ``.

@@ -59,7 +59,7 @@ class StoredQuestions:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         with TextStore(self._features.path / TEXTS) as texts:
-            return {_plain(query.text): query.row for query in texts.queries()}
+            return {plain(query.text): query.row for query in texts.queries()}
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         """Vectors ``(len(texts), d)`` float32 of stored questions.
@@ -67,7 +67,7 @@ class StoredQuestions:
         Raises:
             UnknownQuestion: A question is not stored, or ``side`` is ``passage``.
         """
-        unknown = next((text for text in texts if _plain(text) not in self._row_of), None)
+        unknown = next((text for text in texts if plain(text) not in self._row_of), None)
         if unknown is not None or side == "passage":
             name = self.settings.checkpoint.removeprefix(VECTORS)
             raise UnknownQuestion(
@@ -75,7 +75,7 @@ class StoredQuestions:
                 "here to encode another. Ask a stored one, give a vector (search_vectors; search --vectors), or open "
                 "with an encoder (encoder=…)."
             )
-        rows = [self._row_of[_plain(text)] for text in texts]
+        rows = [self._row_of[plain(text)] for text in texts]
         return np.asarray(self._vectors[rows], dtype=np.float32)
 
     def keep_open(self) -> None:
@@ -83,6 +83,6 @@ class StoredQuestions:
         _ = self._row_of, self._vectors
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A question with each run of white space as one space, for comparison."""
     return " ".join(text.split())

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gnnretrieval.index.retriever import Retriever
+from gnnretrieval.index.stored_questions import plain
 from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.graph_summary import graph_summary
@@ -103,6 +104,11 @@ class Lookups:
     def examples(self) -> schemas.ExamplesAnswer:
         """Example questions."""
         return examples.examples_of(self._retriever, self.version)
+
+    def example_passages(self, question: str) -> list[str] | None:
+        """The relevant passage of an example question; None if it is none, or its passage is not known."""
+        its = (one.passage for one in self.examples.questions if plain(one.question) == plain(question))
+        return [passage for passage in its if passage is not None] or None
 
     def _require(self, id_: str, is_query: bool) -> None:
         texts = self._retriever.texts

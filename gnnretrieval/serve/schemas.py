@@ -79,9 +79,9 @@ class SearchAnswer(_Answer):
 
 
 class MovedOut(HitOut):
-    """A retrieved passage with its rank by the other encoder."""
+    """A retrieved passage with its rank in the other ranking."""
 
-    elsewhere: int | None = Field(description="Its rank by the other encoder; null where it is below `depth`.")
+    elsewhere: int | None = Field(description="Its rank in the other ranking; null where it is below `depth`.")
 
 
 class CompareAnswer(_Answer):
@@ -92,6 +92,17 @@ class CompareAnswer(_Answer):
     depth: int = Field(description="How many passages of each ranking were looked through.")
     dual_encoder: list[MovedOut]
     gnn_encoder: list[MovedOut]
+    relevant: list[str] | None = Field(
+        description="Ids of the passages labelled relevant, if it is a training question or one of /examples; else "
+        "null: not known."
+    )
+    in_graph: bool = Field(description="Whether it is a training question, so that the graph has its labels already.")
+    share_below: float | None = Field(
+        description="Share of the training questions whose best score by the dual-encoder is not above this question's."
+    )
+    unsure: bool = Field(
+        description="Whether that share is at most 0.01: the question is unlike those that the index was made for."
+    )
 
 
 class PassageOut(_Answer):

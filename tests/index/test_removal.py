@@ -10,6 +10,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.errors import InputError
 from gnnretrieval.index import open_index
 from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.comparison import EncoderComparison
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.updating import remove_passages
 
@@ -148,4 +149,4 @@ def test_an_index_that_lost_every_passage_answers_nothing(tiny_run, tmp_path, qu
         emptied = Retriever.open(place, ranking=ranking)
         assert emptied.search(questions[0]) == []
         assert emptied.run({"q": questions[0]}) == {"q": []}
-    assert emptied.compare(questions[0]) == ([], [], 0)
+    assert emptied.compare(questions[0]) == EncoderComparison([], [], 0)

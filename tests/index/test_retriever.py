@@ -14,6 +14,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index import open_index, retriever
 from gnnretrieval.index.baseline import Baseline
+from gnnretrieval.index.comparison import EncoderComparison
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.storage.provenance import write_json
 
@@ -180,7 +181,7 @@ def test_an_empty_index_finds_nothing(tiny_run, tmp_path, questions):
     import_faiss().write_index(import_faiss().IndexFlatIP(32), str(run / "index" / "index.faiss"))
     empty = Retriever.open(run)
     assert empty.search(questions[0]) == []
-    assert empty.compare(questions[0]) == ([], [], 0)
+    assert empty.compare(questions[0]) == EncoderComparison([], [], 0)
 
 
 def test_without_a_graph_it_searches_and_refuses_to_compare(tiny_run, questions):

@@ -67,6 +67,26 @@ def test_compare_gives_both_rankings_and_the_rank_elsewhere(client, retriever, q
         assert [(hit["id"], hit["elsewhere"]) for hit in answer[name]] == pairs
 
 
+def test_a_known_question_comes_with_its_relevant_passages(tiny_run, retriever, client, questions, tmp_path):
+    training = retriever.query("train-03").text
+    answer = client.post("/compare", json={"question": training}).json()
+    assert (answer["relevant"], answer["in_graph"], answer["unsure"]) == (["p03", "p30"], True, False)
+    unknown = client.post("/compare", json={"question": questions[0]}).json()
+    assert (unknown["relevant"], unknown["in_graph"]) == (None, False)
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    example = {"question": questions[0], "passage": "p07", "before": 3, "after": 1}
+    (run / "examples.json").write_text(json.dumps([example]), encoding="utf-8")
+    with TestClient(create_app(Retriever.open(run))) as client:
+        answer = client.post("/compare", json={"question": f" {questions[0]}"}).json()
+    assert (answer["relevant"], answer["in_graph"]) == (["p07"], False)
+
+
+def test_a_question_unlike_all_training_questions_is_unsure(client, questions):
+    answer = client.post("/compare", json={"question": "1 ? x"}).json()
+    assert (answer["share_below"], answer["unsure"]) == (0.0, True)
+    assert client.post("/compare", json={"question": questions[0]}).json()["share_below"] > 0.01
+
+
 def test_sixteen_at_once_get_what_each_gets_alone_and_are_batched(retriever, questions):
     asked = [{"question": question, "k": 3 + number % 2} for number, question in enumerate(questions * 2)][:16]
     settings = ServeSettings(batch_wait=0.2)

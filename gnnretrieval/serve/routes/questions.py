@@ -53,6 +53,10 @@ async def compare(request: schemas.CompareRequest, served: Now, here: Here) -> s
         depth=found.depth,
         dual_encoder=[_moved(one) for one in found.dual_encoder],
         gnn_encoder=[_moved(one) for one in found.gnn_encoder],
+        relevant=served.lookups.example_passages(request.question) if found.relevant is None else found.relevant,
+        in_graph=found.relevant is not None,
+        share_below=found.share_below,
+        unsure=found.is_unsure,
     )
 
 
