@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.encoders.features import Features
+from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.graph.subgraph import Subgraph
+from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.label_messages import message_vectors, rejections
+from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.message_part import as_added, part_around
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
@@ -91,6 +94,29 @@ class Attention(NamedTuple):
     mean_gate: float | None
 
 
+class GraphChange(NamedTuple):
+    """A change of the graph that is only computed with.
+
+    Attributes:
+        without: Rows of the queries that are left out.
+        vectors: ``(a, d)`` vectors of added questions.
+        neighbors: ``(a, k)`` passages that these retrieve.
+        passage: Row of the passage that is labelled relevant to them.
+        scale: Factor on the messages: on ``λ``; with layer = linear on the weights of label mean, rejection, prior and
+            local scaling. 1: as trained.
+    """
+
+    without: Rows
+    vectors: NDArray[np.floating]
+    neighbors: Rows
+    passage: int
+    scale: float = 1.0
+
+
+class NoWhatIf(GnnRetrievalError):
+    """Raised for a change that cannot be computed."""
+
+
 class Explainer(Protocol):
     """Explains embeddings of a GNN-encoder over its graph."""
 
@@ -104,6 +130,17 @@ class Explainer(Protocol):
 
     def attention_of_query(self, row: int) -> Attention:
         """Weight of each passage in the query at ``row``, which must be in the graph."""
+
+    @property
+    def no_what_if(self) -> str | None:
+        """Why its messages cannot be changed, in one sentence; None: they can."""
+
+    def vectors_if(self, rows: Rows, change: GraphChange) -> NDArray[np.float32]:
+        """Vectors ``(r, d)`` of the passages at distinct ``rows`` as embedding gives them after a change of the graph.
+
+        Raises:
+            GnnRetrievalError: Questions are added that this layer cannot take, or too many nodes bear on the passages.
+        """
 
 
 def explainer_of(model: GNNEncoderModel, store: Graph, features: Features | None = None) -> Explainer:
@@ -135,7 +172,7 @@ class MessagesExplainer:
         self.store = store
         self._graph = message_graph(store)
         trained = model.load_messages()
-        self._mean = trained.messages.mean
+        self._trained, self._mean = trained, trained.messages.mean
         self._rejections = rejections(self._graph, trained.head, trained.messages)  # (n, k)
         self._vectors = message_vectors(self._graph, trained.head, trained.messages)
         self._texts = store.texts()
@@ -161,6 +198,30 @@ class MessagesExplainer:
         found = np.unique(self.store.neighbors[row].astype(np.int64)).tolist()
         shown = (passage for passage in found if passage not in self.store.hidden)
         return Attention({self._texts.passage(passage).id: 0.0 for passage in shown}, 1.0, None)
+
+    @property
+    def no_what_if(self) -> str | None:
+        """Why its messages cannot be changed; None: they can."""
+        found = self._trained.messages
+        if found.mean or found.rounds * found.step_size or found.prior or found.scaling:
+            return None
+        return "Training kept no messages from questions: no question moves a passage, so nothing can be tried."
+
+    @torch.no_grad()
+    def vectors_if(self, rows: Rows, change: GraphChange) -> NDArray[np.float32]:
+        """Vectors ``(r, d)`` of some passages after a change, on the part of the graph that they depend on."""
+        hidden = torch.zeros(len(self._graph.queries), dtype=torch.bool)
+        hidden[change.without] = True
+        head, kept = self._trained
+        messages = kept._replace(
+            mean=change.scale * kept.mean,
+            step_size=change.scale * kept.step_size,
+            prior=change.scale * kept.prior,
+            scaling=change.scale * kept.scaling,
+        )
+        added = as_added(self._graph, self.store, change.vectors, change.neighbors, change.passage)
+        part = part_around(self._graph.without(hidden), self.store, rows, messages.rounds, added)
+        return message_vectors(part, head, messages, most=len(rows)).numpy()
 
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.
@@ -252,6 +313,24 @@ class AttentionExplainer:
             if passage not in self.store.hidden
         }
         return Attention(weights, float(own.mean()), None)
+
+    no_what_if: str | None = None
+
+    def vectors_if(self, rows: Rows, change: GraphChange) -> NDArray[np.float32]:
+        """Vectors ``(r, d)`` of some passages after a change without added questions."""
+        if len(change.vectors):
+            raise NoWhatIf(
+                "A typed question has no edge features, which this layer reads: tick questions off, or change λ."
+            )
+        visible = np.ones(self.store.num_queries, dtype=bool)
+        visible[change.without] = False
+        order = np.argsort(rows, kind="stable")
+        parts = gated_contexts(self.model, self.store, visible=self.store.among(visible), only=rows[order])
+        scale = change.scale * self.model.context_scale
+        blocks = [self.store.similarity.prepare(passages + scale * context) for _, passages, context in parts]
+        vectors = np.empty((len(rows), self.store.dimension), dtype=np.float32)
+        vectors[order] = torch.cat(blocks).numpy()
+        return vectors
 
     def _second_layer(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Attention of eq. 8 (edges ``(E, heads)``, self-loops ``(T, heads)``), context and gate ``(T, d)``."""

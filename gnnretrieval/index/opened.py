@@ -120,6 +120,11 @@ class OpenedIndex:
         its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
         return explainer_of(self.model, self.shown_graph, its)
 
+    @property
+    def no_what_if(self) -> str | None:
+        """Why :meth:`~gnnretrieval.index.retriever.Retriever.what_if` is refused, in one sentence; None: it answers."""
+        return self._explainer.no_what_if if self.num_passages else "The index is empty: there is nothing to change."
+
     @cached_property
     def _baseline(self) -> Baseline:
         return Baseline.of(self.graph, self.index.path.resolve().parent / BASELINE, self.index.removed)

@@ -23,6 +23,7 @@ from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.opened import OpenedIndex
 from gnnretrieval.index.search import Hit, hits_by_sentences, hits_of, hits_of_ranking
 from gnnretrieval.index.stored_questions import StoredQuestions
+from gnnretrieval.index.what_if import Asked, Change, WhatIf, what_if
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.places import find
@@ -209,6 +210,34 @@ class Retriever(OpenedIndex):
             like = self._best_scores.share_below(float(ranked[1][0]))
             comparisons.append(EncoderComparison(*hits, depth, self._known_questions.relevant(question), like))
         return comparisons
+
+    def what_if(self, question: str, change: Change, k: int = 10) -> WhatIf:
+        """The ranking of a question as it is, and after a change of the graph around one passage; nothing is saved.
+
+        Raises:
+            InputError: The question is empty, or there is no such passage or training question.
+            NoWhatIf: The change cannot be computed, such as with a model that kept no messages.
+            ArtifactError: This index has no graph.
+        """
+        return what_if(self, self.asked_all([(question, change)])[0], change, k)
+
+    def asked_all(self, items: Sequence[tuple[str, Change]]) -> list[Asked]:
+        """What changes need of encoder and index, for :func:`gnnretrieval.index.what_if.what_if` in another thread.
+
+        Raises:
+            InputError: A question is empty or not a text.
+            ArtifactError: This index has no graph.
+        """
+        found, width = [], self.graph.k
+        depth = min(DEPTH, self.num_passages)
+        for question, change in items:
+            vectors = self.encode([question, *change.asked])
+            rows, scores = self.index.search(vectors[:1], depth)
+            neighbors = np.empty((0, width), dtype=np.int64)
+            if change.asked:
+                neighbors, _ = self._baseline.search(self._encode_before(change.asked), min(width, self.num_passages))
+            found.append(Asked(vectors[0], (rows[0], scores[0]), vectors[1:], neighbors))
+        return found
 
     def explain(self, passage_id: str, most: int = 5) -> Explanation:
         """Explain a passage's embedding: its ``most`` heaviest training questions, the gate and ``λ``.

@@ -25,6 +25,7 @@ class MessageGraph(NamedTuple):
         visible: ``(n,)`` bool, True for queries that are in the graph.
         normalize: Whether the similarity is the cosine.
         scale: ``τ``, factor on the similarity in a softmax.
+        bank: ``(b, d)`` queries among which nearness is searched, of a part of a larger graph; None: the visible ones.
     """
 
     passages: Tensor
@@ -34,6 +35,7 @@ class MessageGraph(NamedTuple):
     visible: Tensor
     normalize: bool
     scale: float
+    bank: Tensor | None = None
 
     def prepare(self, vectors: Tensor) -> Tensor:
         """Vectors ``(…, d)`` as the similarity compares them: of length 1 for the cosine."""
@@ -80,7 +82,11 @@ class Messages(NamedTuple):
 
 
 def message_vectors(
-    graph: MessageGraph, head: Tensor | None, messages: Messages, near: dict[Messages, Tensor] | None = None
+    graph: MessageGraph,
+    head: Tensor | None,
+    messages: Messages,
+    near: dict[Messages, Tensor] | None = None,
+    most: int | None = None,
 ) -> Tensor:
     r"""Passage vectors after all messages ``(m, d)`` float32, for the dot product with plain query vectors.
 
@@ -105,11 +111,15 @@ def message_vectors(
         messages: Weights of the messages.
         near: Nearness of the passages by the messages that it depends on, looked up and added to; for several calls
             with the same graph and heads.
+        most: Only the vectors of the first ``most`` passages ``(most, d)``; None: of all.
     """
     vectors, queries, _ = _projected(graph, head, messages)
+    vectors = vectors[:most]
+    if graph.bank is not None:
+        queries = graph.bank if head is None else graph.prepare(graph.bank @ head.T)
     folded = vectors if head is None else vectors @ head
     if messages.prior:
-        folded = folded * (1 + messages.prior * (graph.label_counts > 0).float())[:, None]
+        folded = folded * (1 + messages.prior * (graph.label_counts[:most] > 0).float())[:, None]
     if messages.scaling:
         near = {} if near is None else near
         before = messages._replace(prior=0.0, scaling=0.0, level=0.0)
@@ -151,9 +161,9 @@ def nearness(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:
     Args:
         graph: The edges.
         passages: ``z_p`` ``(m, d)``.
-        queries: ``(n, d)``, in the same space.
+        queries: ``(n, d)``, in the same space; those of the bank ``(b, d)``, if the graph has one.
     """
-    bank = queries[_sampled(graph.visible)]
+    bank = queries if graph.bank is not None else queries[bank_rows(graph.visible)]
     if not len(bank):
         return torch.zeros(len(passages))
     most = min(NEAREST, len(bank))
@@ -161,7 +171,7 @@ def nearness(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:
     return torch.cat([(part @ bank.T).topk(most, dim=1).values.mean(1) for part in torch.split(passages, block)])
 
 
-def _sampled(visible: Tensor) -> Tensor:
+def bank_rows(visible: Tensor) -> Tensor:
     """Rows of at most :data:`SAMPLE` visible queries; more queries later replace few of them."""
     rows = torch.nonzero(visible).ravel()
     if len(rows) <= SAMPLE:

@@ -12,9 +12,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gnnretrieval.encoders.endpoint import EndpointError
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.index.explain import NoWhatIf
 from gnnretrieval.index.stored_questions import UnknownQuestion
 from gnnretrieval.serve.settings import MAX_BODY
 from gnnretrieval.serve.worker import Busy, TimedOut
+from gnnretrieval.training.gnn.message_part import TooLarge
 
 _log = logging.getLogger(__name__)
 TOO_LARGE = ("too_large", f"The request's body is above {MAX_BODY:,} bytes: ask less at once.")
@@ -72,6 +75,11 @@ def install(app: FastAPI) -> None:
     async def unknown_question(request: Request, error: UnknownQuestion) -> JSONResponse:
         message = "This server's encoder is not here, and it has no vector of this question: ask one of its graph's."
         return failure(422, "unknown_question", message)
+
+    @app.exception_handler(NoWhatIf)
+    @app.exception_handler(TooLarge)
+    async def no_what_if(request: Request, error: GnnRetrievalError) -> JSONResponse:
+        return failure(422, "no_what_if", str(error))
 
     @app.exception_handler(EndpointError)
     async def no_encoder(request: Request, error: EndpointError) -> JSONResponse:

@@ -10,8 +10,8 @@ from gnnretrieval.serve.schemas import GraphAnswer, MostFoundOut
 _MOST = 5
 
 
-def graph_summary(store: Graph, version: str) -> GraphAnswer:
-    """Sizes, degrees and recall of a graph; the answer names ``version``."""
+def graph_summary(store: Graph, version: str, no_what_if: str | None = None) -> GraphAnswer:
+    """Sizes, degrees and recall of a graph; the answer names ``version``, and why a what-if is refused."""
     degrees = store.degrees()
     labelled, recall = recall_by_rank(store)
     return GraphAnswer(
@@ -26,5 +26,6 @@ def graph_summary(store: Graph, version: str) -> GraphAnswer:
         most_queries=int(degrees.max()),
         share_never_found=float((degrees == 0).mean()),
         recall=recall[-1] if labelled else None,
+        no_what_if=no_what_if,
         most_found=[MostFoundOut(**dict(row)) for row in most_found(store, degrees, _MOST)],
     )

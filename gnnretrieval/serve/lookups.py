@@ -9,6 +9,7 @@ from typing import Any
 
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.index.stored_questions import plain
+from gnnretrieval.index.what_if import Asked, Change, WhatIf, what_if
 from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.graph_summary import graph_summary
@@ -78,7 +79,7 @@ class Lookups:
     @cached_property
     def graph(self) -> schemas.GraphAnswer:
         """The graph's figures."""
-        return graph_summary(self._retriever.shown_graph, self.version)
+        return graph_summary(self._retriever.shown_graph, self.version, self._retriever.no_what_if)
 
     @property
     def map(self) -> ShownMap:
@@ -104,6 +105,17 @@ class Lookups:
     def examples(self) -> schemas.ExamplesAnswer:
         """Example questions."""
         return examples.examples_of(self._retriever, self.version)
+
+    def what_if(self, asked: Asked, change: Change, k: int) -> WhatIf:
+        """A question's ranking after a change.
+
+        Raises:
+            Refusal: There is no such passage or training question (404).
+        """
+        self._require(change.passage, is_query=False)
+        for id_ in change.without:
+            self._require(id_, is_query=True)
+        return what_if(self._retriever, asked, change, k)
 
     def example_passages(self, question: str) -> list[str] | None:
         """The relevant passage of an example question; None if it is none, or its passage is not known."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from gnnretrieval.serve.settings import MAX_K, MAX_QUESTION
+from gnnretrieval.serve.settings import MAX_CHANGES, MAX_ID, MAX_K, MAX_QUESTION
 
 
 def _has_words(question: str) -> str:
@@ -105,6 +105,46 @@ class CompareAnswer(_Answer):
     )
 
 
+class WhatIfRequest(_Request):
+    """A change of the graph around one passage, and the question to rank; nothing is saved."""
+
+    question: Question
+    passage: str = Field(min_length=1, max_length=MAX_ID, description="Id of the passage.")
+    without: list[Annotated[str, Field(min_length=1, max_length=MAX_ID)]] = Field(
+        default=[], max_length=MAX_CHANGES, description="Ids of training questions that are left out of the graph."
+    )
+    asked: list[Question] = Field(
+        default=[], max_length=MAX_CHANGES, description="Further training questions that the passage is relevant to."
+    )
+    scale: float = Field(
+        1.0,
+        ge=0,
+        le=4,
+        description="Factor on the messages into this passage: on λ, or layer linear's weights.",
+    )
+    k: int = Field(10, ge=1, le=MAX_K, description="Passages of each ranking.")
+
+
+class TouchedOut(BaseModel):
+    """A passage whose vector was computed again."""
+
+    id: str
+    before: int | None = Field(description="Its rank as it is; null where it is below `depth`.")
+    after: int | None = Field(description="Its rank after the change.")
+    cosine: float = Field(description="Cosine between its vectors before and after.")
+
+
+class WhatIfAnswer(_Answer):
+    """The GNN-encoder's ranking as it is, and after a change."""
+
+    question: str
+    milliseconds: float
+    depth: int = Field(description="How many passages of each ranking were looked through.")
+    before: list[MovedOut]
+    after: list[MovedOut]
+    touched: list[TouchedOut] = Field(description="The changed passage, then others that its questions are joined to.")
+
+
 class PassageOut(_Answer):
     """A passage."""
 
@@ -191,6 +231,7 @@ class GraphAnswer(_Answer):
     share_never_found: float = Field(description="Passages that no query found.")
     recall: float | None = Field(description="Labelled queries that have their passage among their k; null without.")
     most_found: list[MostFoundOut]
+    no_what_if: str | None = Field(description="Why POST /what-if is refused, in one sentence; null: it answers.")
 
 
 class MapAnswer(_Answer):

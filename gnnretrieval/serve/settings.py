@@ -12,6 +12,7 @@ from gnnretrieval.settings import Settings
 MAX_QUESTION = 10_000  # characters; an encoder reads a few hundred tokens and ignores the rest
 MAX_K = 1000
 MAX_NEIGHBORS = 50
+MAX_CHANGES = 20  # training questions that a what-if leaves out, and adds
 MAX_ID = 1000  # characters
 MAX_MAP_POINTS = 1_000_000  # passages, and questions, that a map draws; 24 bytes each
 MAX_BODY = 256 * 1024  # bytes

@@ -119,11 +119,11 @@ def test_a_fixed_level_leaves_the_passages_that_a_new_query_is_far_from():
 
 def test_nearness_comes_from_a_sample_of_queries_that_more_queries_change_little(monkeypatch):
     monkeypatch.setattr(label_messages, "SAMPLE", 100)
-    before, after = (label_messages._sampled(torch.ones(count).bool()) for count in (1000, 1100))
+    before, after = (label_messages.bank_rows(torch.ones(count).bool()) for count in (1000, 1100))
     assert len(before) == len(after) == 100
     assert len(set(before.tolist()) & set(after.tolist())) > 80
     assert max(torch.histc(before.float(), 5, 0, 1000)) < 40  # from everywhere
-    assert label_messages._sampled(torch.tensor([True, False, True])).tolist() == [0, 2]
+    assert label_messages.bank_rows(torch.tensor([True, False, True])).tolist() == [0, 2]
 
 
 def test_nearness_that_was_computed_is_not_computed_again(monkeypatch):

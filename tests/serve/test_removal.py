@@ -49,6 +49,11 @@ def asked(tiny_dataset, gone, retriever):
                 "/search": [client.post("/search", json=each) for each in systems]
                 + [client.get("/search", params=each) for each in systems],
                 "/compare": [client.post("/compare", json={"question": question, "k": 50})],
+                "/what-if": [
+                    client.post("/what-if", json={"question": question, "passage": id_, "without": without, "k": 50})
+                    for id_ in (gone.id, "p02")
+                    for without in ([], ["train-02"])
+                ],
                 "/passages/{id:path}": [client.get(f"/passages/{gone.id}")],
                 "/queries/{id:path}": [client.get(f"/queries/{id_}") for id_ in queries],
                 "/graph": [client.get("/graph")],

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from gnnretrieval.index.comparison import MovedHit
+from gnnretrieval.index.what_if import Change, WhatIf
 from gnnretrieval.serve import schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.routes.dependencies import NOT_FOUND, Here, Now, milliseconds_since
@@ -57,6 +58,25 @@ async def compare(request: schemas.CompareRequest, served: Now, here: Here) -> s
         in_graph=found.relevant is not None,
         share_below=found.share_below,
         unsure=found.is_unsure,
+    )
+
+
+@router.post("/what-if", responses=NOT_FOUND, summary="The ranking after a change of the graph; nothing is saved")
+async def what_if(request: schemas.WhatIfRequest, served: Now, here: Here) -> schemas.WhatIfAnswer:
+    """Encode and search in one thread, and compute the touched passages in the other."""
+    begun = time.perf_counter()
+    served.lookups.require_graph()
+    change = Change(request.passage, tuple(request.without), tuple(request.asked), request.scale)
+    asked = await here.questions.ask((served.retriever, "asked_all"), (request.question, change))
+    found: WhatIf = await here.graph.ask(served.lookups.what_if, (asked, change, request.k))
+    return schemas.WhatIfAnswer(
+        version=served.version,
+        question=request.question,
+        milliseconds=milliseconds_since(begun),
+        depth=found.depth,
+        before=[_moved(one) for one in found.before],
+        after=[_moved(one) for one in found.after],
+        touched=[schemas.TouchedOut.model_validate(one._asdict()) for one in found.touched],
     )
 
 

@@ -29,17 +29,20 @@ async function show() {
       const answer = await ask(graph ? "compare" : "search", { question, k });
       if (turn !== state.turn) return;
       state.asked = `${k} ${question}`;
+      state.answer = answer;
+      forgetWhatIf();
       showRankings(answer, question, graph);
     }
     find("start").hidden = Boolean(question || kind);
     find("rankings").hidden = !question;
     if (!question) state.asked = null;
+    if (isWhatIf() && changes.passage !== id) undoWhatIf();  // it was of the passage that was open
     if (kind) {
       const data = await ask(`graph/neighbors?kind=${kind}&id=${encodeURIComponent(id)}`);
       if (turn !== state.turn) return;
       find("node").hidden = false;
       find("main").classList.toggle("searched", Boolean(question));
-      showNeighborhood(find("node"), data, { walk: walkTo, question, ...moveOf(kind, id) });
+      showNeighborhood(find("node"), data, { walk: walkTo, question, ...moveOf(kind, id, data), ...whatIfOf(kind, id, question) });
       find("node").prepend(closing());
       find("node").scrollTop = 0;
     } else find("node").hidden = true;
@@ -91,6 +94,7 @@ async function showServed() {
     type: "button", class: "card", onclick: () => goTo({ q: one.question, ...(one.passage ? { passage: one.passage } : {}) }),
   }, make("span", {}, one.question), one.after ? make("span", { class: "gain" }, `rank ${one.before ?? "beyond 100"} → ${one.after}`) : null))));
   if (!graph) return;
+  state.served.no_what_if = graph.no_what_if;
   const share = (value) => `${(100 * value).toFixed(1)} %`;
   const tiles = [
     [graph.passages.toLocaleString("en"), "passages"], [graph.queries.toLocaleString("en"), "training questions"],
@@ -113,37 +117,63 @@ function moved(from, to, depth) {
   return from > to ? ["up", `▲ ${from - to}`] : ["down", `▼ ${to - from}`];
 }
 
-function showRankings(answer, question, graph) {
-  const before = graph ? answer.dual_encoder : [], after = graph ? answer.gnn_encoder : answer.hits;
-  state.hits = { before, after, depth: answer.depth, question };
+// Show the rankings of an answer; `what` is the answer of a what-if, whose two rankings are both the GNN-encoder's.
+function showRankings(answer, question, graph, what = null) {
+  const before = what ? what.before : graph ? answer.dual_encoder : [], after = what ? what.after : graph ? answer.gnn_encoder : answer.hits;
+  const depth = (what || answer).depth;
+  state.hits = { before, after, depth, question };
   find("columns").classList.toggle("single", !graph);
+  find("columns").classList.toggle("unsure", Boolean(answer.unsure));
   for (const id of ["before-column", "gutter", "moves"]) find(id).toggleAttribute("hidden", !graph);
-  find("system").textContent = graph ? "GNN-encoder" : answer.system;
-  find("system-note").textContent = graph ? "with the graph" : "";
+  const [first, firstNote, second, secondNote] = what ? ["As it is", "GNN-encoder", "What if", "GNN-encoder"]
+    : ["Dual-encoder", "without the graph", graph ? "GNN-encoder" : answer.system, graph ? "with the graph" : ""];
+  find("system-before").textContent = first;
+  find("system-before-note").textContent = firstNote;
+  find("system").textContent = second;
+  find("system-note").textContent = secondNote;
+  const relevant = new Set(answer.relevant || []), titles = new Map();
+  for (const hit of [...before, ...after]) titles.set(hit.title, (titles.get(hit.title) || new Set()).add(hit.id));
   const item = (hit, move, note) => make("li", {}, make("button", {
-    type: "button", class: "hit card", "data-id": hit.id, onclick: graph ? () => walkFromHit(hit.id) : null,
+    type: "button", class: "hit card", "data-id": hit.id, onclick: graph ? () => walkTo("passage", hit.id) : null,
   }, make("span", { class: "rank" }, `${hit.rank}`), titled(hit.title || hit.id),
-  move ? make("span", { class: `move ${move[0]}`, title: note }, move[1], make("span", { class: "unseen" }, ` ${note}`)) : make("span", { class: "soft number" }, hit.score.toFixed(3)),
+  make("span", { class: "meta" },
+    hit.title && titles.get(hit.title).size > 1 ? make("span", { class: "id" }, hit.id) : null,
+    relevant.has(hit.id) ? make("span", { class: "relevant", title: "labelled relevant to this question" }, "✓", make("span", { class: "unseen" }, " labelled relevant")) : null,
+    move ? make("span", { class: `move ${move[0]}`, title: note }, move[1], make("span", { class: "unseen" }, ` ${note}`)) : null,
+    make("span", { class: "score", title: "similarity to the question; each encoder has its own scale" }, make("span", { class: "unseen" }, "score "), hit.score.toFixed(3))),
   make("span", { class: "text" }, ...marked(short(hit.sentence || hit.text, 260), question))));
-  find("before").replaceChildren(...before.map((hit) => item(hit, moved(hit.rank, hit.elsewhere, answer.depth),
-    hit.elsewhere === null ? `below ${answer.depth} with the graph` : `rank ${hit.elsewhere} with the graph`)));
-  find("after").replaceChildren(...after.map((hit) => item(hit, graph ? moved(hit.elsewhere, hit.rank, answer.depth) : null,
-    graph ? hit.elsewhere === null ? `below ${answer.depth} without the graph` : `rank ${hit.elsewhere} without the graph` : "")));
-  const up = after.filter((hit) => graph && (hit.elsewhere === null || hit.elsewhere > hit.rank)).length;
-  const fresh = after.filter((hit) => graph && (hit.elsewhere === null || hit.elsewhere > after.length)).length;
-  find("summary").textContent = !after.length ? "Nothing was found: the index is empty."
-    : graph ? `${up} of the first ${after.length} moved up, ${fresh} of them from below the first ${after.length}; ${Math.round(answer.milliseconds)} ms for both rankings.`
-      : `${after.length} passages in ${Math.round(answer.milliseconds)} ms.`;
+  const other = what ? ["if so", "as it is"] : ["with the graph", "without the graph"];
+  const noteOf = (rank, where) => (rank === null ? `below ${depth} ${where}` : `rank ${rank} ${where}`);
+  find("before").replaceChildren(...before.map((hit) => item(hit, moved(hit.rank, hit.elsewhere, depth), noteOf(hit.elsewhere, other[0]))));
+  find("after").replaceChildren(...after.map((hit) => item(hit, graph ? moved(hit.elsewhere, hit.rank, depth) : null, graph ? noteOf(hit.elsewhere, other[1]) : "")));
+  find("summary").textContent = what ? inWords(what) : summaryOf(answer, before, after, graph);
+  find("unsure").hidden = !answer.unsure;
+  find("unsure").textContent = answer.unsure ? unsureOf(answer) : "";
   find("rankings").hidden = false;
   requestAnimationFrame(drawMoves);
 }
 
+function summaryOf(answer, before, after, graph) {
+  if (!after.length) return "Nothing was found: the index is empty.";
+  if (!graph) return `${after.length} passages in ${Math.round(answer.milliseconds)} ms.`;
+  const up = after.filter((hit) => hit.elsewhere === null || hit.elsewhere > hit.rank).length;
+  const fresh = after.filter((hit) => hit.elsewhere === null || hit.elsewhere > after.length).length;
+  const told = `${up} of the first ${after.length} moved up, ${fresh} of them from below the first ${after.length}; ${Math.round(answer.milliseconds)} ms for both rankings.`;
+  if (!answer.relevant) return told;
+  const places = (hits) => hits.filter((hit) => answer.relevant.includes(hit.id)).map((hit) => hit.rank);
+  const rank = (hits) => places(hits)[0] ?? `below ${hits.length}`;
+  return `${told} ✓ labelled relevant: rank ${rank(before)} → ${rank(after)}.${answer.in_graph
+    ? " This is a training question: the graph has its label, so its gain tells nothing of new questions." : ""}`;
+}
+
+const unsureOf = (answer) => `Unsure: the best passage scores ${answer.dual_encoder[0].score.toFixed(2)} by the dual-encoder, and ${answer.share_below
+  ? `only ${(100 * answer.share_below).toFixed(1)} %` : "none"} of the training questions score so low. Perhaps no passage here answers this.`;
+
 // Ids such as package.module.name are cut at their beginning, for they differ at their ends.
 const titled = (title) => make("span", { class: `title ${/\s/.test(title) ? "" : "tail"}`, title }, make("bdi", {}, title));
-const walkFromHit = (id) => walkTo("passage", id);
 
 // What a passage's move is, for its panel.
-function moveOf(kind, id) {
+function moveOf(kind, id, data) {
   if (kind !== "passage" || !state.hits || !state.asked) return {};
   const { before, after, depth } = state.hits;
   const now = after.find((hit) => hit.id === id), was = before.find((hit) => hit.id === id);
@@ -151,7 +181,9 @@ function moveOf(kind, id) {
   const from = now ? now.elsewhere : was.rank, to = now ? now.rank : was.elsewhere;
   const told = (rank) => (rank === null ? `below ${depth.toLocaleString("en")}` : `rank ${rank}`);
   const direction = moved(from, to, depth)[0];
-  const why = { up: `It moved up, from ${told(from)} to ${told(to)}: its vector took in the questions below, the heavier the wider their line. Words of yours are marked.`,
+  const attends = data.neighbors.some((edge) => edge.attention);
+  const why = !attends && from !== to ? `It moved from ${told(from)} to ${told(to)}, and no training question did that: ${data.neighbors.length
+    ? "training kept no messages from questions, but a linear head, which moves all passages." : "it has none. Others moved, or a linear head moved it, as all passages."}` : { up: `It moved up, from ${told(from)} to ${told(to)}: its vector took in these questions, by the width of their lines. Words of yours are marked.`,
     down: `It moved down, from ${told(from)} to ${told(to)}: others came closer to your question, or its own questions pulled it elsewhere.`,
     same: `It stayed at ${told(to)}.` }[direction];
   return { facts: [["rank", `${from ?? `> ${depth}`} → ${to ?? `> ${depth}`}`, "Without the graph → with it", direction]], why };

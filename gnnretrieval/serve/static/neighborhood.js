@@ -2,7 +2,7 @@
 // One node of the graph, its neighbours and theirs: a picture, and the same as a list. For the explorer and for the
 // file of `graph view`, where nothing can be walked to.
 
-const figure = (value) => value.toFixed(value > 0 && value < 0.095 ? 3 : 2);
+const figure = (value) => Math.abs(value) < 0.0005 ? "0" : value.toFixed(value && Math.abs(value) < 0.095 ? 3 : 2);
 const count = (value, noun) => `${value.toLocaleString("en")} ${value === 1 ? noun : noun.endsWith("y") ? noun.slice(0, -1) + "ies" : noun + "s"}`;
 const otherKind = (kind) => (kind === "passage" ? "query" : "passage");
 const noun = (kind) => (kind === "passage" ? "passage" : "question");
@@ -43,7 +43,7 @@ function showNeighborhood(place, data, options = {}) {
   const title = node.kind === "passage" ? node.title && node.title !== node.id ? node.title : node.id : node.text;
   const picture = make("div", { class: "picture" });
   const list = make("ol", { class: "neighbors" });
-  const attentive = neighbors.some((edge) => edge.attention !== undefined && edge.attention !== null);
+  const attentive = neighbors.some((edge) => edge.attention);  // with layer = linear, questions give passages no attention
   place.replaceChildren(
     make("header", {},
       make("span", { class: `kind ${node.kind}` }, node.kind === "passage" ? "Passage" : "Training question"),
@@ -54,24 +54,25 @@ function showNeighborhood(place, data, options = {}) {
     options.why ? make("p", { class: "why" }, options.why) : "",
     facts.length ? make("dl", { class: "figures" }, ...facts.map(([name, value, meaning, kind]) =>
       make("div", { title: meaning, class: kind || "" }, make("dt", {}, name), make("dd", {}, value)))) : "",
-    neighbors.length ? picture : "",
-    neighbors.length ? make("p", { class: "legend" },
+    make("h3", {}, heading, make("small", {}, shown + (neighbors.length ? attentive ? ", by attention, the strongest first" : node.kind === "passage" ? ", by similarity" : ", as retrieved" : ""))),
+    options.controls || "",
+    neighbors.length ? make("div", { class: "around" }, make("div", {}, picture, make("p", { class: "legend" },
       make("span", {}, make("i"), "question"), make("span", {}, make("i", { class: "passage" }), "passage"),
       make("span", {}, make("i", { class: "line" }), "labelled relevant"),
-      make("span", {}, attentive ? "width: attention" : "width: similarity")) : "",
-    make("h3", {}, heading, make("small", {}, shown + (neighbors.length ? attentive ? ", by attention" : ", by similarity" : ""))),
-    neighbors.length ? list : make("p", { class: "soft" }, node.kind === "passage"
-      ? "No training question found it: only its own vector is in its context." : "It is left out of the graph."));
+      neighbors.some((edge) => edge.attention < -0.0005) ? make("span", {}, make("i", { class: "line away" }), "pushes away") : "",
+      make("span", {}, attentive ? "width: attention" : "width: similarity"))), list)
+      : make("p", { class: "soft" }, node.kind === "passage"
+        ? "No training question found it: only its own vector is in its context." : "It is left out of the graph."));
   const light = (number) => {
     picture.dispatchEvent(new CustomEvent("light", { detail: number }));
-    [...list.children].forEach((item, row) => item.firstElementChild.classList.toggle("lit", row === number));
+    [...list.children].forEach((item, row) => item.lastElementChild.classList.toggle("lit", row === number));
   };
   neighbors.forEach((edge, number) => {
     const kind = options.walk ? "button" : "div";
-    const attention = edge.attention ?? null;
-    const meter = make("span", { class: `meter ${edge.labelled ? "labelled" : ""}` }, make("span"));
+    const attention = attentive ? edge.attention : null;
+    const meter = make("span", { class: `meter ${attention < -0.0005 ? "away" : edge.labelled ? "labelled" : ""}` }, make("span"));
     meter.firstChild.style.width = `${Math.round(100 * Math.min(1, Math.abs(attention ?? Math.max(0, edge.score))))}%`;
-    list.append(make("li", { class: inner }, make(kind, {
+    list.append(make("li", { class: inner }, options.tick ? options.tick(edge) : null, make(kind, {
       class: "item", type: options.walk ? "button" : null,
       onclick: options.walk ? () => options.walk(inner, edge.id) : () => {},
       onmouseenter: () => light(number), onmouseleave: () => light(null), onfocus: () => light(number), onblur: () => light(null),
@@ -80,8 +81,8 @@ function showNeighborhood(place, data, options = {}) {
     make("span", { class: "words" }, ...(inner === "passage" ? [make("b", {}, edge.id), " ", short(withoutName(edge), 160)] : marked(edge.text, options.question))),
     make("span", { class: "share", title: attention === null ? "similarity" : "attention" }, figure(attention ?? edge.score)),
     meter,
-    make("span", { class: "more" }, `${edge.retrieved ? `${node.kind === "passage" ? "it is" : "at"} rank ${edge.rank} for ${inner === "query" ? "this question" : "it"}, ` : ""}similarity ${edge.score.toFixed(3)}`,
-      edge.labelled ? make("span", { class: "yes" }, ` · labelled relevant${edge.retrieved ? "" : notRetrieved(edge)}`) : "")))); 
+    make("span", { class: "more" }, `${edge.retrieved ? `${node.kind === "passage" ? "it is" : "at"} rank ${edge.rank} for ${inner === "query" ? "this question" : "it"}, ` : ""}similarity ${edge.score.toFixed(3)}${attention < -0.0005 ? ", pushes it away" : ""}`,
+      edge.labelled ? make("span", { class: "yes" }, ` · labelled relevant${edge.retrieved ? "" : notRetrieved(edge)}`) : ""))));
   });
   if (!neighbors.length) return;
   let width = 0;
@@ -104,19 +105,10 @@ const notRetrieved = (edge) => `; the question did not retrieve it${edge.rank ==
 
 const weightOf = (edge) => Math.abs(edge.attention ?? Math.max(0, edge.score) / 2);
 
-// Where everything stands: the node in the middle, neighbours around it with the heaviest on top, theirs outside, each
-// near the neighbours it hangs on; one that hangs on several stands once.
-function arrange(data, width, height) {
-  const named = width >= 460;
-  const middle = { x: width / 2, y: height / 2 };
-  const far = { x: Math.max(60, width / 2 - (named ? 104 : 22)), y: height / 2 - 28 };
-  const near = { x: far.x * 0.56, y: far.y * 0.58 };
-  const at = (angle, radius) => ({ x: middle.x + radius.x * Math.cos(angle), y: middle.y + radius.y * Math.sin(angle) });
-  const turn = 2 * Math.PI;
-  const inner = data.neighbors.map((edge, number) => {
-    const angle = -Math.PI / 2 + (turn * number) / data.neighbors.length;
-    return { edge, number, angle, ...at(angle, near) };
-  });
+// Where everything is: the node on the left, its neighbours in a column, the heaviest on top, and theirs in a column on
+// the right, near the neighbours that they are joined to; one that is joined to several is there once.
+function arrange(data, width) {
+  const inner = data.neighbors.map((edge, number) => ({ edge, number }));
   const outer = new Map();
   for (const one of inner) {
     for (const edge of one.edge.neighbors || []) {
@@ -126,43 +118,43 @@ function arrange(data, width, height) {
     }
   }
   const ring = [...outer.values()];
-  for (const one of ring) {
-    const x = one.parents.reduce((sum, parent) => sum + weightOf(parent.edge) * Math.cos(parent.of.angle), 0);
-    const y = one.parents.reduce((sum, parent) => sum + weightOf(parent.edge) * Math.sin(parent.of.angle), 0);
-    one.angle = Math.hypot(x, y) > 1e-6 ? Math.atan2(y, x) : one.parents[0].of.angle;
-  }
-  // Pushed apart until each has its share of the circle, or nearly.
-  ring.sort((one, other) => one.angle - other.angle);
-  const gap = Math.min(0.42, (0.96 * turn) / Math.max(1, ring.length));
-  for (let round = 0; round < 200 && ring.length > 1; round++) {
-    let moved = false;
-    ring.forEach((one, place) => {
-      const next = ring[(place + 1) % ring.length];
-      const between = next.angle - one.angle + (place === ring.length - 1 ? turn : 0);
-      if (between < gap - 1e-3) {
-        one.angle -= (gap - between) / 2;
-        next.angle += (gap - between) / 2;
-        moved = true;
-      }
-    });
-    if (!moved) break;
-  }
-  for (const one of ring) Object.assign(one, at(one.angle, far));
-  return { middle, inner, ring, named };
+  const height = Math.max(180, 34 * inner.length, 15 * ring.length) + 8;
+  const place = (all, x) => all.forEach((one, number) => Object.assign(one, { x, y: ((number + 0.5) * height) / all.length }));
+  place(inner, Math.max(62, Math.min(110, width * 0.22)));
+  const meanOf = (one) => one.parents.reduce((sum, parent) => sum + parent.of.y, 0) / one.parents.length;
+  ring.sort((one, other) => meanOf(one) - meanOf(other));
+  place(ring, width * 0.63);
+  return { middle: { x: 30, y: height / 2 }, inner, ring, height };
 }
 
 function drawPicture(picture, data, options, light) {
   const width = picture.clientWidth;
-  const height = Math.max(300, Math.min(470, width * 0.74));
-  const { middle, inner, ring, named } = arrange(data, width, height);
+  const { middle, inner, ring, height } = arrange(data, width);
   const kind = data.node.kind, innerKind = otherKind(kind);
   const svg = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group",
-    "aria-label": `The neighbourhood of ${noun(kind)} ${data.node.id}: arrow keys go around${options.walk ? ", Enter walks" : ""}` });
+    "aria-label": `The neighbourhood of ${noun(kind)} ${data.node.id}: arrow keys move in it${options.walk ? ", Enter walks" : ""}` });
   const tip = make("div", { class: "tip card", hidden: true });
   const edges = make("svg:g", { "aria-hidden": "true" }), dots = make("svg:g");
   svg.append(edges, dots);
+
+  // Names are cut to the room they have.
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `11.5px ${getComputedStyle(picture).fontFamily}`;
+  const fitted = (name, nameKind, room) => {
+    let most = name.length;
+    while (most > 3 && pen.measureText(tail(name, nameKind, most)).width > room) most -= 1;
+    return tail(name, nameKind, most);
+  };
+  for (const one of inner) {
+    one.name = fitted(nameOf(innerKind, one.edge), innerKind, width * 0.63 - one.x - 34);
+    one.right = one.x + 20 + pen.measureText(one.name).width;
+  }
+  for (const one of ring) one.name = fitted(nameOf(kind, one.edge), kind, width - one.x - 14);
+
   const line = (from, to, edge, isFar) => {
-    const drawn = make("svg:path", { d: `M${from.x} ${from.y}L${to.x} ${to.y}`, class: `edge ${edge.labelled ? "labelled" : ""} ${isFar ? "far" : ""}`,
+    const bend = (to.x - from.x) / 2;
+    const drawn = make("svg:path", { d: `M${from.x} ${from.y}C${from.x + bend} ${from.y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`,
+      class: `edge ${edge.labelled ? "labelled" : ""} ${edge.attention < -0.0005 ? "away" : ""} ${isFar ? "far" : ""}`,
       "stroke-width": isFar ? (0.8 + 2.4 * weightOf(edge)).toFixed(2) : (1.2 + 12 * weightOf(edge)).toFixed(2) });
     edges.append(drawn);
     return drawn;
@@ -170,7 +162,7 @@ function drawPicture(picture, data, options, light) {
   for (const one of ring) {
     const heaviest = one.parents.reduce((best, parent) => (weightOf(parent.edge) > weightOf(best.edge) ? parent : best));
     for (const parent of one.parents) {
-      parent.line = line(parent.of, one, parent.edge, true);
+      parent.line = line({ x: parent.of.right, y: parent.of.y }, one, parent.edge, true);
       parent.line.classList.toggle("also", parent !== heaviest);  // so that what crosses the picture stays in the background
     }
   }
@@ -209,14 +201,14 @@ function drawPicture(picture, data, options, light) {
       tip.style.top = `${below + tip.offsetHeight < height || spot.y < height / 2 ? below : spot.y - size - 12 - tip.offsetHeight}px`;
     };
     dots.append(element);
-    all.push({ element, level, walk, angle: spot.angle ?? 0 });
+    all.push({ element, level, walk, y: spot.y });
     return element;
   };
 
-  const tell = (edge, of) => `${edge.attention === undefined || edge.attention === null ? "" : `attention ${figure(edge.attention)}, `}${edge.retrieved ? `rank ${edge.rank}, ` : ""}similarity ${edge.score.toFixed(3)}${edge.labelled ? `, labelled relevant${edge.retrieved ? "" : notRetrieved(edge)}` : ""}${of}`;
+  const tell = (edge, of) => `${!edge.attention ? "" : `attention ${figure(edge.attention)}, `}${edge.retrieved ? `rank ${edge.rank}, ` : ""}similarity ${edge.score.toFixed(3)}${edge.labelled ? `, labelled relevant${edge.retrieved ? "" : notRetrieved(edge)}` : ""}${of}`;
   for (const one of ring) {
     const parents = one.parents.map((parent) => parent.of.number + 1).join(", ");
-    one.dot = dot(one, kind, one.edge, 5.5, "far", one.parents.length > 1 ? `hangs on ${parents}` : tell(one.edge, ` with ${parents}`), linesOfRing(one));
+    one.dot = dot(one, kind, one.edge, 5.5, "far", one.parents.length > 1 ? `joined to ${parents}` : tell(one.edge, ` with ${parents}`), linesOfRing(one));
   }
   for (const one of inner) one.dot = dot(one, innerKind, one.edge, 12, "near", tell(one.edge, ""), linesOfInner(one), String(one.number + 1));
   const own = data.node.own_attention ?? null;
@@ -227,34 +219,9 @@ function drawPicture(picture, data, options, light) {
       make("svg:circle", { class: "own", r: radius, "stroke-dasharray": `${own * around} ${around}`, transform: "rotate(-90)" }));
   }
 
-  // Names where there is room for them: of the middle, then of the outer ones, heaviest first.
-  const around = (one, half) => ({ left: one.x - half, right: one.x + half, top: one.y - half, bottom: one.y + half });
-  const taken = [...inner.map((one) => around(one, 14)), ...ring.map((one) => around(one, 7))];
-  const free = (box) => box.left > 2 && box.right < width - 2 && box.top > 0 && box.bottom < height
-    && !taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom);
-  const pen = document.createElement("canvas").getContext("2d"), family = getComputedStyle(picture).fontFamily;
-  const write = (into, text, spot, dx, dy, anchor, extra, must) => {
-    pen.font = `${extra ? "650 12.5px" : "11px"} ${family}`;
-    const long = pen.measureText(text).width;
-    const from = spot.x + dx - (anchor === "middle" ? long / 2 : anchor === "end" ? long : 0);
-    const box = { left: from, right: from + long, top: spot.y + dy - 7, bottom: spot.y + dy + 7 };
-    if (!must && !free(box)) return false;
-    taken.push(box);
-    const label = make("svg:text", { class: `name ${extra}`, x: dx, y: dy, "aria-hidden": "true" }, text);
-    label.style.textAnchor = anchor;
-    into.append(label);
-    return true;
-  };
-  write(center, short(nameOf(kind, data.node), named ? 38 : 26), middle, 0, 34, "middle", "center-name", true);
-  if (named) {
-    for (const one of [...ring].sort((a, b) => weightOf(b.edge) - weightOf(a.edge))) {
-      const right = Math.cos(one.angle) >= 0, flat = Math.abs(Math.cos(one.angle)) < 0.35;
-      const text = tail(nameOf(kind, one.edge), kind, flat ? 26 : 19);
-      if (!write(one.dot, text, one, right ? 10 : -10, 0, right ? "start" : "end", "", false)) {
-        write(one.dot, text, one, 0, Math.sin(one.angle) > 0 ? 14 : -14, "middle", "", false);
-      }
-    }
-  }
+  const write = (one, dx) => one.dot.append(make("svg:text", { class: "name", x: dx, y: 0, "aria-hidden": "true" }, one.name));
+  for (const one of inner) write(one, 16);
+  for (const one of ring) write(one, 10);
 
   picture.replaceChildren(svg, tip);
   if (!picture.dataset.listens) {
@@ -272,18 +239,15 @@ function drawPicture(picture, data, options, light) {
       all.forEach((one) => one.element.setAttribute("tabindex", one === to ? "0" : "-1"));
       to.element.focus();
     };
-    const around = all.filter((one) => one.level === now.level).sort((one, other) => turned(one.angle) - turned(other.angle));
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], outward = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-    if (step) go(around[(around.indexOf(now) + step + around.length) % around.length]);
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], outward = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const column = all.filter((one) => one.level === levels[levels.indexOf(now.level) + (outward || 0)]).sort((one, other) => one.y - other.y);
+    if (step) go(column[(column.indexOf(now) + step + column.length) % column.length]);
     else if (outward) {
-      const there = all.filter((one) => one.level === levels[levels.indexOf(now.level) + outward]);
-      go(there.sort((one, other) => apart(one, now) - apart(other, now))[0]);
+      const nearest = (one) => (now.level === "center" ? one.y : Math.abs(one.y - now.y));
+      go(column.sort((one, other) => nearest(one) - nearest(other))[0]);
     } else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); now.walk(); }
   });
 }
 
-// Angles from the top on, clockwise.
-const turned = (angle) => (((angle + Math.PI / 2) % (2 * Math.PI)) + 2 * Math.PI) % (2 * Math.PI);
-const apart = (one, other) => (other.level === "center" ? turned(one.angle) : Math.abs(Math.atan2(Math.sin(one.angle - other.angle), Math.cos(one.angle - other.angle))));
 // Ids such as package.module.name differ at their ends, questions at their beginnings.
 const tail = (name, kind, most) => (name.length <= most ? name : kind === "passage" && !/\s/.test(name) ? "…" + name.slice(1 - most).replace(/^\./, "") : short(name, most));

@@ -1,0 +1,170 @@
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from gnnretrieval import Retriever
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import InputError
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import open_graph
+from gnnretrieval.index import what_if
+from gnnretrieval.index.explain import AttentionExplainer, GraphChange, MessagesExplainer, NoWhatIf
+from gnnretrieval.index.what_if import Change
+from gnnretrieval.nn.gnn_encoder import GNNEncoder
+from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.training.gnn import message_part
+from gnnretrieval.training.gnn.embedding import gated_contexts
+from gnnretrieval.training.gnn.graph_tensors import edge_moments
+from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.message_part import TooLarge
+from gnnretrieval.training.gnn.messages import TrainedMessages
+
+GONE = 7  # train-07, labelled with p07
+ALL = Messages(steps=1, mean=0.3, rounds=2, step_size=0.3, prior=0.1, scaling=0.5, level=0.4)
+
+
+@pytest.fixture(scope="module")
+def smaller(tiny_dataset, tiny_features, tmp_path_factory):
+    """The graph built without train-07."""
+    place = shutil.copytree(tiny_dataset, tmp_path_factory.mktemp("fewer") / "tiny")
+    file = place / "qrels" / "train.tsv"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if not line.startswith("train-07\t")))
+    return build_graph(Dataset.open(place), tiny_features, GraphSettings(k=5), place.parent / "graph")
+
+
+@pytest.fixture(scope="module")
+def head(tiny_graph):
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(tiny_graph.dimension, tiny_graph.dimension, generator=generator)
+    return torch.eye(tiny_graph.dimension) + 0.1 * noise
+
+
+def explainer(store, head, messages=ALL):
+    return MessagesExplainer(SimpleNamespace(load_messages=lambda: TrainedMessages(head, messages)), store)
+
+
+def change(explainer, without=(), vectors=None, neighbors=None, passage=0, scale=1.0):
+    store = explainer.store
+    vectors = np.empty((0, store.dimension), dtype=np.float32) if vectors is None else vectors
+    neighbors = np.empty((0, store.k), dtype=np.int64) if neighbors is None else neighbors
+    return GraphChange(np.array(without, dtype=np.int64), vectors, neighbors, passage, scale)
+
+
+def touched(store):
+    return np.array([7, *sorted({*store.neighbors[GONE].tolist()} - {7})])
+
+
+@pytest.mark.parametrize("messages", [ALL, ALL._replace(rounds=0), ALL._replace(scaling=0.0, rounds=3)])
+def test_linear_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller, head, messages):
+    rows, one = touched(tiny_graph), explainer(tiny_graph, head, messages)
+    found = one.vectors_if(rows, change(one, [GONE]))
+    expected = message_vectors(message_graph(smaller), head, messages)[rows]
+    assert np.abs(found - expected.numpy()).max() < 1e-5
+    assert np.abs(found[0] - one.vectors_if(rows, change(one))[0]).max() > 1e-2
+
+
+def test_linear_vectors_are_those_of_a_graph_with_the_question_added(tiny_graph, head, tmp_path):
+    path = shutil.copytree(tiny_graph.path, tmp_path / "graph")
+    text = tiny_graph.texts().query(22).text + " more"
+    larger = open_graph(path).add(queries={"new": text}, qrels={"new": {"p31": 1}})
+    one = explainer(tiny_graph, head)
+    neighbors = larger.neighbors[60:].astype(np.int64)
+    rows = np.array([31, *sorted({*neighbors[0].tolist()} - {31})])
+    vectors = larger.query_features[60:].astype(np.float32)
+    found = one.vectors_if(rows, change(one, vectors=vectors, neighbors=neighbors, passage=31))
+    expected = message_vectors(message_graph(larger), head, ALL)[rows].numpy()
+    assert np.abs(found - expected).max() < 1e-5
+    assert np.abs(found - one.vectors_if(rows, change(one))).max() > 1e-2
+
+
+def test_scale_0_leaves_the_head_alone_and_1_what_training_kept(tiny_graph, head):
+    rows, one = np.array([3, 5]), explainer(tiny_graph, head)
+    graph = message_graph(tiny_graph)
+    none = message_vectors(graph, head, Messages(steps=1))[rows].numpy()
+    assert np.allclose(one.vectors_if(rows, change(one, scale=0.0)), none, atol=1e-5)
+    assert np.allclose(one.vectors_if(rows, change(one)), message_vectors(graph, head, ALL)[rows].numpy(), atol=1e-5)
+
+
+def test_a_part_that_is_too_large_is_refused(tiny_graph, head, monkeypatch):
+    monkeypatch.setattr(message_part, "MOST_NODES", 10)
+    one = explainer(tiny_graph, head)
+    with pytest.raises(TooLarge, match="more than 10 passages and questions"):
+        one.vectors_if(np.array([3]), change(one))
+
+
+def test_a_model_without_messages_says_so(tiny_graph, head):
+    assert "no messages" in explainer(tiny_graph, head, Messages(steps=1)).no_what_if
+    assert explainer(tiny_graph, head).no_what_if is None
+
+
+def test_attention_s_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller):
+    torch.manual_seed(0)
+    model = GNNEncoder(tiny_graph.dimension, tiny_graph.edge_dim)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    for name, moments in zip(("edge_mean", "edge_deviation"), edge_moments(tiny_graph), strict=True):
+        getattr(model, name).copy_(torch.from_numpy(moments))
+    one = AttentionExplainer(SimpleNamespace(load=model.eval), tiny_graph)
+    rows = touched(tiny_graph)
+    found = one.vectors_if(rows, change(one, [GONE], scale=0.5))
+    whole = [passages + 0.5 * context for _, passages, context in gated_contexts(model, smaller)]
+    expected = smaller.similarity.prepare(torch.cat(whole))[rows].detach().numpy()
+    assert np.abs(found - expected).max() < 1e-5
+    with pytest.raises(NoWhatIf, match="edge features"):
+        one.vectors_if(rows, change(one, vectors=np.ones((1, 32)), neighbors=np.zeros((1, 5), dtype=np.int64)))
+
+
+@pytest.fixture(scope="module")
+def opened(tiny_run):
+    return Retriever.open(tiny_run)
+
+
+@pytest.fixture(scope="module")
+def question(tiny_dataset):
+    return next(iter(Dataset.open(tiny_dataset).queries_of("test"))).text
+
+
+def test_the_ranking_is_that_of_the_changed_vectors(opened, question):
+    found = opened.what_if(question, Change("p07", ["train-07"]), 40)
+    as_it_is = {one.hit.id: one.hit.score for one in found.before}
+    after = {one.hit.id: one.hit.score for one in found.after}
+    changed = {one.id for one in found.touched}
+    assert found.touched[0].id == "p07"
+    assert changed == {"p07"} | {f"p{row:02d}" for row in opened.graph.neighbors[7]}
+    assert {id_ for id_ in after if after[id_] != pytest.approx(as_it_is[id_], abs=1e-6)} <= changed
+    assert after["p07"] != pytest.approx(as_it_is["p07"], abs=1e-6)
+    assert list(after.values()) == sorted(after.values(), reverse=True)
+    ranks = {one.hit.id: (one.elsewhere, one.hit.rank) for one in found.after}
+    assert all(ranks[one.id] == (one.before, one.after) for one in found.touched)
+
+
+def test_without_a_change_nothing_moves(opened, question):
+    found = opened.what_if(question, Change("p07"), 10)
+    assert [one.hit.id for one in found.before] == [one.hit.id for one in found.after]
+    assert found.touched[0].cosine == pytest.approx(1)
+
+
+def test_lambda_0_gives_the_passage_the_dual_encoder_s_score(opened, question):
+    dual = {hit.id: hit.score for hit in opened.search(question, 40, "dual-encoder")}
+    found = {one.hit.id: one.hit.score for one in opened.what_if(question, Change("p07", scale=0.0), 40).after}
+    assert found["p07"] == pytest.approx(dual["p07"], abs=1e-3)  # vectors are stored in float16
+
+
+def test_what_cannot_be_changed_is_a_sentence(opened, question, tiny_run, monkeypatch):
+    with pytest.raises(InputError, match="nothing"):
+        opened.what_if(question, Change("nothing"))
+    monkeypatch.setattr(what_if, "MOST_TOUCHED", 3)
+    with pytest.raises(NoWhatIf, match="more than 3 passages"):
+        opened.what_if(question, Change("p07", ["train-07"]))
+
+
+def test_a_ranking_that_is_cut_keeps_only_what_is_surely_in_it():
+    ranking = (np.array([4, 2, 9]), np.array([0.9, 0.5, 0.4], dtype=np.float32))
+    rows, scores = np.array([2, 7]), np.array([0.3, 0.7], dtype=np.float32)
+    assert what_if._replaced(ranking, rows, scores, 100)[0].tolist() == [4, 7, 9]
+    assert what_if._replaced(ranking, rows, scores, 3)[0].tolist() == [4, 7, 9, 2]
