@@ -94,6 +94,116 @@ def test_a_passage_s_neighbourhood_is_drawn_with_attention_gate_and_scale(page, 
     assert described["neighbors"][0]["text"] in page.inner_text(".neighbors")
 
 
+def test_the_questions_are_beside_their_picture_above_the_fold_and_named_in_it(page, question, comparison, retriever):
+    ask(page, question)
+    one = next(one for one in comparison.gnn_encoder if retriever.explain(one.hit.id).neighbors)
+    page.click(f'#after .hit[data-id="{one.hit.id}"]')
+    page.wait_for_selector(".picture svg")
+    picture, first = page.locator(".picture").bounding_box(), page.locator(".neighbors .item").first.bounding_box()
+    assert first["x"] >= picture["x"] + picture["width"]
+    assert first["y"] + first["height"] < 800
+    described = retriever.neighborhood(one.hit.id)
+    names = page.locator(".dot.near .name").all_text_contents()
+    assert len(names) == len(described["neighbors"])
+    for name, edge in zip(names, described["neighbors"], strict=True):
+        assert len(name) > 5
+        assert edge["text"].startswith(name.rstrip("…").strip())
+    weights = [abs(edge["attention"]) for edge in described["neighbors"]]
+    assert weights == sorted(weights, reverse=True)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_relevant_passages_of_a_known_question_are_marked_in_both_rankings(browser, address, retriever, width):
+    page, complaints = opened(browser, address, width)
+    ask(page, retriever.query("train-03").text)
+    both = retriever.compare(retriever.query("train-03").text, 10)
+    for column, hits in (("before", both.dual_encoder), ("after", both.gnn_encoder)):
+        marked = page.eval_on_selector_all(
+            f"#{column} .hit:has(.relevant)", "hits => hits.map(hit => [hit.dataset.id, hit.textContent])"
+        )
+        assert [id_ for id_, _ in marked] == [one.hit.id for one in hits if one.hit.id in ("p03", "p30")]
+        assert all("labelled relevant" in text for _, text in marked)
+        scores = page.locator(f"#{column} .score").all_text_contents()
+        assert scores == [f"score {one.hit.score:.3f}" for one in hits]
+    assert "✓" in page.inner_text("#rankings")
+    assert "This is a training question" in page.inner_text("#summary")
+    assert page.locator("#unsure").is_hidden()
+    page.close()
+    assert complaints == []
+
+
+def test_a_question_unlike_the_training_questions_looks_unsure(page, question):
+    ask(page, "1 ? x")
+    assert "none of the training questions score so low" in page.inner_text("#unsure")
+    assert page.locator("#columns.unsure").count() == 1
+    page.fill("#question", question)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#unsure", state="hidden")
+    assert page.locator("#columns.unsure").count() == 0
+
+
+def test_equal_titles_carry_their_ids(browser, address, retriever, monkeypatch, question):
+    from gnnretrieval.index.comparison import EncoderComparison, MovedHit
+    from gnnretrieval.index.search import Hit
+
+    hits = [
+        MovedHit(Hit(rank, rank, f"p{rank}", title, "text", 1 / rank), rank)
+        for rank, title in enumerate(("Same", "Same", "Other"), 1)
+    ]
+    monkeypatch.setattr(retriever, "compare_all", lambda questions, k: [EncoderComparison(hits, hits, 5)])
+    page, _ = opened(browser, address)
+    ask(page, question)
+    assert page.locator("#after .id").all_inner_texts() == ["p1", "p2"]
+    page.close()
+
+
+def test_on_a_phone_both_rankings_stay_side_by_side_with_their_lines(browser, address, question):
+    page, complaints = opened(browser, address, 390)
+    ask(page, question)
+    page.wait_for_selector("#moves path")
+    before, after = (page.locator(f"#{column} .hit").first.bounding_box() for column in ("before", "after"))
+    assert before["y"] == after["y"]
+    assert before["x"] + before["width"] < after["x"]
+    assert page.locator("#moves").is_visible()
+    page.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_if_a_question_had_not_been_asked_or_were_heard_louder(
+    browser, address, width, question, comparison, retriever
+):
+    from gnnretrieval.index.what_if import Change
+
+    page, complaints = opened(browser, address, width)
+    ask(page, question)
+    one = next(one for one in comparison.gnn_encoder if retriever.explain(one.hit.id).neighbors)
+    first = retriever.neighborhood(one.hit.id)["neighbors"][0]["id"]
+    as_it_is = ids(page, "after")
+    page.click(f'#after .hit[data-id="{one.hit.id}"]')
+    page.locator(".tick").first.focus()
+    page.keyboard.press("Space")
+    page.wait_for_selector("#system:has-text('What if')")
+    expected = retriever.what_if(question, Change(one.hit.id, [first]))
+    assert ids(page, "before") == as_it_is
+    assert ids(page, "after") == [moved.hit.id for moved in expected.after]
+    assert "Nothing is saved" in page.inner_text("#summary")
+    page.locator("#what-if-scale").focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector("output:has-text('× 0')")
+    page.wait_for_timeout(1500)
+    expected = retriever.what_if(question, Change(one.hit.id, [first], scale=0.0))
+    assert page.locator("#after .score").all_text_contents() == [f"score {m.hit.score:.3f}" for m in expected.after]
+    page.fill("#what-if-question", "a typed question")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#what-if-said:has-text('no edge features')")  # of a layer with attention
+    page.click("text=undo")
+    page.wait_for_selector("#system:has-text('GNN-encoder')")
+    assert ids(page, "after") == as_it_is
+    page.close()
+    assert complaints == [] or all("422" in one for one in complaints)
+
+
 def test_the_graph_is_walked_by_clicks_and_back_walks_back(page, question, comparison, retriever):
     ask(page, question)
     one = next(one for one in comparison.gnn_encoder if retriever.explain(one.hit.id).neighbors)
@@ -138,11 +248,11 @@ def test_it_is_used_by_the_keyboard_alone(page, question, comparison, retriever)
     page.keyboard.press("Enter")
     page.wait_for_selector(".picture svg")
     page.wait_for_selector("#node h2:focus")
-    for _ in range(6):  # to the middle of the picture, past buttons
+    for _ in range(12):  # to the node in the picture, past what-if
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.classList.contains('dot')"):
             break
-    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowRight")
     assert "near" in page.evaluate("document.activeElement.getAttribute('class')")
     assert page.locator(".tip").is_visible()
     page.keyboard.press("Enter")

@@ -1,0 +1,69 @@
+"""No page breaks a rule of WCAG A or AA that axe can check, on a screen and on a phone, dark and light."""
+
+import pytest
+from chromium import browser, served
+
+from gnnretrieval import Retriever
+from gnnretrieval.data import Dataset
+from gnnretrieval.serve.view_page import write_view
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: pip install '.[browser]'")
+
+__all__ = ["browser"]
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
+
+
+@pytest.fixture(scope="module")
+def address(mapped_run):
+    with served(Retriever.open(mapped_run)) as found:
+        yield found
+
+
+@pytest.fixture(
+    params=[("light", 1280), ("dark", 390), ("dark", 1280), ("light", 390)], ids=lambda one: f"{one[0]}-{one[1]}"
+)
+def page(browser, request):
+    scheme, width = request.param
+    size = {"width": width, "height": 800 if width > 500 else 844}
+    page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+    page.set_default_timeout(20_000)
+    yield page
+    page.close()
+
+
+def breaches(page):
+    found = axe.Axe().run(page, options=RULES)
+    return found.generate_report() if found.violations_count else ""
+
+
+def test_the_explorer(page, address, tiny_dataset):
+    page.goto(address)
+    page.wait_for_selector("#tiles div")
+    assert breaches(page) == ""
+    page.fill("#question", next(iter(Dataset.open(tiny_dataset).queries_of("test"))).text)
+    page.keyboard.press("Enter")
+    page.click("#after .hit >> nth=0")
+    page.wait_for_selector(".picture svg")
+    assert breaches(page) == ""
+    page.click(".tick >> nth=0")
+    page.wait_for_selector("#system:has-text('What if')")
+    assert breaches(page) == ""
+
+
+def test_the_map_and_the_api_s_page(page, address):
+    page.goto(address + "map")
+    page.wait_for_selector("#list .item")
+    assert breaches(page) == ""
+    page.goto(address + "docs")
+    page.wait_for_selector("section >> nth=8")
+    assert breaches(page) == ""
+
+
+def test_a_node_s_file_and_a_run_s_report(page, retriever, tiny_run, tmp_path):
+    write_view(retriever.neighborhood("p03"), tmp_path / "p03.html")
+    page.goto((tmp_path / "p03.html").as_uri())
+    page.wait_for_selector(".picture svg")
+    assert breaches(page) == ""
+    page.goto((tiny_run / "report.html").as_uri())
+    page.wait_for_selector("h1")
+    assert breaches(page) == ""
