@@ -13,6 +13,10 @@ from gnnretrieval.serve.view_page import write_view
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: pip install '.[browser]'")
 
 __all__ = ["browser"]
+FOCUSED = """(here => [
+    here.id || here.getAttribute('class') || here.tagName,
+    getComputedStyle(here).outlineStyle !== 'none' || here.matches('.dot'),  // a dot's shape gets a wide line
+])(document.activeElement)"""
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 
 
@@ -72,3 +76,20 @@ def test_a_node_s_file_and_a_run_s_report(page, retriever, tiny_run, tmp_path):
     page.goto(write_report(run_recipe(place / "tiny.toml")).as_uri())
     page.wait_for_selector("h1")
     require_no_breach(page)
+
+
+def test_the_keyboard_reaches_everything_visibly_and_nothing_moves(page, address, tiny_dataset):
+    page.goto(address + "#passage=p03&q=" + next(iter(Dataset.open(tiny_dataset).queries_of("test"))).text)
+    page.wait_for_selector(".picture svg")
+    assert page.evaluate("getComputedStyle(document.querySelector('.busy'), '::after').animationName") == "none"
+    reached = []
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        name, is_shown = page.evaluate(FOCUSED)
+        if name == "BODY":
+            break
+        assert is_shown, name
+        reached.append(name)
+    assert {"question", "what-if-question", "what-if-scale", "tick", "item lit"} <= set(reached)
+    assert reached.count("hit card") == 20
+    assert len(reached) < 80  # it comes out at the end: no trap
