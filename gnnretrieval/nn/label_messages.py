@@ -115,7 +115,7 @@ def message_vectors(
     """
     vectors, queries, _ = _projected(graph, head, messages)
     vectors = vectors[:most]
-    if graph.bank is not None:
+    if graph.bank is not None and messages.scaling:
         queries = graph.bank if head is None else graph.prepare(graph.bank @ head.T)
     folded = vectors if head is None else vectors @ head
     if messages.prior:
