@@ -406,7 +406,7 @@ def markdown(results: dict[str, Any]) -> str:
         "A killed driver's command is run again. `done again` counts shards that were whole when the kill came;",
         "besides them, a killed worker loses the shard that it was at.",
         "",
-        "| stage | killed | trials | while a shard ran | bytes equal | whole shards | done again |",
+        "| stage | killed | trials | while it ran | bytes equal | whole shards | done again |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for stage, found in results["bytes"].items():
@@ -414,17 +414,18 @@ def markdown(results: dict[str, Any]) -> str:
             rows = [row for row in found["kills"] if row["target"] == target]
             sums = [sum(row[name] for row in rows) for name in ("hit", "equal", "whole", "again")]
             lines.append(f"| {stage} | {target} | {len(rows)} | " + " | ".join(map(str, sums)) + " |")
-    lines += [
-        "",
-        "## Two workers of one thread against one",
-        "",
-        "Rows a second after each worker's first shard, the best of the repeats, in turns.",
-        "",
-        "| stage | one worker | two workers | ratio |",
-        "|---|---:|---:|---:|",
-    ]
-    for stage, rates in results["speed"].items():
-        lines.append(f"| {stage} | {rates['1']:,.1f} | {rates['2']:,.1f} | {rates['2'] / rates['1']:.2f} |")
+    if results["speed"] is not None:
+        lines += [
+            "",
+            "## Two workers of one thread against one",
+            "",
+            "Rows a second after each worker's first shard, the best of the repeats, in turns.",
+            "",
+            "| stage | one worker | two workers | ratio |",
+            "|---|---:|---:|---:|",
+        ]
+        for stage, rates in results["speed"].items():
+            lines.append(f"| {stage} | {rates['1']:,.1f} | {rates['2']:,.1f} | {rates['2'] / rates['1']:.2f} |")
     its = results["merging"]
     lines += [
         "",
@@ -463,8 +464,9 @@ def first_passages(whole: Path, count: int, place: Path) -> Path:
 @click.option("--passages", default=600, show_default=True, help="Passages of the trials with kills.")
 @click.option("--kills", default=30, show_default=True, help="Kills of each kind a stage.")
 @click.option("--repeats", default=3, show_default=True, help="Measurements of each speed.")
+@click.option("--speed/--no-speed", "with_speed", default=True, help="Measure speed too, on a quiet machine.")
 @click.option("--merged", default=8_800_000, show_default=True, help="Passages that are merged.")
-def main(work: Path, passages: int, kills: int, repeats: int, merged: int) -> None:
+def main(work: Path, passages: int, kills: int, repeats: int, with_speed: bool, merged: int) -> None:
     """Measure, and write the page."""
     show_progress()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -476,7 +478,7 @@ def main(work: Path, passages: int, kills: int, repeats: int, merged: int) -> No
         "revision": git_revision() or "unknown",
         "bytes": bytes_and_kills(data, work, kills),
         "merging": kept(work / "merging.json", lambda: merging(work, merged, 768, 64)),
-        "speed": kept(work / "speed.json", lambda: speed(corpus, work, repeats)),
+        "speed": kept(work / "speed.json", lambda: speed(corpus, work, repeats)) if with_speed else None,
     }
     write_json(RESULTS / "scale_out.json", results)
     (RESULTS / "scale_out.md").write_text(markdown(results), encoding="utf-8")

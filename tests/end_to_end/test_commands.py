@@ -55,6 +55,8 @@ def test_every_command_of_the_tree_is_known_here():
         "encoder import",
         "encoder inspect",
         "encoder train",
+        "feedback import",
+        "feedback simulate",
         "graph add",
         "graph build",
         "graph export",

@@ -11,7 +11,8 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.maps.building import build_map, embeddings_behind
 from gnnretrieval.serve import create_app
-from gnnretrieval.serve.routes import graph, maps, pages, questions, status
+from gnnretrieval.serve.routes import graph as graph_routes
+from gnnretrieval.serve.routes import maps, pages, questions, status
 from gnnretrieval.storage.provenance import write_json
 
 PAGES = {
@@ -64,7 +65,9 @@ def asked(tiny_dataset, gone, retriever):
                 "/map/named": [client.get("/map/named", params={"name": name}) for name in (gone.id, gone.id[:2])],
                 "/examples": [client.get("/examples")],
             }
-        routed = (route.path for subject in (questions, graph, maps, status, pages) for route in subject.router.routes)
+        routed = (
+            route.path for subject in (questions, graph_routes, maps, status, pages) for route in subject.router.routes
+        )
         assert {*routed} == answers.keys() | PAGES
         return {path: "\n".join(each.text for each in these) for path, these in answers.items()}
 

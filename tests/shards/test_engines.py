@@ -59,7 +59,7 @@ def test_an_error_in_a_worker_is_the_same_sentence(tmp_path):
 def test_ray_runs_shards_again_whose_worker_was_killed_and_passes_errors_on(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray", reason="needs ray: pip install 'gnnretrieval[ray]'")
     of_stage = str(Path(toy_stage.__file__).parent)  # for the workers, which import it
-    ray.init(num_cpus=2, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": of_stage}})
+    ray.init(address="local", num_cpus=2, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": of_stage}})
     try:
         stage = Squares(tmp_path / "one", killed=(1,))
         stage.directory.mkdir()
