@@ -13,6 +13,7 @@ from gnnretrieval.index.baseline import Baseline
 from gnnretrieval.index.comparison import EncoderComparison
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.updating import remove_passages
+from gnnretrieval.index.what_if import Change
 
 GONE = "p01"
 
@@ -63,6 +64,7 @@ def everything(retriever, questions, checkpoint):
         "compare_all": retriever.compare_all(questions, 50),
         "explain": [retriever.explain(id_, 50) for id_ in ids],
         "why": retriever.why(questions[0], retriever.search(questions[0], 50), 50),
+        "what_if": [retriever.what_if(question, Change(ids[0]), 50) for question in questions],
         "passage": [retriever.passage(id_) for id_ in ids],
         "query": [retriever.query(f"train-{number:02d}") for number in range(60)],
     }
@@ -75,7 +77,7 @@ def test_no_method_of_a_retriever_gives_a_removed_passage(before, after, questio
     text = before.passage(GONE).text
     with_it, without = (everything(one, questions, tiny_cross_encoder) for one in (before, after))
     methods = {name for name, value in vars(Retriever).items() if callable(value) and not name.startswith("_")}
-    assert methods - {"encode", "warm_up"} == without.keys() - {"joined"}
+    assert methods - {"encode", "warm_up", "asked_all"} == without.keys() - {"joined"}
     for name, answer in with_it.items():
         its_own = {"explain", "why", "query", "passage"}  # of questions alone, or not asked for it
         assert name in its_own or GONE in repr(answer), name
