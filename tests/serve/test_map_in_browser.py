@@ -144,9 +144,9 @@ def test_the_switch_is_animated_unless_less_motion_is_asked_for(opened, address)
 
 def test_a_lasso_chooses_what_is_inside_and_lists_it(opened, address):
     page = opened(address + "map")
-    box = page.locator("#over").bounding_box()
     page.uncheck("#questions")
     page.click("#lasso")
+    box = page.locator("#over").bounding_box()
     middle = box["x"] + box["width"] / 2
     right, top, bottom = box["x"] + box["width"] - 2, box["y"] + 2, box["y"] + box["height"] - 2
     page.mouse.move(middle, top)
@@ -155,7 +155,8 @@ def test_a_lasso_chooses_what_is_inside_and_lists_it(opened, address):
         page.mouse.move(*corner, steps=3)
     page.mouse.up()
     wanted = page.evaluate(
-        "Array.from(points.passage.rows).filter((row, at) => place({kind: 'passage', at})[0] > view.wide / 2).length"
+        "left => Array.from(points.passage.rows).filter((row, at) => place({kind: 'passage', at})[0] > left).length",
+        middle - box["x"],
     )
     assert 0 < wanted < 40
     page.wait_for_selector(f"#said:has-text('{wanted} chosen')")
