@@ -44,7 +44,7 @@ myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "docs" / "_build" / "notebooks")
 nb_execution_raise_on_error = True
-nb_execution_timeout = 600
+nb_execution_timeout = 1800  # seconds of a cell, on a machine with other work too
 nb_execution_in_temp = False  # they import help_desk.py beside them
 nb_output_stderr = "remove"  # warnings about the terminal
 
