@@ -80,9 +80,14 @@ def quickstart(out: Path | None, device: str, as_json: bool) -> None:
 
 def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> RecipeRun:
     from gnnretrieval.recipes import run_recipe, write_report
+    from gnnretrieval.recipes.report import MAP
+    from gnnretrieval.serve.map_page import write_map_file
+    from gnnretrieval.serve.settings import MOST, MOST_TEXTS
 
     result = run_recipe(recipe, data=data, out=out, device=device)
     with timed_stage("report"):
+        if result.map is not None:
+            write_map_file(result.map, result.directory / MAP, most=MOST, most_texts=MOST_TEXTS)
         write_report(result)
     return result
 

@@ -24,6 +24,7 @@ async function show() {
   find("bar").setAttribute("aria-busy", "true");
   try {
     if (!state.served) await showServed();
+    if (turn !== state.turn) return;  // a question was asked meanwhile
     if (question && state.asked !== `${k} ${question}`) {
       const graph = state.served.graph;
       const answer = await ask(graph ? "compare" : "search", { question, k });

@@ -37,8 +37,8 @@ function draw() {
 }
 
 // While the map moves, a slow machine draws every second point, every fourth and so on; all of them once it rests.
-function move() {
-  view.moving = true;
+const move = () => { view.moving = true; };
+function restSoon() { // counted from a frame that was painted: a slow machine may take longer than REST for one
   clearTimeout(view.resting);
   view.resting = setTimeout(() => { view.moving = false; draw(); }, REST);
 }
@@ -66,6 +66,7 @@ function paint() {
     questions: find("questions").checked ? { size: diamond * larger, faded: asked > 1000 ? 0.35 : 1 } : null,
   });
   if (painter && (view.moving || !view.painted)) keepPace(every);
+  if (view.moving) restSoon();
   paintOver(ratio, size);
   if (!view.painted) { // it is on the screen when the next frame begins
     view.painted = true;
