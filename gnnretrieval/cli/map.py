@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, beside, out_beside_option, overwrite_option
+from gnnretrieval.cli.options import PATH, beside, named_after, out_beside_option, overwrite_option
 from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.maps.settings import MapSettings
@@ -85,7 +85,7 @@ def view(place: Path, html: Path | None, svg: Path | None, points: int, texts: i
         write_picture(open_map(place), svg)
         say(f"{svg}: the picture, {svg.stat().st_size / 2**10:.0f} KiB")
         return
-    html = html or place.with_name(f"{place.absolute().name}.html")
+    html = html or named_after(place, ".html")
     require_page_place(html)
     write_map_file(open_map(place), html, most=points, most_texts=texts)
     say(f"{html}: the page, {html.stat().st_size / 2**20:.1f} MiB")
