@@ -177,7 +177,7 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
         ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
         ("index", "index", f"{m:,} vectors"),
         ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
-        *(shown if not model or model["dev"]["believed"] else ()),  # nothing moved where the dual-encoder was kept
+        *(shown if model.get("dev", {}).get("believed", True) else ()),  # nothing moved where the dual-encoder was kept
         ("rankings", "rankings", f"3 systems, {sizes.reported_queries:,} queries, {recipe.compare.depth:,} deep"),
         *(baselines if recipe.compare.baselines else ()),
         ("comparison", "comparison.json", ", ".join(recipe.compare.measures)),

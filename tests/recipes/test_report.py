@@ -185,7 +185,7 @@ def test_costs_are_of_every_artifact(run, text):
     (costs,) = (table for table in Page(text).tables if table[0][:2] == ["directory", "what it is"])
     assert [row[0] for row in costs[1:]] == [
         *("features", "graph", "model", "model-joint", *(["features-joint"] if run.its_features else [])),
-        *("embeddings", "index", "index-dual-encoder", "rankings", "baselines"),
+        *("embeddings", "index", "index-dual-encoder", *(["map"] if run.map else []), "rankings", "baselines"),
     ]
     seconds = {row[0]: row[2] for row in costs[1:]}
     assert seconds["model"] == f"{json.loads((run.directory / 'model' / 'meta.json').read_text())['seconds']:.1f} s"

@@ -21,8 +21,8 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "r
 
 
 @pytest.fixture(scope="module")
-def address(mapped_run):
-    with served(Retriever.open(mapped_run)) as found:
+def address(tiny_run):
+    with served(Retriever.open(tiny_run)) as found:
         yield found
 
 

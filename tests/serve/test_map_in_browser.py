@@ -33,15 +33,15 @@ WAYS = """() => { const frames = [], seen = [];
 
 
 @pytest.fixture(scope="module")
-def address(mapped_run):
-    with served(Retriever.open(mapped_run)) as found:
+def address(tiny_run):
+    with served(Retriever.open(tiny_run)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def file(mapped_run, tmp_path_factory):
+def file(tiny_run, tmp_path_factory):
     place = tmp_path_factory.mktemp("file") / "map.html"
-    write_map_file(open_map(mapped_run / "map"), place, most=1000, most_texts=1000)
+    write_map_file(open_map(tiny_run / "map"), place, most=1000, most_texts=1000)
     return place.as_uri()
 
 
@@ -110,8 +110,8 @@ def test_points_are_drawn_and_questions_can_be_hidden(opened, where):
     assert "displacement" in page.inner_text(".plot .legend")
 
 
-def test_a_point_says_what_it_is_and_is_chosen_by_a_click(opened, where, mapped_run):
-    shown = open_map(mapped_run / "map")
+def test_a_point_says_what_it_is_and_is_chosen_by_a_click(opened, where, tiny_run):
+    shown = open_map(tiny_run / "map")
     row = apart(shown)
     page = opened(where)
     page.mouse.move(*spot(page, row))
@@ -126,8 +126,8 @@ def test_a_point_says_what_it_is_and_is_chosen_by_a_click(opened, where, mapped_
     assert link.count() == (1 if where.startswith("http") else 0)
 
 
-def test_before_and_after_are_the_map_s_points(opened, address, mapped_run):
-    shown = open_map(mapped_run / "map")
+def test_before_and_after_are_the_map_s_points(opened, address, tiny_run):
+    shown = open_map(tiny_run / "map")
     page = opened(address + "map", reduced_motion="reduce")
     after = spot(page, 3)
     page.locator('input[value="before"]').check(force=True)
@@ -230,8 +230,8 @@ def test_a_name_that_nothing_has_is_said(opened, address):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_a_tap_chooses_and_nothing_is_wider_than_the_screen(opened, file, mapped_run, scheme):
-    row = apart(open_map(mapped_run / "map"))
+def test_on_a_phone_a_tap_chooses_and_nothing_is_wider_than_the_screen(opened, file, tiny_run, scheme):
+    row = apart(open_map(tiny_run / "map"))
     page = opened(file, 360, color_scheme=scheme)
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
     page.locator("#over").scroll_into_view_if_needed()
@@ -276,8 +276,8 @@ def test_without_webgl_a_sentence_says_so_and_the_list_works(browser, address):
     page.close()
 
 
-def test_that_no_passage_moved_is_said(browser, mapped_run, tmp_path):
-    place = shutil.copytree(mapped_run, tmp_path / "run") / "map"
+def test_that_no_passage_moved_is_said(browser, tiny_run, tmp_path):
+    place = shutil.copytree(tiny_run, tmp_path / "run") / "map"
     np.save(place / "after.npy", np.load(place / "before.npy"))
     np.save(place / "displacement.npy", np.zeros(40, dtype=np.float32))
     write_map_file(open_map(place), tmp_path / "map.html", most=100, most_texts=0)
@@ -287,8 +287,9 @@ def test_that_no_passage_moved_is_said(browser, mapped_run, tmp_path):
     page.close()
 
 
-def test_a_server_without_a_map_says_how_to_make_one(browser, retriever):
-    with served(retriever) as address:
+def test_a_server_without_a_map_says_how_to_make_one(browser, tiny_run, tmp_path):
+    place = shutil.copytree(tiny_run, tmp_path / "run", ignore=shutil.ignore_patterns("map"))
+    with served(Retriever.open(place)) as address:
         page = browser.new_page()
         page.goto(address + "map")
         page.wait_for_selector("#problem:visible")
@@ -296,8 +297,8 @@ def test_a_server_without_a_map_says_how_to_make_one(browser, retriever):
         page.close()
 
 
-def test_a_token_is_asked_for(browser, mapped_run):
-    with served(Retriever.open(mapped_run), token="0123456789abcdef") as address:
+def test_a_token_is_asked_for(browser, tiny_run):
+    with served(Retriever.open(tiny_run), token="0123456789abcdef") as address:
         page = browser.new_page()
         page.goto(address + "map")
         page.wait_for_selector("#token:focus")
