@@ -85,8 +85,8 @@ async function showServed() {
   find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
   find("map-link").hidden = !served.graph;
   find("lead").textContent = served.graph
-    ? "Ask a question: the dual-encoder's ranking stands beside the GNN-encoder's. Choose a passage to see the training questions that moved it, and walk from there."
-    : "Behind this index stands no graph: it is searched, and nothing can be compared.";
+    ? "Ask a question to see the dual-encoder's ranking beside the GNN-encoder's. Choose a passage to see its training questions and what moved it, and walk from there."
+    : "This index has no graph: it can be searched, and there is nothing to compare with.";
   if (!served.passages) find("lead").textContent = "The index is empty: it holds no passages, so no question finds any.";
   const [examples, graph] = await Promise.all([ask("examples"), served.graph ? ask("graph") : null]);
   find("offered").hidden = !examples.questions.length;
