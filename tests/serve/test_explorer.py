@@ -136,7 +136,9 @@ def test_the_relevant_passages_of_a_known_question_are_marked_in_both_rankings(b
         scores = page.locator(f"#{column} .score").all_text_contents()
         assert scores == [f"score {one.hit.score:.3f}" for one in hits]
     assert "✓" in page.inner_text("#rankings")
-    assert "This is a training question" in page.inner_text("#summary")
+    before = min(one.hit.rank for one in both.dual_encoder if one.hit.id in ("p03", "p30"))
+    after = min(one.hit.rank for one in both.gnn_encoder if one.hit.id in ("p03", "p30"))
+    assert f"labelled relevant: rank {before} → {after}. This is a training question" in page.inner_text("#summary")
     assert page.locator("#unsure").is_hidden()
     page.close()
     assert complaints == []
