@@ -68,9 +68,9 @@ def build_map(
     """Project the passages of ``embeddings``, their dual-encoder's vectors, and the training questions.
 
     One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
-    displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has a linear head
-    and messages, all vectors are those after the head: it maps passages and questions alike, and the displacements are
-    what the messages along the graph add. If it has a head alone, they are what the head does to the passages.
+    displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has a linear head,
+    all vectors are those after the head: it maps passages and questions alike, and the displacements are what the
+    messages along the graph add. With a head alone there are none.
 
     Args:
         embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.
@@ -158,7 +158,7 @@ class _Vectors(NamedTuple):
 def _vectors_of(graph: Graph, model: GNNEncoderModel, embeddings: Embeddings) -> _Vectors:
     """The vectors of a graph that a model sees, and those that it made."""
     head, messages = model.load_messages() if model.is_linear else (None, None)
-    if head is None or messages is None or not (messages.mean or messages.rounds):
+    if head is None or messages is None:
         arrays = (graph.passage_features, embeddings.passages, graph.query_features)
         return _Vectors(graph.similarity, *arrays, after_head=False)
     require_fit(graph)

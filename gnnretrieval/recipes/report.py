@@ -99,23 +99,29 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
 
 
 def _verdict(run: RecipeRun) -> Card:
-    """The verdict in words, beside a picture of the map."""
+    """The verdict in words, beside a picture of the map where the graph moved passages."""
     said = _with_code(" ".join(run.verdict().sentences()))
-    return section("Verdict", said if run.map is None else element("div", said, _map(run, run.map), class_="beside"))
+    if run.map is None:
+        return section("Verdict", said)
+    whole = ()
+    if (run.directory / MAP).is_file():
+        whole = (" ", element("a", "The map to move, zoom and search", href=MAP), ".")
+    if not run.map.meta["share_moved"]:
+        why = "Messages along the graph turned no passage's vector, so there are no displacements to draw."
+        return section("Verdict", said, paragraph(why, *whole))
+    return section("Verdict", element("div", said, _picture(run.map, whole), class_="beside"))
 
 
-def _map(run: RecipeRun, shown: PassageMap) -> Html:
-    """A picture of the map, and where the whole map is."""
+def _picture(shown: PassageMap, whole: tuple[object, ...]) -> Html:
+    """A picture of the map, and how to read it."""
     head = ", all after the linear head" if shown.meta["after_head"] else ""
     moved = 100 * shown.meta["share_moved"]
-    meaning = [f"A dot is a passage, and its line begins where it was before{head}: {moved:.0f} % moved. "]
-    meaning.append("A diamond is a training question.")
+    meaning = f"A dot is a passage, and its line begins where it was before{head}: {moved:.0f} % moved. "
+    meaning += "A diamond is a training question."
     if shown.meta["displacement_kept"] is not None:
         kept = 100 * shown.meta["displacement_kept"]
-        meaning.append(f" Two dimensions show {kept:.0f} % of the squared displacements.")
-    if (run.directory / MAP).is_file():
-        meaning += [" ", element("a", "The map to move, zoom and search", href=MAP), "."]
-    caption = element("figcaption", paragraph(*meaning), source("map/meta.json"))
+        meaning += f" Two dimensions show {kept:.0f} % of the squared displacements."
+    caption = element("figcaption", paragraph(meaning, *whole), source("map/meta.json"))
     return element("figure", picture_of(shown), caption)
 
 

@@ -103,6 +103,7 @@ class RecipeRun:
             bm25=BM25_SYSTEM,
             kept=_is_kept(self.model),
             directory=directory or Path(self.directory.name),
+            uses_graph=_has_messages(self.model),
         )
 
 
@@ -211,6 +212,14 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
 def _is_kept(model: GNNEncoderModel) -> bool:
     """Whether training kept more than the dual-encoder."""
     return bool(model.meta["dev"]["believed"])
+
+
+def _has_messages(model: GNNEncoderModel) -> bool:
+    """Whether the model has more than a head."""
+    if not model.is_linear:
+        return True
+    messages = model.load_messages().messages
+    return bool(messages.mean or messages.rounds or messages.prior or messages.scaling)
 
 
 def _compared(

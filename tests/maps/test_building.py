@@ -152,17 +152,12 @@ def test_with_a_linear_head_vectors_are_those_that_rank(tiny_graph):
     assert (np.abs(vectors.before - vectors.after)[~without].max(1) > 1e-3).all()
 
 
-@pytest.mark.parametrize(
-    ("head", "messages"),
-    [(None, Messages(mean=0.4)), (torch.eye(32), Messages(steps=1)), (torch.eye(32), Messages(steps=1, prior=-0.3))],
-    ids=["no head", "no messages", "no messages but a prior"],
-)
-def test_without_a_head_or_without_messages_vectors_are_the_stored_ones(head, messages, tiny_graph, embeddings):
+def test_without_a_head_vectors_are_the_stored_ones(tiny_graph, embeddings):
     class Plain:
         is_linear = True
 
         def load_messages(self):
-            return TrainedMessages(head, messages)
+            return TrainedMessages(None, Messages(mean=0.4))
 
     vectors = _vectors_of(tiny_graph, Plain(), embeddings)
     assert not vectors.after_head
