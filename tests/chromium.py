@@ -12,6 +12,9 @@ import pytest
 from gnnretrieval.serve import ServeSettings, create_app
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: pip install '.[browser]'")
+TIMEOUT = (
+    60_000  # milliseconds until something that a test waits for counts as missing; other programs may use the cores
+)
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +23,10 @@ def browser():
     with playwright.sync_playwright() as started:
         if chromium is None and not Path(started.chromium.executable_path).exists():
             pytest.skip("no Chromium here: apt install chromium, or playwright install chromium")
-        arguments = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # WebGL without a graphics card
+        # WebGL without a graphics card; the watchdog ends a drawing process that gets no core for some seconds.
+        arguments = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-watchdog"]
         arguments += ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = started.chromium.launch(executable_path=chromium, args=arguments)
+        browser = started.chromium.launch(executable_path=chromium, args=arguments, timeout=2 * TIMEOUT)
         yield browser
         browser.close()
 
@@ -36,6 +40,8 @@ def served(retriever, **settings):
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:  # after a failed test too: the thread would keep pytest from ending
+        server.should_exit = True
+        thread.join()

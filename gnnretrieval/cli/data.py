@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from gnnretrieval.cli.data_import import convert, import_
-from gnnretrieval.cli.options import PATH, dataset_options, json_option, out_option, overwrite_option
-from gnnretrieval.cli.output import echo, echo_json
+from gnnretrieval.cli.options import (
+    PATH,
+    dataset_options,
+    json_option,
+    named_after,
+    out_beside_option,
+    overwrite_option,
+)
+from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
@@ -30,7 +37,7 @@ data.add_command(convert)
 
 
 @data.command()
-@out_option
+@click.option("--out", type=PATH, default=Path("docstrings"), show_default=True, help="Directory to make.")
 @click.option(
     "--summaries",
     type=click.Choice(["passage", "question"]),
@@ -47,35 +54,39 @@ def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
     question; dev and test are the same.
 
     \b
-    Example: gnnretrieval data docstrings --out work/docstrings
+    Example: gnnretrieval data docstrings
+    Example: gnnretrieval data docstrings --summaries question --out work/docstrings-cut
     """
     from gnnretrieval.data import make_docstring_corpus
 
     made = make_docstring_corpus(out, summaries, overwrite=overwrite)
     counts = made.meta["counts"]
     echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
+    echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
 
 
 @data.command()
 @click.argument("dataset", type=PATH)
-@out_option
+@out_beside_option
 @dataset_options
 @overwrite_option
-def sentences(dataset: Path, out: Path, qrels: str, where: dict[str, str], overwrite: bool) -> None:
+def sentences(dataset: Path, out: Path | None, qrels: str, where: dict[str, str], overwrite: bool) -> None:
     """Split the passages of DATASET into sentences: make a dataset directory whose passages are the sentences.
 
     The relevant sentences are those with one of the query's answers (metadata of queries.jsonl), otherwise all of a
     relevant passage. encoder encode --sentences token (or mean) then encodes the sentences of a passage together.
 
     \b
-    Example: gnnretrieval data sentences my-data --out work/sentences
+    Example: gnnretrieval data sentences my-data
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.sentences import make_sentence_dataset
 
+    out = out or named_after(dataset, "-sentences")
     made = make_sentence_dataset(Dataset.open(dataset, qrels, where), out, overwrite=overwrite)
     counts = made.meta["counts"]
     echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
+    echo_next(f"gnnretrieval encoder encode {out} --sentences token")
 
 
 @data.command()

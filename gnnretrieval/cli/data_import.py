@@ -7,8 +7,16 @@ from typing import Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, columns_option, dataset_options, out_option, overwrite_option
-from gnnretrieval.cli.output import echo
+from gnnretrieval.cli.options import (
+    PATH,
+    columns_option,
+    dataset_options,
+    named_after,
+    out_beside_option,
+    out_option,
+    overwrite_option,
+)
+from gnnretrieval.cli.output import echo, echo_next
 
 
 @click.command("import")
@@ -48,6 +56,7 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     parts += [f"{count:,} judgements of {split}" for split, count in counts["judgements"].items()]
     parts += [f"{count:,} negatives of {split}" for split, count in counts["negatives"].items()]
     echo(f"{out}: " + ", ".join(parts))
+    echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
 
 
 def _list(context: click.Context, wanted: bool) -> None:
@@ -67,17 +76,18 @@ def _list(context: click.Context, wanted: bool) -> None:
     required=True,
     help="Format of the files.",
 )
-@out_option
+@out_beside_option
 @dataset_options
 @overwrite_option
-def convert(dataset: Path, to: Any, out: Path, qrels: str, where: dict[str, str], overwrite: bool) -> None:
+def convert(dataset: Path, to: Any, out: Path | None, qrels: str, where: dict[str, str], overwrite: bool) -> None:
     """Write the DATASET directory as files of another format. Counts tell what that format cannot hold.
 
     \b
-    Example: gnnretrieval data convert my-data --to msmarco --out my-data-msmarco
+    Example: gnnretrieval data convert my-data --to msmarco
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.converting import convert_dataset
 
+    out = out or named_after(dataset, f"-{to}")
     made = convert_dataset(Dataset.open(dataset, qrels, where), to, out, overwrite=overwrite)
     echo(f"{out}: {', '.join(sorted(made.meta['files']))}")

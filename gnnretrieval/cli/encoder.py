@@ -11,9 +11,10 @@ from gnnretrieval.cli.encoder_train import inspect, train
 from gnnretrieval.cli.options import (
     PATH,
     SHARDS,
+    beside,
     dataset_options,
     device_option,
-    out_option,
+    out_beside_option,
     overwrite_option,
     part_of,
     shard_of,
@@ -51,24 +52,25 @@ _SECTIONS = {
 
 @encoder.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("dataset", type=PATH)
-@out_option
+@out_beside_option
 @dataset_options
 @settings_options(EncoderSettings)
 @device_option
 @shard_options
 @overwrite_option
 def encode(
-    dataset: Path, out: Path, qrels: str, where: dict[str, str], device: str, overwrite: bool, **settings: Any
+    dataset: Path, out: Path | None, qrels: str, where: dict[str, str], device: str, overwrite: bool, **settings: Any
 ) -> None:
     """Encode every passage and query of the DATASET directory. After an interruption, the same command continues.
 
     \b
-    Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2 --out work/features
+    Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2
     Example: gnnretrieval encoder encode my-data --out work/features --shards 64 --engine ray --address auto
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.features import encode_dataset, encode_shard
 
+    out = out or beside(dataset, "features")
     shard, sharding = shard_of(settings), sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
@@ -96,7 +98,7 @@ def encode(
 @click.option(
     "--scale", type=float, help="Factor on the similarity in the softmax.  [default: 20 for cosine, 1 for dot]"
 )
-@out_option
+@out_beside_option
 @dataset_options
 @overwrite_option
 def import_(
@@ -105,7 +107,7 @@ def import_(
     queries: Path,
     passage_ids: Path | None,
     query_ids: Path | None,
-    out: Path,
+    out: Path | None,
     qrels: str,
     where: dict[str, str],
     overwrite: bool,
@@ -120,6 +122,7 @@ def import_(
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 
+    out = out or beside(dataset, "features")
     parsed = VectorSettings.parse({name: value for name, value in settings.items() if value is not None})
     made = import_vectors(
         Dataset.open(dataset, qrels, where),

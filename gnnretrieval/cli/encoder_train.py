@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnretrieval.cli.options import PATH, device_option, json_option
-from gnnretrieval.cli.output import echo, echo_json
+from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.stages import timed_stage
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe")
 @click.option("--data", type=PATH, help="Dataset directory, instead of the recipe's.")
-@click.option("--out", type=PATH, required=True, help="Where everything goes, with one directory per stage.")
+@click.option(
+    "--out", type=PATH, help="Where everything goes, with one directory per stage.  [default: named as the recipe]"
+)
 @click.option(
     "--small", is_flag=True, help="Use the recipe's settings for small data: a few thousand questions, a CPU."
 )
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 def train(
     recipe: str,
     data: Path | None,
-    out: Path,
+    out: Path | None,
     small: bool,
     only: tuple[str, ...],
     query_share: float | None,
@@ -48,13 +50,15 @@ def train(
     torchrun --nproc-per-node=4 -m gnnretrieval encoder train …
 
     \b
-    Example: gnnretrieval encoder train dpr --data my-data --out work/dpr
+    Example: gnnretrieval encoder train dpr --data my-data
+    Example: gnnretrieval encoder train rocketqa --small --data my-data --out work/rocketqa
     """
     from gnnretrieval.evaluation import format_comparison
     from gnnretrieval.recipes import write_report
     from gnnretrieval.recipes.run_encoder import run_encoder_recipe
     from gnnretrieval.training.ranks import started_ranks
 
+    out = out or Path(Path(recipe).stem)
     with started_ranks(device) as ranks:
         common: dict[str, Any] = {"query_share": query_share, "device": device, "ranks": ranks}
         made = run_encoder_recipe(recipe, out, data=data, small=small, only=only, **common)
@@ -69,7 +73,7 @@ def train(
     echo(f"\nThe report, to open in a browser: {report}")
     encoders = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
     if encoders:
-        echo(f"\nTo use it: gnnretrieval encoder encode DATASET --checkpoint {out / encoders[-1]} --out features")
+        echo_next(f"gnnretrieval encoder encode {made.dataset.path} --checkpoint {out / encoders[-1]}")
 
 
 @click.command()

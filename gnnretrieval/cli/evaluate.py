@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, json_option
-from gnnretrieval.cli.output import echo, echo_json
+from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
 from gnnretrieval.settings import DEFAULT_MEASURES
@@ -91,6 +91,7 @@ def evaluate(
         echo(f"  {name:<{width}} {100 * value:5.1f}")
     if per_query:
         echo("\n" + evaluation.format_values(values))
+    echo_next(f"gnnretrieval compare OTHER.run {run} --data {data} --split {split} says whether a difference is chance")
 
 
 def _judged(
@@ -217,6 +218,9 @@ def compare(
     _echo_table(table, form, details)
     for what, changes in lists.items():
         _echo_changed(f"most {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it)", changes, texts)
+    if not (details and changed and html):
+        more = {"--details": details, "--changed 5": changed, "--html comparison.html": html}
+        echo_next(f"the same with {' '.join(option for option, given in more.items() if not given)}")
 
 
 def _echo_table(table: Comparison, form: str, details: bool) -> None:

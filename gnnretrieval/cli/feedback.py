@@ -10,10 +10,11 @@ import click
 
 from gnnretrieval.cli.options import (
     PATH,
+    beside,
     columns_option,
     dataset_options,
     json_option,
-    out_option,
+    out_beside_option,
     overwrite_option,
 )
 from gnnretrieval.cli.output import echo, echo_json, echo_next
@@ -52,7 +53,7 @@ def feedback() -> None:
 @feedback.command("import", cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("logs", metavar="LOG…", nargs=-1, required=True, type=PATH)
 @click.option("--passages", type=PATH, required=True, help="Dataset directory, or file of passages.")
-@out_option
+@out_beside_option
 @columns_option
 @click.option("--redact", is_flag=True, help="Mask e-mail addresses, phone, account and card numbers in questions.")
 @click.option("--keep-days", type=click.IntRange(1), help="Drop events that are older, counted from today in UTC.")
@@ -68,7 +69,7 @@ def feedback() -> None:
 def import_(
     logs: tuple[Path, ...],
     passages: Path,
-    out: Path,
+    out: Path | None,
     columns: dict[str, str],
     redact: bool,
     keep_days: int | None,
@@ -88,7 +89,7 @@ def import_(
     lower positions are examined.
 
     \b
-    Example: gnnretrieval feedback import march.jsonl april.jsonl.gz --passages my-data --out my-feedback
+    Example: gnnretrieval feedback import march.jsonl april.jsonl.gz --passages my-data
     Example: gnnretrieval feedback import log.csv --passages docs.csv --column question=input --redact
              --keep-days 180 --out my-feedback
     """
@@ -97,6 +98,7 @@ def import_(
 
     if html is not None:
         require_page_place(html)
+    out = out or beside(logs[0], "feedback")
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     made = import_feedback(
         logs,
@@ -120,7 +122,7 @@ def import_(
         echo(report.to_text())
     if hard_negatives is not None:
         _write_hard_negatives(made, hard_negatives, overwrite)
-    echo_next(f"gnnretrieval encoder encode {out} --out {out.parent / 'features'}")
+    echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
 
 
 def _write_hard_negatives(made: ImportedFeedback, out: Path, overwrite: bool) -> None:
@@ -133,14 +135,14 @@ def _write_hard_negatives(made: ImportedFeedback, out: Path, overwrite: bool) ->
 
 @feedback.command()
 @click.argument("dataset", type=PATH)
-@click.option("--out", type=PATH, required=True, help="The log, as JSON lines.")
+@click.option("--out", type=PATH, help="The log, as JSON lines.  [default: log.jsonl beside the dataset]")
 @dataset_options
 @click.option("--run", "run_file", type=PATH, help="Show the rankings of this TREC run.  [default: BM25's]")
 @settings_options(SimulationSettings)
 @json_option
 def simulate(
     dataset: Path,
-    out: Path,
+    out: Path | None,
     qrels: str,
     where: dict[str, str],
     run_file: Path | None,
@@ -153,12 +155,13 @@ def simulate(
     asked.
 
     \b
-    Example: gnnretrieval feedback simulate my-data --out log.jsonl --wrong-clicks 0.2
+    Example: gnnretrieval feedback simulate my-data --wrong-clicks 0.2
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.runs.reader import read_run
     from gnnretrieval.feedback import simulate_log
 
+    out = out or beside(dataset, "log.jsonl")
     parsed = SimulationSettings.parse(settings_from(SimulationSettings, settings))
     run = None if run_file is None else read_run(run_file)
     rankings = None if run is None else {query: [one.passage_id for one in its] for query, its in run.items()}
@@ -168,4 +171,4 @@ def simulate(
     else:
         echo(f"{out}\n{report.to_text()}")
     splits = f"--dev-from {report.dev_from} --test-from {report.test_from}"
-    echo_next(f"gnnretrieval feedback import {out} --passages {dataset} {splits} --out {out.with_name('feedback')}")
+    echo_next(f"gnnretrieval feedback import {out} --passages {dataset} {splits}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gnnretrieval.cli.options import PATH
-from gnnretrieval.cli.output import echo
+from gnnretrieval.cli.options import PATH, beside
+from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
 
 @click.command()
 @click.argument("runs", type=PATH, nargs=-1, required=True)
-@click.option("--out", type=PATH, required=True, help="TREC run to write; gzipped where it ends in .gz.")
+@click.option(
+    "--out", type=PATH, help="TREC run to write; gzipped where it ends in .gz.  [default: fused.run beside the first]"
+)
 @click.option(
     "--method",
     type=click.Choice(["rrf", "weighted"]),
@@ -49,7 +52,7 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option("--depth", type=click.IntRange(1), default=1000, show_default=True, help="Passages per query.")
 def fuse(
     runs: tuple[Path, ...],
-    out: Path,
+    out: Path | None,
     method: Method | None,
     weights: list[float] | None,
     choose_on: Path | None,
@@ -67,6 +70,7 @@ def fuse(
     from gnnretrieval.evaluation.fusion_choice import METHOD
     from gnnretrieval.index.fuse import fuse as fuse_runs
 
+    out = out or beside(runs[0], "fused.run")
     if choose_on is not None:
         if method is not None or weights is not None:
             raise click.UsageError(
@@ -80,6 +84,7 @@ def fuse(
     fused = fuse_runs([read_run(run) for run in runs], method or "rrf", weights=weights, k=rrf_k, depth=depth)
     write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])
     echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
+    echo_next(f"gnnretrieval compare {shlex.join(map(str, runs))} {out} --data DATASET")
 
 
 def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...]) -> FusionChoice:

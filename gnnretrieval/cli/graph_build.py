@@ -148,3 +148,4 @@ def add(
         f"{store}: {len(additions.queries):,} queries and {len(additions.passages):,} passages added; now "
         f"{made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
     )
+    echo_next("gnnretrieval embed MODEL --changed, then gnnretrieval index build EMBEDDINGS --changed")

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import click
 
-from gnnretrieval.cli.options import PATH
+from gnnretrieval.cli.options import PATH, beside
 from gnnretrieval.cli.output import echo
 
 
 @click.command()
 @click.argument("store", metavar="GRAPH", type=PATH)
-@click.option("--out", type=PATH, required=True, help="File to write: .parquet, .csv or .tsv (.gz).")
+@click.option(
+    "--out", type=PATH, help="File to write: .parquet, .csv or .tsv (.gz).  [default: edges.tsv beside the graph]"
+)
 @click.option("--k", type=click.IntRange(1), help="Only the first passages of each query.  [default: all]")
 @click.option("--split", help="Only the queries of this split.  [default: all]")
-def export(store: Path, out: Path, k: int | None, split: str | None) -> None:
+def export(store: Path, out: Path | None, k: int | None, split: str | None) -> None:
     """Write the edges of GRAPH, one per row: ids, rows, rank, score, and whether the pair is labelled relevant.
 
     \b
@@ -24,5 +26,6 @@ def export(store: Path, out: Path, k: int | None, split: str | None) -> None:
     from gnnretrieval.graph.interchange import write_edges
     from gnnretrieval.graph.store import open_graph
 
+    out = out or beside(store, "edges.tsv")
     count = write_edges(open_graph(store).view(k=k, split=split), out)
     echo(f"{out}: {count:,} edges")

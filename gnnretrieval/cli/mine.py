@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
-from gnnretrieval.cli.output import echo
+from gnnretrieval.cli.options import PATH, beside, dataset_options, device_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.mining.denoise import DenoiseSettings
 from gnnretrieval.mining.negatives import NegativeSettings
@@ -28,7 +28,7 @@ def mine() -> None:
 @click.option(
     "--features", type=PATH, help="Retrieve by the dual-encoder of these features.  [default: retrieve by BM25]"
 )
-@out_option
+@out_beside_option
 @dataset_options
 @settings_options(NegativeSettings)
 @device_option
@@ -36,7 +36,7 @@ def mine() -> None:
 def negatives(
     dataset: Path,
     features: Path | None,
-    out: Path,
+    out: Path | None,
     qrels: str,
     where: dict[str, str],
     device: str,
@@ -46,7 +46,7 @@ def negatives(
     """Mine hard negatives for the queries of a split of DATASET: highly ranked passages that are not relevant.
 
     \b
-    Example: gnnretrieval mine negatives my-data --out work/negatives
+    Example: gnnretrieval mine negatives my-data
     Example: gnnretrieval mine negatives my-data --features work/features --top-k 200 --negatives 30
              --out work/negatives
     """
@@ -57,17 +57,21 @@ def negatives(
     parsed = NegativeSettings.parse(settings_from(NegativeSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
     vectors = open_features(features) if features is not None else None
+    out = out or beside(dataset, "negatives")
     _echo(mine_negatives(opened, parsed, out, features=vectors, device=device, overwrite=overwrite))
+    echo_next(f"gnnretrieval mine denoise {out}, or gnnretrieval train GRAPH --layer gat --examples {out}")
 
 
 @mine.command("denoise")
 @click.argument("examples", type=PATH)
 @click.option("--data", type=PATH, help="The dataset, if it moved since EXAMPLES were mined.")
-@out_option
+@out_beside_option
 @settings_options(DenoiseSettings)
 @device_option
 @overwrite_option
-def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrite: bool, **settings: Any) -> None:
+def denoise_(
+    examples: Path, data: Path | None, out: Path | None, device: str, overwrite: bool, **settings: Any
+) -> None:
     """Filter the negatives of EXAMPLES by a cross-encoder. After an interruption, the same command continues.
 
     \b
@@ -81,13 +85,15 @@ def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrit
     opened = open_examples(examples)
     provenance = opened.meta["dataset"]
     dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance.get("where"))
+    out = out or beside(examples, "denoised")
     _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite))
+    echo_next(f"gnnretrieval train GRAPH --layer gat --examples {out}")
 
 
 @mine.command("pseudo-label")
 @click.argument("dataset", type=PATH)
 @click.argument("features", type=PATH)
-@out_option
+@out_beside_option
 @dataset_options
 @settings_options(PseudoLabelSettings)
 @device_option
@@ -95,7 +101,7 @@ def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrit
 def pseudo_label_(
     dataset: Path,
     features: Path,
-    out: Path,
+    out: Path | None,
     qrels: str,
     where: dict[str, str],
     device: str,
@@ -116,7 +122,9 @@ def pseudo_label_(
 
     parsed = PseudoLabelSettings.parse(settings_from(PseudoLabelSettings, settings))
     opened, vectors = Dataset.open(dataset, qrels, where), open_features(features)
+    out = out or beside(dataset, "pseudo-labels")
     _echo(pseudo_label(opened, vectors, parsed, out, device=device, overwrite=overwrite))
+    echo_next(f"gnnretrieval train GRAPH --layer gat --examples {out}")
 
 
 def _echo(made: Examples) -> None:

@@ -42,7 +42,18 @@ columns_option = click.option(
 
 def beside(path: Path, name: str) -> Path:
     """The place ``name`` in the directory that ``path`` lies in."""
-    return (path if path.name not in ("", "..") else path.resolve()).parent / name
+    return _with_name(path).parent / name
+
+
+def named_after(path: Path, ending: str) -> Path:
+    """The place beside ``path`` that has its name and then ``ending``."""
+    named = _with_name(path)
+    return named.parent / f"{named.name}{ending}"
+
+
+def _with_name(path: Path) -> Path:
+    """The same place, by its name in the directory it lies in."""
+    return path if path.name not in ("", "..") else path.resolve()
 
 
 def _device(context: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -80,9 +80,14 @@ def quickstart(out: Path | None, device: str, as_json: bool) -> None:
 
 def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> RecipeRun:
     from gnnretrieval.recipes import run_recipe, write_report
+    from gnnretrieval.recipes.report import MAP
+    from gnnretrieval.serve.map_page import write_map_file
+    from gnnretrieval.serve.settings import MOST, MOST_TEXTS
 
     result = run_recipe(recipe, data=data, out=out, device=device)
     with timed_stage("report"):
+        if result.map is not None:
+            write_map_file(result.map, result.directory / MAP, most=MOST, most_texts=MOST_TEXTS)
         write_report(result)
     return result
 
@@ -109,7 +114,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
     for sentence in result.verdict(_as_seen_from_here(result.directory)).sentences():
         echo(fill(sentence, 110, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
     if examples:
-        echo("\nThe questions that gained most, and the training questions that moved their passages:")
+        echo("\nThe questions that gained most, and what moved their passages:")
     for example in examples[:_SHOWN]:
         before = f"rank {example.before}" if example.before else f"below {result.recipe.compare.depth}"
         why = example.why
@@ -136,8 +141,8 @@ def _show_next(result: RecipeRun) -> None:
     is_default = place == Path("graphs/docstrings")
     searched, served = ("", "") if is_default else (f" --index {place}/index", f" {place}")
     echo(
-        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, rankings, baselines,\n"
-        "comparison.json, comparison-same-labels.json, comparison-with-bm25.json, report.html\n"
+        f"\nMade in {place}: dataset, features, graph, model, embeddings, index, map, rankings, baselines,\n"
+        "comparison.json, comparison-same-labels.json, comparison-with-bm25.json, map.html, report.html\n"
         "Next (in a checkout, first `source .venv/bin/activate`; serve shows what moved and why at "
         "http://127.0.0.1:8000):\n"
         f"  gnnretrieval serve{served}\n"

@@ -100,7 +100,7 @@ class OpenedIndex:
     def _embeddings(self) -> Embeddings:
         if not self.has_graph:
             raise ArtifactError(
-                f"{self.index.path}: an index of {self.system}, behind which no graph stands. "
+                f"{self.index.path}: an index of {self.system}, which has no graph. "
                 "Give the index of a GNN-encoder's embeddings."
             )
         return open_embeddings(self.index.made_from(EMBEDDINGS))

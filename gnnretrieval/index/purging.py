@@ -52,6 +52,7 @@ _BY_EDGE = {
 }
 _SEARCHED = {".json", ".jsonl", ".md", ".html", ".tsv", ".csv", ".txt", ".sqlite", ".run", ".toml"}
 _LEAST = 12  # characters: shorter texts are not searched for in other files
+_BEGINNING = 100  # characters of a text that are searched for: pages show the first few hundred
 
 
 def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
@@ -206,9 +207,11 @@ def _blank_arrays(artifact: Artifact, directory: Path, passages: NDArray[np.int6
 
 
 def _still_holding(directory: Path, texts: Sequence[str]) -> Iterator[Path]:
-    """Text files in ``directory`` and below that hold one of ``texts``, plain or as written in JSON or HTML."""
-    in_json = [json.dumps(text, ensure_ascii=ascii_)[1:-1] for text in texts for ascii_ in (True, False)]
-    forms = {*texts, *in_json, *map(html.escape, texts)}
+    """Text files in ``directory`` and below that hold the beginning of one of ``texts``, as pages and JSON write it."""
+    begun = {start for text in texts for start in (text[:_BEGINNING], " ".join(text.split())[:_BEGINNING])}
+    in_json = [json.dumps(text, ensure_ascii=ascii_)[1:-1] for text in begun for ascii_ in (True, False)]
+    in_scripts = [text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e") for text in in_json]
+    forms = {*begun, *in_json, *in_scripts, *map(html.escape, begun)}
     wanted = [form.encode("utf-8", "surrogatepass") for form in forms]
     for file in sorted(directory.rglob("*")):
         if file.suffix in _SEARCHED and file.is_file() and not file.is_symlink():

@@ -70,7 +70,7 @@ def build_map(
     One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
     displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has a linear head,
     all vectors are those after the head: it maps passages and questions alike, and the displacements are what the
-    messages along the graph add.
+    messages along the graph add. With a head alone there are none.
 
     Args:
         embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.

@@ -201,6 +201,15 @@ def page(title: str, summary: object, *content: Html, inputs: str = "") -> str:
     )
 
 
+def inputs_of(path: Path) -> str | None:
+    """The hash of the inputs that the page at ``path`` was made from; None: it has none, or there is no page."""
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as file:
+        match = re.search(r'<meta name="inputs" content="(\w*)">', file.read(2000))
+    return match[1] if match else None
+
+
 def write_page(text: str, path: str | Path) -> None:
     """Write a page to a file in one step: a reader sees the old page or the new one, never a part.
 

@@ -45,6 +45,8 @@ def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
         )
     if folder == "comparison.json":
         return 20_000
+    if folder == "map":
+        return _FLOAT * (5 * m + 2 * sizes.graph_queries)  # points before and after, displacements, questions
     if d is None or sizes.edge_dimension is None:
         return None
     if folder.startswith("features"):

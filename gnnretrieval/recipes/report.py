@@ -5,7 +5,6 @@ It begins with the verdict and the comparison; every other part is folded under 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from gnnretrieval.graph.inspection.inspect import inspect_graph
 from gnnretrieval.graph.inspection.page import summary_of, tiles_of
 from gnnretrieval.graph.inspection.plots import plots_of
 from gnnretrieval.index.hybrid import PIPELINES
+from gnnretrieval.maps.passage_map import PassageMap
+from gnnretrieval.maps.picture import picture_of
 from gnnretrieval.mining.examples import REPORT as MINED
 from gnnretrieval.mining.examples import open_examples
 from gnnretrieval.pages.html import (
@@ -23,6 +24,7 @@ from gnnretrieval.pages.html import (
     Html,
     element,
     figures,
+    inputs_of,
     page,
     paragraph,
     section,
@@ -53,7 +55,7 @@ from gnnretrieval.storage.provenance import sha256_of_json
 REPORT = "report.html"
 MAP = "map.html"  # linked where it is
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
-_FORM = 4  # version of the page: a page of another version is written again
+_FORM = 5  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",
@@ -63,6 +65,7 @@ _STAGES = {  # kind by directory
     "embeddings": "embeddings",
     "index": "index",
     "index-dual-encoder": "index",
+    "map": "map",
     "rankings": "rankings",
     "baselines": "baselines",
 }
@@ -82,7 +85,7 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
     inputs = sha256_of_json(
         {"form": _FORM, "comparison": of.comparison.as_json(), "made": made, "map": (of.directory / MAP).is_file()}
     )
-    if path.is_file() and _inputs_of(path) == inputs:
+    if inputs_of(path) == inputs:
         say(f"{path}: already made from these inputs, reused")
         return path
     cards = list(_of_gnn(of, run) if isinstance(run, RecipeRun) else _of_encoders(of, run))
@@ -96,32 +99,35 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
 
 
 def _verdict(run: RecipeRun) -> Card:
-    """The verdict in words, and where the map is."""
-    verdict = run.verdict()
-    parts = [_with_code(" ".join(verdict.sentences()))]
+    """The verdict in words, beside a picture of the map where the graph moved passages."""
+    said = _with_code(" ".join(run.verdict().sentences()))
+    if run.map is None:
+        return section("Verdict", said)
+    whole = ()
     if (run.directory / MAP).is_file():
-        parts.append(paragraph(element("a", "The map", href=MAP), " shows all passages before and after."))
-    elif verdict.kept:
-        place = verdict.directory
-        parts.append(
-            _with_code(
-                f"A map of all passages before and after: `gnnretrieval map build {place}/index`, then "
-                f"`gnnretrieval map view {place}/map --html {place}/{MAP}`."
-            )
-        )
-    return section("Verdict", *parts)
+        whole = (" ", element("a", "The map to move, zoom and search", href=MAP), ".")
+    if not run.map.meta["share_moved"]:
+        why = "Messages along the graph turned no passage's vector, so there are no displacements to draw."
+        return section("Verdict", said, paragraph(why, *whole))
+    return section("Verdict", element("div", said, _picture(run.map, whole), class_="beside"))
+
+
+def _picture(shown: PassageMap, whole: tuple[object, ...]) -> Html:
+    """A picture of the map, and how to read it."""
+    head = ", all after the linear head" if shown.meta["after_head"] else ""
+    moved = 100 * shown.meta["share_moved"]
+    meaning = f"A dot is a passage, and its line begins where it was before{head}: {moved:.0f} % moved. "
+    meaning += "A diamond is a training question."
+    if shown.meta["displacement_kept"] is not None:
+        kept = 100 * shown.meta["displacement_kept"]
+        meaning += f" Two dimensions show {kept:.0f} % of the squared displacements."
+    caption = element("figcaption", paragraph(meaning, *whole), source("map/meta.json"))
+    return element("figure", picture_of(shown), caption)
 
 
 def _with_code(text: str) -> Html:
     """A paragraph in which what stands between backticks is code."""
     return paragraph(*(element("code", part) if number % 2 else part for number, part in enumerate(text.split("`"))))
-
-
-def _inputs_of(path: Path) -> str | None:
-    """The hash of the inputs that an existing page was made from."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        match = re.search(r'<meta name="inputs" content="(\w*)">', file.read(2000))
-    return match[1] if match else None
 
 
 def _reported(run: RecipeRun | EncoderRun) -> Reported:
@@ -130,6 +136,8 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
         kinds = dict(_STAGES)
         if run.recipe.joint is None:
             del kinds["model-joint"]
+        if run.map is None:
+            del kinds["map"]
         if run.same_labels is None:
             del kinds["baselines"]
         if run.its_features is None:

@@ -32,6 +32,8 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
 from gnnretrieval.index.hybrid import PIPELINES
 from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.maps.building import build_map
+from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import compare_with_bm25
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
@@ -64,6 +66,7 @@ class RecipeRun:
         model: The GNN-encoder.
         its_features: Features by the dual-encoder that was trained jointly with the model; None: there is none.
         index: Index of the GNN-encoder's embeddings.
+        map: The map of the embeddings; None: training kept the dual-encoder, so that nothing moved.
         runs: Run by system, on the reported split.
         answers: Retrieved passages that contain an answer.
         comparison: The comparison of the systems.
@@ -79,6 +82,7 @@ class RecipeRun:
     model: GNNEncoderModel
     its_features: Features | None
     index: Index
+    map: PassageMap | None
     runs: dict[str, Run]
     answers: AnswerHits
     comparison: Comparison
@@ -97,8 +101,9 @@ class RecipeRun:
             self.hybrids,
             system=GNN_ENCODER,
             bm25=BM25_SYSTEM,
-            kept=bool(self.model.meta["dev"]["believed"]),
+            kept=_is_kept(self.model),
             directory=directory or Path(self.directory.name),
+            uses_graph=_has_messages(self.model),
         )
 
 
@@ -146,6 +151,7 @@ class _Made:
     its_features: Features | None
     embeddings: Embeddings
     index: Index
+    map: PassageMap | None
     rankings: Artifact
     baselines: Baselines | None
 
@@ -175,6 +181,10 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
     with timed_stage("index"):
         index = build_index(embeddings, directory / "index", **common)
         baseline = build_index(features, directory / "index-dual-encoder", **common)
+    shown = None
+    if _is_kept(model):
+        with timed_stage("map"):
+            shown = build_map(embeddings, directory / "map", **common)
     with timed_stage("rankings"):
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, its_features or features)}
         rankings = _rank(recipe, dataset, systems, directory, common)
@@ -196,7 +206,20 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
             )
             for line in baselines.lines():
                 say(line)
-    return _Made(features, graph, model, its_features, embeddings, index, rankings, baselines)
+    return _Made(features, graph, model, its_features, embeddings, index, shown, rankings, baselines)
+
+
+def _is_kept(model: GNNEncoderModel) -> bool:
+    """Whether training kept more than the dual-encoder."""
+    return bool(model.meta["dev"]["believed"])
+
+
+def _has_messages(model: GNNEncoderModel) -> bool:
+    """Whether the model has more than a head."""
+    if not model.is_linear:
+        return True
+    messages = model.load_messages().messages
+    return bool(messages.mean or messages.rounds or messages.prior or messages.scaling)
 
 
 def _compared(
@@ -256,6 +279,7 @@ def _compared(
         made.model,
         made.its_features,
         made.index,
+        made.map,
         runs,
         answers,
         comparison,

@@ -24,6 +24,7 @@ class Verdict(NamedTuple):
         bm25: Name of BM25.
         kept: Whether training kept more than the dual-encoder.
         directory: Directory of the artifacts, as the reader would type it.
+        uses_graph: Whether what training kept has messages along the graph.
     """
 
     comparison: Comparison
@@ -33,6 +34,7 @@ class Verdict(NamedTuple):
     bm25: str
     kept: bool
     directory: Path
+    uses_graph: bool = True
 
     @property
     def measure(self) -> str:
@@ -53,8 +55,14 @@ class Verdict(NamedTuple):
             )
         test = self._test(self.comparison, self.system)
         now, before = (self._value(self.comparison, name) for name in (self.system, dual))
+        alone = (
+            ""
+            if self.uses_graph
+            else " It is a linear head alone: on dev, messages along the graph gained nothing significant."
+        )
         return (
             f"The {self.system} {_ranks(test)} its {dual}: {self.measure} {now} against {before} ({_in_figures(test)})."
+            f"{alone}"
         )
 
     def _over_baselines(self) -> str:

@@ -41,9 +41,7 @@ class Lookups:
             Refusal: It has none (404).
         """
         if not self._retriever.has_graph:
-            raise Refusal(
-                404, "no_graph", "No graph stands behind this server's index: nothing can be compared or explained."
-            )
+            raise Refusal(404, "no_graph", "This server's index has no graph: nothing can be compared or explained.")
 
     def passage(self, id_: str) -> schemas.PassageOut:
         """The passage with an id.

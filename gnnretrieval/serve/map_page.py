@@ -14,11 +14,13 @@ import numpy as np
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.maps.points import Points, figures_of, points_of
-from gnnretrieval.pages.html import write_page
+from gnnretrieval.pages.html import inputs_of, write_page
 from gnnretrieval.serve.settings import STATIC
+from gnnretrieval.storage.provenance import sha256_of_json
 
 WORDS = 300  # characters of a text that a page shows
 
+_SKELETON = "map.html"
 _STYLES = ("style.css", "map.css")
 _SCRIPTS = ("elements.js", "map-libraries.js", "map_source.js", "map_points.js", "map.js")
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -38,7 +40,9 @@ def served_page() -> str:
 
 
 def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts: int) -> None:
-    """Write a map as one HTML file. Its content security policy forbids every request.
+    """Write a map as one HTML file, unless it is there and was made from the same map by the same page.
+
+    Its content security policy forbids every request.
 
     Args:
         shown: The map.
@@ -50,6 +54,10 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
         ArtifactError: The map is damaged, or its embeddings are gone or changed.
         GnnRetrievalError: The file cannot be written.
     """
+    style, scripts = "\n".join(map(_read, _STYLES)), [_read(name) for name in _SCRIPTS]
+    made = {"map": shown.hash, "most": most, "texts": most_texts, "page": [_read(_SKELETON), style, *scripts]}
+    if inputs_of(Path(path)) == (inputs := sha256_of_json(made)):
+        return
     points = points_of(shown, most)
     with shown.texts() as texts:
         data = {
@@ -58,14 +66,17 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
             "passages": passage_texts(texts, _moved_most(points, most_texts)),
             "questions": question_texts(texts, points.question_rows[:most_texts].tolist()),
         }
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-    style = "\n".join(["<style>", *map(_read, _STYLES), "</style>"])
+    head = [
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f'<meta name="inputs" content="{inputs}">',
+        f"<style>\n{style}\n</style>",
+    ]
     page = _page(
-        head=f"{policy}\n{style}",
+        head="\n".join(head),
         brand='<span class="brand">gnnretrieval: the map</span>',
         token="",
         data=f'<script type="application/json" id="data">{_escaped(data)}</script>',
-        scripts="\n".join(f"<script>\n{_read(name)}</script>" for name in _SCRIPTS),
+        scripts="\n".join(f"<script>\n{script}</script>" for script in scripts),
     )
     write_page(page, path)
 
@@ -92,7 +103,7 @@ def _cut(text: str) -> str:
 
 
 def _page(**parts: str) -> str:
-    return Template(_read("map.html")).substitute(parts)
+    return Template(_read(_SKELETON)).substitute(parts)
 
 
 def _escaped(data: Any) -> str:

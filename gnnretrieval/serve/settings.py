@@ -15,6 +15,10 @@ MAX_NEIGHBORS = 50
 MAX_CHANGES = 20  # training questions that a what-if leaves out, and adds
 MAX_ID = 1000  # characters
 MAX_MAP_POINTS = 1_000_000  # passages, and questions, that a map draws; 24 bytes each
+MOST, MOST_TEXTS = (
+    100_000,
+    10_000,
+)  # passages of a map's file, and those whose texts it has, unless others are asked for
 MAX_BODY = 256 * 1024  # bytes
 LIMITS = {"question": MAX_QUESTION, "k": MAX_K, "neighbors": MAX_NEIGHBORS, "id": MAX_ID, "body_bytes": MAX_BODY}
 STATIC = Path(__file__).with_name("static")

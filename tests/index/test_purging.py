@@ -13,9 +13,11 @@ from gnnretrieval.encoders.features import open_features
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph import GraphSettings, build_graph
 from gnnretrieval.index import build_index, open_index, purging
-from gnnretrieval.index.purging import purge_passages
+from gnnretrieval.index.purging import _still_holding, purge_passages
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.index.updating import remove_passages
+from gnnretrieval.pages.html import escape, short, write_page
+from gnnretrieval.serve.map_page import _escaped
 from gnnretrieval.storage.locks import beside
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
@@ -139,6 +141,17 @@ def test_files_beside_it_that_hold_the_text_and_the_dataset_are_named(run, said)
     assert [line for line in said if "the dataset is left as it is" in line]
     (features,) = [line for line in said if line.startswith(str(run / "features" / "texts.sqlite"))]
     assert "2 other artifacts share this file and will still hold the texts" in features
+
+
+def test_pages_that_show_only_the_beginning_of_a_text_are_named(run):
+    text = (
+        "a <b> & more words,\nso many that a page of the map or of the run shows only the first few hundred of them" * 5
+    )
+    page = run / "map.html"
+    write_page(f'<script type="application/json">{_escaped({"text": text[:300]})}</script>', page)
+    write_page(f"<p>{escape(short(text))}</p>", run / "report.html")
+    write_page("<p>a page without it</p>", run / "other.html")
+    assert [*_still_holding(run, [text])] == [page, run / "report.html"]
 
 
 def test_nothing_new_is_made_of_what_was_purged(run, tmp_path, tiny_dataset):

@@ -15,31 +15,9 @@ from gnnretrieval.maps.passage_map import open_map
 from gnnretrieval.maps.points import points_of
 from gnnretrieval.maps.settings import MapSettings
 from gnnretrieval.nn.label_messages import Messages, message_vectors
-from gnnretrieval.storage.arrays import save_array
-from gnnretrieval.storage.making import make_artifact
-from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.gnn.embeddings import Embeddings
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.messages import TrainedMessages
-
-
-@pytest.fixture
-def half_moved(embeddings, tmp_path):
-    """Embeddings of which the odd rows are the dual-encoder's vectors."""
-    graph = open_graph(embeddings.made_from("graph"))
-    vectors = np.array(embeddings.passages)
-    vectors[1::2] = graph.passage_features[1::2]
-
-    def write(directory):
-        save_array(directory / "passages.npy", vectors)
-        shutil.copyfile(embeddings.path / "texts.sqlite", directory / "texts.sqlite")
-        names = ("similarity", "encoder", "checkpoint_hash", "num_passages", "dimension")
-        made_from = {name: str(embeddings.made_from(name)) for name in embeddings.meta["made_from"]}
-        return {name: embeddings.meta[name] for name in names} | {"made_from": made_from}
-
-    inputs = embeddings.meta["inputs"]
-    artifact = make_artifact(tmp_path / "embeddings", EMBEDDINGS, inputs=inputs, config={}, write=write)
-    return Embeddings(artifact.path, artifact.meta)
 
 
 def prepared(embeddings):

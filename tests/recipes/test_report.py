@@ -84,7 +84,7 @@ def headings(page: Page, text: str) -> list[str]:
     return [part.split("</h2>")[0] for part in text.split("<h2>")[1:]]
 
 
-def test_it_opens_offline_and_has_every_part(text):
+def test_it_opens_offline_and_has_every_part(run, text):
     page = assert_opens_offline(text)
     assert headings(page, text) == [
         *("Verdict", "Comparison", "The same labels without a GNN", "With BM25", "Examples before and after"),
@@ -94,20 +94,25 @@ def test_it_opens_offline_and_has_every_part(text):
     assert len(text) < 400_000
     head, folded = text.split('<details class="card"', 1)
     assert headings(page, head) == ["Verdict", "Comparison"]
-    assert head.count("<figure>") == 1 + head[head.index("<details>") :].count("<figure>")  # one is not folded
+    shown = 1 + ('<svg class="map"' in head)  # figures that are not folded
+    assert head.count("<figure>") == shown + head[head.index("<details>") :].count("<figure>")
     assert folded.count('<details class="card"') == len(headings(page, folded)) - 1  # every other part is folded
 
 
-def test_the_map_is_linked_once_it_is_drawn(run):
+def test_the_map_s_picture_is_beside_the_verdict_and_the_whole_map_is_linked_where_it_is(run):
     drawn, report = run.directory / "map.html", run.directory / "report.html"
-    named = "map build tiny/index</code>, then <code>gnnretrieval map view tiny/map --html tiny/map.html</code>"
-    assert named in report.read_text(encoding="utf-8")
+    assert (run.map is None) == (not run.model.meta["dev"]["believed"])
+    shown = report.read_text(encoding="utf-8")
+    has_picture = run.map is not None and run.map.meta["share_moved"] > 0
+    assert has_picture == ('<svg class="map"' in shown[: shown.index("<details")])
+    assert has_picture == ("A dot is a passage, and its line begins where it was before" in shown)
+    assert "map.html" not in shown
     drawn.touch()
     write_report(run)
-    assert '<a href="map.html">The map</a>' in report.read_text(encoding="utf-8")
+    assert ('<a href="map.html">' in report.read_text(encoding="utf-8")) == (run.map is not None)
     drawn.unlink()
     write_report(run)
-    assert named in report.read_text(encoding="utf-8")
+    assert report.read_text(encoding="utf-8") == shown
 
 
 def test_its_figures_are_the_comparison_s(run, text):
@@ -180,7 +185,7 @@ def test_costs_are_of_every_artifact(run, text):
     (costs,) = (table for table in Page(text).tables if table[0][:2] == ["directory", "what it is"])
     assert [row[0] for row in costs[1:]] == [
         *("features", "graph", "model", "model-joint", *(["features-joint"] if run.its_features else [])),
-        *("embeddings", "index", "index-dual-encoder", "rankings", "baselines"),
+        *("embeddings", "index", "index-dual-encoder", *(["map"] if run.map else []), "rankings", "baselines"),
     ]
     seconds = {row[0]: row[2] for row in costs[1:]}
     assert seconds["model"] == f"{json.loads((run.directory / 'model' / 'meta.json').read_text())['seconds']:.1f} s"

@@ -28,7 +28,18 @@ def comparison(baseline, p=0.001, provenance=None, **values):
     return Comparison.from_json(shape)
 
 
-def sentences(*, gnn=0.65, kept=True, p=0.001, baseline=0.6, p_baseline=0.01, groups=None, hybrids=None, labels=True):
+def sentences(
+    *,
+    uses_graph=True,
+    gnn=0.65,
+    kept=True,
+    p=0.001,
+    baseline=0.6,
+    p_baseline=0.01,
+    groups=None,
+    hybrids=None,
+    labels=True,
+):
     values = {"bm25": 0.42, "dual-encoder": 0.44, "gnn-encoder": gnn}
     same = SameLabels(
         comparison("label-mean", p_baseline, **values, **{"label-mean": baseline}), groups={}, over_encoder=groups or {}
@@ -41,6 +52,7 @@ def sentences(*, gnn=0.65, kept=True, p=0.001, baseline=0.6, p_baseline=0.01, gr
         bm25="bm25",
         kept=kept,
         directory=Path("work/mine"),
+        uses_graph=uses_graph,
     )
     return verdict.sentences()
 
@@ -71,6 +83,13 @@ def test_a_gain_that_a_simple_model_has_too_is_no_gain_of_the_graph():
     said = sentences(baseline=0.64, p_baseline=0.3)[1]
     assert said.endswith("may be chance (+1.0, p = 0.3): a simple use of the labels gains as well.")
     assert sentences(baseline=0.64, p_baseline=0.3, p=0.4)[1].endswith("may be chance (+1.0, p = 0.3).")
+
+
+def test_a_head_without_messages_is_called_so():
+    (first, *others), (with_messages, *same) = sentences(uses_graph=False), sentences()
+    alone = "It is a linear head alone: on dev, messages along the graph gained nothing significant."
+    assert first == f"{with_messages} {alone}"
+    assert others == same
 
 
 def test_a_better_baseline_is_what_it_advises():

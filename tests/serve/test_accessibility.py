@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from chromium import browser, served
+from chromium import TIMEOUT, browser, served
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
@@ -21,8 +21,8 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "r
 
 
 @pytest.fixture(scope="module")
-def address(mapped_run):
-    with served(Retriever.open(mapped_run)) as found:
+def address(tiny_run):
+    with served(Retriever.open(tiny_run)) as found:
         yield found
 
 
@@ -33,7 +33,7 @@ def page(browser, request):
     scheme, width = request.param
     size = {"width": width, "height": 800 if width > 500 else 844}
     page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(TIMEOUT)
     yield page
     page.close()
 
@@ -67,13 +67,18 @@ def test_the_map_and_the_api_s_page(page, address):
     require_no_breach(page)
 
 
-def test_a_node_s_file_and_a_run_s_report(page, retriever, tiny_run, tmp_path):
+@pytest.fixture(scope="module")
+def report(tiny_run, tmp_path_factory):
+    place = shutil.copytree(tiny_run.parent, tmp_path_factory.mktemp("report") / "recipe")
+    return write_report(run_recipe(place / "tiny.toml")).as_uri()
+
+
+def test_a_node_s_file_and_a_run_s_report(page, retriever, report, tmp_path):
     write_view(retriever.neighborhood("p03"), tmp_path / "p03.html")
     page.goto((tmp_path / "p03.html").as_uri())
     page.wait_for_selector(".picture svg")
     require_no_breach(page)
-    place = shutil.copytree(tiny_run.parent, tmp_path / "recipe")
-    page.goto(write_report(run_recipe(place / "tiny.toml")).as_uri())
+    page.goto(report)
     page.wait_for_selector("h1")
     require_no_breach(page)
 

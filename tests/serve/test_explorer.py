@@ -1,7 +1,9 @@
 """The explorer in a real browser, against a real server: what a reader sees, clicks and types."""
 
+import time
+
 import pytest
-from chromium import browser, served
+from chromium import TIMEOUT, browser, served
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.serve.view_page import write_view
@@ -23,7 +25,7 @@ def scheme(request):
 def opened(browser, address, width=1280, scheme="light"):
     """A page, and what its console and its requests complained of."""
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(TIMEOUT)
     complaints = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -55,6 +57,14 @@ def ask(page, question):
     page.fill("#question", question)
     page.keyboard.press("Enter")
     page.wait_for_selector("#after .hit")
+
+
+def until_it_is(shown, wanted):
+    """Wait until the page shows what is wanted."""
+    end = time.monotonic() + TIMEOUT / 1000
+    while (found := shown()) != wanted:
+        assert time.monotonic() < end, (found, wanted)
+        time.sleep(0.02)
 
 
 def ids(page, column):
@@ -126,7 +136,9 @@ def test_the_relevant_passages_of_a_known_question_are_marked_in_both_rankings(b
         scores = page.locator(f"#{column} .score").all_text_contents()
         assert scores == [f"score {one.hit.score:.3f}" for one in hits]
     assert "✓" in page.inner_text("#rankings")
-    assert "This is a training question" in page.inner_text("#summary")
+    before = min(one.hit.rank for one in both.dual_encoder if one.hit.id in ("p03", "p30"))
+    after = min(one.hit.rank for one in both.gnn_encoder if one.hit.id in ("p03", "p30"))
+    assert f"labelled relevant: rank {before} → {after}. This is a training question" in page.inner_text("#summary")
     assert page.locator("#unsure").is_hidden()
     page.close()
     assert complaints == []
@@ -191,9 +203,8 @@ def test_what_if_a_question_had_not_been_asked_or_were_heard_louder(
     page.locator("#what-if-scale").focus()
     page.keyboard.press("Home")
     page.wait_for_selector("output:has-text('× 0')")
-    page.wait_for_timeout(1500)
     expected = retriever.what_if(question, Change(one.hit.id, [first], scale=0.0))
-    assert page.locator("#after .score").all_text_contents() == [f"score {m.hit.score:.3f}" for m in expected.after]
+    until_it_is(page.locator("#after .score").all_text_contents, [f"score {m.hit.score:.3f}" for m in expected.after])
     page.fill("#what-if-question", "a typed question")
     page.keyboard.press("Enter")
     page.wait_for_selector("#what-if-said:has-text('no edge features')")  # of a layer with attention
@@ -298,7 +309,7 @@ def test_an_error_is_a_sentence_and_the_next_question_is_answered(browser, addre
 def test_a_server_with_a_token_is_used_when_it_is_given(browser, retriever, question):
     with served(retriever, token="0123456789abcdef") as address:
         page = browser.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(TIMEOUT)
         page.goto(address)
         page.wait_for_selector("#token:focus")
         assert page.inner_text("#problem") == "This server answers only who has its token."

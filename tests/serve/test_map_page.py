@@ -16,8 +16,8 @@ EVIL = "</script><script>alert(1)</script>$head & quoted"
 
 
 @pytest.fixture
-def shown(mapped_run):
-    return open_map(mapped_run / "map")
+def shown(tiny_run):
+    return open_map(tiny_run / "map")
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def test_texts_are_cut(tmp_path):
     assert one["text"].endswith("…")
 
 
-def test_what_cannot_be_written_is_a_sentence(shown, tmp_path, mapped_run):
+def test_what_cannot_be_written_is_a_sentence(shown, tmp_path, tiny_run):
     (tmp_path / "file").write_text("")
     with pytest.raises(GnnRetrievalError):
         write_map_file(shown, tmp_path / "file" / "map.html", most=10, most_texts=0)
-    alone = shutil.copytree(mapped_run / "map", tmp_path / "elsewhere" / "map")
+    alone = shutil.copytree(tiny_run / "map", tmp_path / "elsewhere" / "map")
     with pytest.raises(ArtifactError, match="no such directory"):
         write_map_file(open_map(alone), tmp_path / "map.html", most=10, most_texts=0)

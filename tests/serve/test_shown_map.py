@@ -15,21 +15,21 @@ from gnnretrieval.training.gnn.embeddings import Embeddings
 
 
 @pytest.fixture(scope="module")
-def client(mapped_run):
-    with TestClient(create_app(Retriever.open(mapped_run))) as client:
+def client(tiny_run):
+    with TestClient(create_app(Retriever.open(tiny_run))) as client:
         yield client
 
 
 @pytest.fixture
-def run(mapped_run, tmp_path):
+def run(tiny_run, tmp_path):
     """A copy that a test may spoil."""
-    return shutil.copytree(mapped_run, tmp_path / "run")
+    return shutil.copytree(tiny_run, tmp_path / "run")
 
 
-def test_points_travel_as_binary(client, mapped_run):
+def test_points_travel_as_binary(client, tiny_run):
     response = client.get("/map/points")
     assert response.headers["content-type"] == "application/octet-stream"
-    assert response.content == points_of(open_map(mapped_run / "map"), 1000).to_bytes()
+    assert response.content == points_of(open_map(tiny_run / "map"), 1000).to_bytes()
     figures = client.get("/map/figures").json()
     assert (figures["passages"], figures["questions"], figures["method"]) == (40, 60, "pca")
     assert figures["version"] == response.headers["index-version"]
@@ -99,7 +99,7 @@ def test_an_index_without_a_graph_has_no_map(run):
         assert client.get("/map/points").json()["error"]["code"] == "no_graph"
 
 
-def test_with_a_token_the_page_is_open_and_the_map_is_not(mapped_run):
-    with TestClient(create_app(Retriever.open(mapped_run), ServeSettings(token="0123456789abcdef"))) as client:
+def test_with_a_token_the_page_is_open_and_the_map_is_not(tiny_run):
+    with TestClient(create_app(Retriever.open(tiny_run), ServeSettings(token="0123456789abcdef"))) as client:
         assert client.get("/map").status_code == 200
         assert {client.get(f"/map/{name}").status_code for name in ("figures", "points", "texts", "named")} == {401}

@@ -24,6 +24,7 @@ async function show() {
   find("bar").setAttribute("aria-busy", "true");
   try {
     if (!state.served) await showServed();
+    if (turn !== state.turn) return;  // a question was asked meanwhile
     if (question && state.asked !== `${k} ${question}`) {
       const graph = state.served.graph;
       const answer = await ask(graph ? "compare" : "search", { question, k });
@@ -84,8 +85,8 @@ async function showServed() {
   find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
   find("map-link").hidden = !served.graph;
   find("lead").textContent = served.graph
-    ? "Ask a question: the dual-encoder's ranking stands beside the GNN-encoder's. Choose a passage to see the training questions that moved it, and walk from there."
-    : "Behind this index stands no graph: it is searched, and nothing can be compared.";
+    ? "Ask a question to see the dual-encoder's ranking beside the GNN-encoder's. Choose a passage to see its training questions and what moved it, and walk from there."
+    : "This index has no graph: it can be searched, and there is nothing to compare with.";
   if (!served.passages) find("lead").textContent = "The index is empty: it holds no passages, so no question finds any.";
   const [examples, graph] = await Promise.all([ask("examples"), served.graph ? ask("graph") : null]);
   find("offered").hidden = !examples.questions.length;
@@ -123,10 +124,11 @@ function showRankings(answer, question, graph, what = null) {
   const depth = (what || answer).depth;
   state.hits = { before, after, depth, question };
   find("columns").classList.toggle("single", !graph);
-  find("columns").classList.toggle("unsure", Boolean(answer.unsure));
+  const isUnsure = Boolean(answer.unsure && !answer.relevant?.length);  // a known question has an answer
+  find("columns").classList.toggle("unsure", isUnsure);
   for (const id of ["before-column", "gutter", "moves"]) find(id).toggleAttribute("hidden", !graph);
   const [first, firstNote, second, secondNote] = what ? ["As it is", "GNN-encoder", "What if", "GNN-encoder"]
-    : ["Dual-encoder", "without the graph", graph ? "GNN-encoder" : answer.system, graph ? "with the graph" : ""];
+    : ["Dual-encoder", "without graph", graph ? "GNN-encoder" : answer.system, graph ? "with graph" : ""];
   find("system-before").textContent = first;
   find("system-before-note").textContent = firstNote;
   find("system").textContent = second;
@@ -147,8 +149,8 @@ function showRankings(answer, question, graph, what = null) {
   find("before").replaceChildren(...before.map((hit) => item(hit, moved(hit.rank, hit.elsewhere, depth), noteOf(hit.elsewhere, other[0]))));
   find("after").replaceChildren(...after.map((hit) => item(hit, graph ? moved(hit.elsewhere, hit.rank, depth) : null, graph ? noteOf(hit.elsewhere, other[1]) : "")));
   find("summary").textContent = what ? inWords(what) : summaryOf(answer, before, after, graph);
-  find("unsure").hidden = !answer.unsure;
-  find("unsure").textContent = answer.unsure ? unsureOf(answer) : "";
+  find("unsure").hidden = !isUnsure;
+  find("unsure").textContent = isUnsure ? unsureOf(answer) : "";
   find("rankings").hidden = false;
   requestAnimationFrame(drawMoves);
 }
@@ -160,9 +162,12 @@ function summaryOf(answer, before, after, graph) {
   const fresh = after.filter((hit) => hit.elsewhere === null || hit.elsewhere > after.length).length;
   const told = `${up} of the first ${after.length} moved up, ${fresh} of them from below the first ${after.length}; ${Math.round(answer.milliseconds)} ms for both rankings.`;
   if (!answer.relevant) return told;
-  const places = (hits) => hits.filter((hit) => answer.relevant.includes(hit.id)).map((hit) => hit.rank);
-  const rank = (hits) => places(hits)[0] ?? `below ${hits.length}`;
-  return `${told} ✓ labelled relevant: rank ${rank(before)} → ${rank(after)}.${answer.in_graph
+  const best = (hits, others) => { // the others know the ranks of those that are not among the hits
+    const ranks = [...hits.map((hit) => [hit.id, hit.rank]), ...others.map((hit) => [hit.id, hit.elsewhere])];
+    const found = ranks.filter(([id, rank]) => rank !== null && answer.relevant.includes(id)).map(([, rank]) => rank);
+    return found.length ? Math.min(...found) : `below ${hits.length}`;
+  };
+  return `${told} ✓ labelled relevant: rank ${best(before, after)} → ${best(after, before)}.${answer.in_graph
     ? " This is a training question: the graph has its label, so its gain tells nothing of new questions." : ""}`;
 }
 

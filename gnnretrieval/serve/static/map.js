@@ -37,8 +37,8 @@ function draw() {
 }
 
 // While the map moves, a slow machine draws every second point, every fourth and so on; all of them once it rests.
-function move() {
-  view.moving = true;
+const move = () => { view.moving = true; };
+function restSoon() { // counted from a frame that was painted: a slow machine may take longer than REST for one
   clearTimeout(view.resting);
   view.resting = setTimeout(() => { view.moving = false; draw(); }, REST);
 }
@@ -66,6 +66,7 @@ function paint() {
     questions: find("questions").checked ? { size: diamond * larger, faded: asked > 1000 ? 0.35 : 1 } : null,
   });
   if (painter && (view.moving || !view.painted)) keepPace(every);
+  if (view.moving) restSoon();
   paintOver(ratio, size);
   if (!view.painted) { // it is on the screen when the next frame begins
     view.painted = true;
@@ -211,7 +212,7 @@ async function choose(items, said) {
   painter?.choose(items);
   draw();
   find("clear").hidden = !items.length;
-  const most = mostMoved().slice(0, 20), meanwhile = most.length ? "Moved most" : "No passage moved";
+  const most = mostMoved().slice(0, 20), meanwhile = most.length ? "Moved most" : "No passage moved along the graph";
   await list(items.length ? items : most, said || (items.length ? `${many(items.length)} chosen` : meanwhile));
 }
 
@@ -346,7 +347,7 @@ function sentences() {
     : `The two axes keep ${share(figures.variance_kept)} of the variance of all dimensions (PCA): points that lie together here may be far apart.`;
   const arrows = figures.displacement_kept === null ? "" : ` Arrows show ${share(figures.displacement_kept)} of the squared length of all displacements.`;
   const head = figures.after_head ? " All vectors are those after the linear head that training learned, which maps passages and questions alike: arrows show what the messages along the graph add." : "";
-  const still = figures.share_moved ? "" : " No passage moved: training kept no messages.";
+  const still = figures.share_moved ? "" : " Messages along the graph turned no passage's vector.";
   return `${of(figures.passages, figures.all_passages, "passages")}; ${of(figures.questions, figures.all_questions, "training questions")}. ${kept}${arrows} Displacement is the cosine distance of a passage's vectors before and after, in all dimensions: 0 where it did not move.${head}${still}`;
 }
 
