@@ -120,28 +120,49 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None, purge: bool
 @click.argument("place", metavar="INDEX", type=PATH)
 @click.option("--out", type=PATH, help="File to write: .npy (and .ids.txt beside it) or .parquet.")
 @click.option("--dsn", help="PostgreSQL with pgvector to copy into, such as postgresql://user@host/name.")
-@click.option("--table", default="passages", show_default=True, help="Table to make, with --dsn.")
-@click.option("--hnsw", is_flag=True, help="Make an approximate (HNSW) index on the table.")
-@click.option("--overwrite", is_flag=True, help="Replace a table of that name.")
-def export(place: Path, out: Path | None, dsn: str | None, table: str, hnsw: bool, overwrite: bool) -> None:
-    """Write the vectors of INDEX with their ids for another engine, as they are compared (of length 1 under cosine).
+@click.option("--qdrant", help="Qdrant to copy into: the URL of a server, or a directory for its local mode.")
+@click.option("--lancedb", help="LanceDB to write into: a directory, or a URI such as s3://bucket/search.")
+@click.option("--table", default="passages", show_default=True, help="Table or collection to make in a database.")
+@click.option("--hnsw", is_flag=True, help="Make an approximate (HNSW) index in the database.")
+@click.option("--overwrite", is_flag=True, help="Replace a table or collection of that name.")
+def export(
+    place: Path,
+    out: Path | None,
+    dsn: str | None,
+    qdrant: str | None,
+    lancedb: str | None,
+    table: str,
+    hnsw: bool,
+    overwrite: bool,
+) -> None:
+    """Copy the vectors of INDEX with ids and texts to another engine, as they are compared (of length 1 under cosine).
 
     \b
     Example: gnnretrieval index export work/index --out work/vectors.parquet
     Example: gnnretrieval index export work/index --dsn postgresql://me@localhost/search --table passages
+    Example: gnnretrieval index export work/index --qdrant http://localhost:6333
+    Example: gnnretrieval index export work/index --lancedb work/lancedb
     """
-    from gnnretrieval.index.export import write_pgvector, write_vectors
+    from gnnretrieval.index.export import write_vectors
+    from gnnretrieval.index.export_databases import write_lancedb, write_pgvector, write_qdrant
     from gnnretrieval.index.faiss_index import open_index
 
-    if (out is None) == (dsn is None):
-        raise click.UsageError("give --out FILE, or --dsn DATABASE: one of them.")
+    if sum(one is not None for one in (out, dsn, qdrant, lancedb)) != 1:
+        raise click.UsageError("give --out FILE, --dsn DATABASE, --qdrant PLACE or --lancedb PLACE: one of them.")
+    if hnsw and dsn is None and qdrant is None:
+        raise click.UsageError("--hnsw goes with --dsn and --qdrant.")
+    if overwrite and out is not None:
+        raise click.UsageError("--overwrite goes with a database.")
     opened = open_index(place)
     if out is not None:
-        if hnsw or overwrite:
-            raise click.UsageError("--hnsw and --overwrite go with --dsn.")
         files = write_vectors(opened, out)
         echo(f"{', '.join(map(str, files))}: {opened.meta['num_passages']:,} vectors")
         return
-    assert dsn is not None
-    asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
+    if dsn is not None:
+        asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
+    elif qdrant is not None:
+        asking = write_qdrant(opened, qdrant, table, approximate=hnsw, overwrite=overwrite)
+    else:
+        assert lancedb is not None
+        asking = write_lancedb(opened, lancedb, table, overwrite=overwrite)
     echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
