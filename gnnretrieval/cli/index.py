@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, beside, json_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.options import (
+    PATH,
+    WORKERS,
+    beside,
+    given_workers,
+    json_option,
+    out_beside_option,
+    overwrite_option,
+    worker_options,
+)
 from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
@@ -27,6 +36,7 @@ def index() -> None:
 @settings_options(IndexSettings)
 @click.option("--changed", is_flag=True, help="Bring the index at --out up to embeddings that were updated.")
 @click.option("--sentences", is_flag=True, help="Index the sentences of features; passages are ranked by them (DCSR).")
+@worker_options
 @overwrite_option
 def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overwrite: bool, **settings: Any) -> None:
     """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline).
@@ -39,15 +49,20 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
     Example: gnnretrieval index build work/embeddings --factory IVF4096,SQ8 --target-recall 0.98 --out work/index-ivf
     Example: gnnretrieval index build work/embeddings --changed
     Example: gnnretrieval index build work/features --sentences
+    Example: gnnretrieval index build work/embeddings --parts 16 --workers 4
     """
     from gnnretrieval.encoders.features import KIND as FEATURES
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.faiss_index import build_index
     from gnnretrieval.index.updating import update_index
+    from gnnretrieval.shards import Sharding
     from gnnretrieval.storage.artifacts import kind_of
     from gnnretrieval.training.gnn.embeddings import open_embeddings
 
+    workers = {name: settings.pop(name) for name in WORKERS}
     given = settings_from(IndexSettings, settings)
+    if (named := given_workers()) and "parts" not in given:
+        raise click.UsageError(f"--{named[0]} says who builds the parts of an index: give --parts too.")
     if changed and (sentences or given):
         raise click.UsageError(
             "--changed goes with a GNN-encoder's embeddings alone: the index stays of its kind, and --sentences and "
@@ -61,7 +76,8 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
     else:
         source = open_features(vectors) if of_features else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
-        made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
+        sharding = Sharding.parse({"shards": parsed.parts, **workers}) if named else None
+        made = build_index(source, out, parsed, sentences=sentences, sharding=sharding, overwrite=overwrite)
     echo(made.inspect().to_text())
     explained = "" if of_features else " --explain"
     echo_next(f'gnnretrieval search "a question" --index {out}{explained}, or gnnretrieval serve {out}')

@@ -1,4 +1,4 @@
-"""Export of an index's vectors for other engines as files: ``.npy`` with ids, or Parquet with ids, titles and texts."""
+"""Export of an index's vectors as files: ``.npy`` with ids, or Parquet with ids, titles and texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
     """Write the vectors of an index's passages, of length 1 if the similarity is cosine.
 
     ``.npy``: float32 ``(m, d)``, with the ids beside it in ``.ids.txt``, one per line. ``.parquet``: columns ``id``,
-    ``title``, ``text`` and ``vector``, a list of fixed size. Each file appears whole or not at all. Removed passages are left out.
+    ``title``, ``text`` and ``vector``, a list of fixed size. Each file appears whole or not at all. Removed passages
+    are left out.
 
     Returns:
         Paths of the files.

@@ -27,8 +27,7 @@ def write_pgvector(
 ) -> str:
     """Copy an index's ids and vectors into a table of a PostgreSQL database with pgvector, in one transaction.
 
-    Columns are ``id`` (text, primary key), ``title``, ``text`` and ``embedding`` (``vector(d)``). Vectors have length 1 if the similarity is
-    cosine, so the inner product ranks as our own search does.
+    Columns are ``id`` (text, primary key), ``title``, ``text`` and ``embedding`` (``vector(d)``).
 
     Args:
         index: The index.
@@ -57,7 +56,9 @@ def write_pgvector(
             cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
             if overwrite:
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
-            columns = sql.SQL("id text PRIMARY KEY, title text, text text, embedding vector({}) NOT NULL").format(sql.Literal(dimension))
+            columns = sql.SQL("id text PRIMARY KEY, title text, text text, embedding vector({}) NOT NULL").format(
+                sql.Literal(dimension)
+            )
             cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(name, columns))
             copy = sql.SQL("COPY {} (id, title, text, embedding) FROM STDIN").format(name)
             with (
@@ -85,7 +86,7 @@ def write_qdrant(
 ) -> str:
     """Copy an index's vectors, ids, titles and texts into a collection of Qdrant.
 
-    A point's payload has ``id``, ``title`` and ``text``; its own name is a UUID of the id, because Qdrant has no others.
+    A point has ``id``, ``title`` and ``text`` as payload, and as its own name a UUID of the id: Qdrant has no others.
 
     Args:
         index: The index.
@@ -110,7 +111,11 @@ def write_qdrant(
     remote = "://" in place
     try:
         key = os.environ.get("QDRANT_API_KEY") if remote else None
-        client = qdrant.QdrantClient(url=place, api_key=key, check_compatibility=False) if remote else qdrant.QdrantClient(path=place)
+        client = (
+            qdrant.QdrantClient(url=place, api_key=key, check_compatibility=False)
+            if remote
+            else qdrant.QdrantClient(path=place)
+        )
         if client.collection_exists(collection):
             if not overwrite:
                 raise InputError(
