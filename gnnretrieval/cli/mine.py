@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_options, device_option, out_option, overwrite_option
+from gnnretrieval.cli.options import (
+    PATH,
+    dataset_options,
+    device_option,
+    out_option,
+    overwrite_option,
+    sharding_of,
+    shards_option,
+    worker_options,
+)
 from gnnretrieval.cli.output import echo
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.mining.denoise import DenoiseSettings
@@ -65,6 +74,8 @@ def negatives(
 @click.option("--data", type=PATH, help="The dataset, if it moved since EXAMPLES were mined.")
 @out_option
 @settings_options(DenoiseSettings)
+@shards_option
+@worker_options
 @device_option
 @overwrite_option
 def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrite: bool, **settings: Any) -> None:
@@ -77,11 +88,12 @@ def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrit
     from gnnretrieval.data import Dataset
     from gnnretrieval.mining import denoise, open_examples
 
+    sharding = sharding_of(settings)
     parsed = DenoiseSettings.parse(settings_from(DenoiseSettings, settings))
     opened = open_examples(examples)
     provenance = opened.meta["dataset"]
     dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance.get("where"))
-    _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite))
+    _echo(denoise(dataset, opened, parsed, out, device=device, sharding=sharding, overwrite=overwrite))
 
 
 @mine.command("pseudo-label")
@@ -90,6 +102,8 @@ def denoise_(examples: Path, data: Path | None, out: Path, device: str, overwrit
 @out_option
 @dataset_options
 @settings_options(PseudoLabelSettings)
+@shards_option
+@worker_options
 @device_option
 @overwrite_option
 def pseudo_label_(
@@ -114,9 +128,10 @@ def pseudo_label_(
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.mining import pseudo_label
 
+    sharding = sharding_of(settings)
     parsed = PseudoLabelSettings.parse(settings_from(PseudoLabelSettings, settings))
     opened, vectors = Dataset.open(dataset, qrels, where), open_features(features)
-    _echo(pseudo_label(opened, vectors, parsed, out, device=device, overwrite=overwrite))
+    _echo(pseudo_label(opened, vectors, parsed, out, device=device, sharding=sharding, overwrite=overwrite))
 
 
 def _echo(made: Examples) -> None:
