@@ -77,6 +77,9 @@ def shard_options(command: Command) -> Command:
     return shards_option(command)
 
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Estimate bytes and time by workers from a short measurement, and make nothing."
+)
 shards_option = click.option(
     "--shards", type=click.IntRange(1), help="Split the work into shards; the result is the same."
 )
