@@ -243,15 +243,15 @@ def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
             def trial(stage: str = stage) -> Trial:
                 return Trial(stage, data, features, work / "trial")
 
-            def whole(stage: str = stage) -> dict[str, str]:
+            def whole(stage: str = stage) -> dict[str, Any]:
                 one = Trial(stage, data, features, work / "trial")
                 made = one.run()
                 if stage == "encoding":
                     shutil.rmtree(features, ignore_errors=True)
                     one.out.rename(features)
-                return made
+                return {"files": made}
 
-            wanted = kept(work / f"{stage}-files.json", whole)
+            wanted = kept(work / f"{stage}-files.json", whole)["files"]
 
             def equality(wanted: dict[str, str] = wanted, trial: Callable[[], Trial] = trial) -> dict[str, Any]:
                 equal = {
@@ -421,10 +421,10 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         "## SIGKILL while a stage runs, over two hosts",
         "",
-        f"A kill comes after a random number of shards, 0 to {SHARDS - 2}, and up to 0.3 s more. `at a shard` counts the",
-        "kills when a worker was at one; the others came between two shards. A killed driver's command is run again.",
-        "`done again` counts shards that were whole when the kill came; besides them, a killed worker loses the shard",
-        "that it was at.",
+        f"A kill comes after a random number of shards, 0 to {SHARDS - 2}, and up to 0.3 s more. `at a shard` counts",
+        "the kills when a worker was at one; the others came between two shards. A killed driver's command is run",
+        "again. `done again` counts shards that were whole when the kill came; besides them, a killed worker loses the",
+        "shard that it was at.",
         "",
         "| stage | killed | trials | at a shard | bytes equal | whole shards | done again |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -453,7 +453,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"{its['passages']:,} synthetic vectors of {its['dimension']} dimensions from {its['shards']} shards are",
         f"joined in {its['vectors_s']:.0f} s, and the {its['k']} best passages of {its['queries']:,} questions are",
-        f"merged in {its['searches_s']:.1f} s. Peak memory: {its['peak_mib']:,.0f} MiB. Revision {its['revision'][:7]}.",
+        f"merged in {its['searches_s']:.1f} s. Peak memory: {its['peak_mib']:,.0f} MiB.",
+        f"Revision {its['revision'][:7]}.",
         "",
         *(
             []
