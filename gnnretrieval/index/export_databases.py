@@ -197,4 +197,5 @@ def _has(database: Any, table: str) -> bool:
 
 def _refused(engine: str, error: Exception) -> InputError:
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return InputError(f"{engine} says: {reason.rstrip('.')}. Nothing was written.")
+    reason = reason.partition(", /")[0].rstrip(".")  # LanceDB ends in a place in its source code
+    return InputError(f"{engine} says: {reason}. Nothing was written.")
