@@ -56,9 +56,9 @@ ENVIRONMENT = {
 
 
 def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What ``measure`` returns, kept in ``path`` for a later run of this script."""
+    """What ``measure`` returns, with the revision, kept in ``path`` for a later run of this script."""
     if not path.is_file():
-        write_json(path, measure())
+        write_json(path, measure() | {"revision": git_revision() or "unknown"})
     return dict(json.loads(path.read_text("utf-8")))
 
 
@@ -155,6 +155,7 @@ class Trial:
             if stage == "encoding"
             else ("graph", "build", data, features, "--out", self.out, "--k", 10)
         )
+        self.files = "passages-*.npy" if stage == "encoding" else "rows-*.npy"
 
     def words(self, *more: object) -> list[str]:
         """The command on the first host."""
@@ -166,26 +167,36 @@ class Trial:
         return files_of(self.out)
 
 
-def killed(trial: Trial, target: str, cluster: Cluster, moment: float, more: Sequence[object]) -> dict[str, Any]:
-    """Run a stage and kill something at a moment, in seconds; a killed driver's command is run again.
+def killed(
+    trial: Trial, target: str, cluster: Cluster, after: int, delay: float, more: Sequence[object]
+) -> dict[str, Any]:
+    """Run a stage and kill something while a worker is at a shard; a killed driver's command is run again.
+
+    Args:
+        trial: The stage.
+        target: What is killed.
+        cluster: The hosts.
+        after: Number of shards that are whole before.
+        delay: Seconds from then to the kill.
+        more: More words of the command.
 
     Returns:
-        The sha256 of the files, the number of shards that were whole at the kill, and how many of these were done
-        again.
+        The sha256 of the files, whether a worker was at a shard, the number of shards that were whole at the kill, and
+        how many of these were done again.
     """
     driver = subprocess.Popen(trial.words(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
     shards = beside(trial.out, "shards")
-    end = time.monotonic() + moment
-    while time.monotonic() < end and driver.poll() is None:
+    while driver.poll() is None and not (len(list(shards.rglob(trial.files))) >= after and workers()):
         time.sleep(0.01)
+    time.sleep(delay)
+    hit = bool(found := workers())
     whole = {file: file.stat().st_mtime_ns for file in shards.rglob("[!.]*.npy")}
-    hit = driver.poll() is None
     again: set[Path] = set()
     if target == "driver":
         driver.kill()
     elif target == "node":
         cluster.kill_node()
-    elif hit := bool(found := workers()):
+    elif found:
         with suppress(ProcessLookupError):
             os.kill(random.choice(found), signal.SIGKILL)
     with watched(whole, again):
@@ -193,7 +204,7 @@ def killed(trial: Trial, target: str, cluster: Cluster, moment: float, more: Seq
         if target == "driver":
             trial.run(*more)
         elif driver.returncode:
-            raise SystemExit(f"{target} killed after {moment:.1f} s: {error.decode()}")
+            raise SystemExit(f"{target} killed after {after} shards: {error.decode()}")
     return {"files": files_of(trial.out), "hit": hit, "whole": len(whole), "again": len(again)}
 
 
@@ -232,15 +243,15 @@ def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
             def trial(stage: str = stage) -> Trial:
                 return Trial(stage, data, features, work / "trial")
 
-            def whole(stage: str = stage) -> dict[str, str]:
+            def whole(stage: str = stage) -> dict[str, Any]:
                 one = Trial(stage, data, features, work / "trial")
                 made = one.run()
                 if stage == "encoding":
                     shutil.rmtree(features, ignore_errors=True)
                     one.out.rename(features)
-                return made
+                return {"files": made}
 
-            wanted = kept(work / f"{stage}-files.json", whole)
+            wanted = kept(work / f"{stage}-files.json", whole)["files"]
 
             def equality(wanted: dict[str, str] = wanted, trial: Callable[[], Trial] = trial) -> dict[str, Any]:
                 equal = {
@@ -255,16 +266,23 @@ def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
             say(f"{stage}: {of_stage}")
             rows = []
             for number, target in product(range(kills), TARGETS):
-                moment = rng.uniform(0, of_stage["seconds"])
+                after, delay = rng.randrange(SHARDS - 1), rng.uniform(0, 0.3)
 
                 def one(
                     target: str = target,
-                    moment: float = moment,
+                    after: int = after,
+                    delay: float = delay,
                     wanted: dict[str, str] = wanted,
                     trial: Callable[[], Trial] = trial,
                 ) -> dict[str, Any]:
-                    its = killed(trial(), target, cluster, moment, ray)
-                    return {"target": target, "moment": moment, "equal": its.pop("files") == wanted, **its}
+                    its = killed(trial(), target, cluster, after, delay, ray)
+                    return {
+                        "target": target,
+                        "after": after,
+                        "delay": delay,
+                        "equal": its.pop("files") == wanted,
+                        **its,
+                    }
 
                 rows.append(kept(work / f"{stage}-{target}-{number}.json", one))
                 say(f"{stage}: {rows[-1]}")
@@ -401,12 +419,14 @@ def markdown(results: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "## SIGKILL at a random moment, over two hosts",
+        "## SIGKILL while a stage runs, over two hosts",
         "",
-        "A killed driver's command is run again. `done again` counts shards that were whole when the kill came;",
-        "besides them, a killed worker loses the shard that it was at.",
+        f"A kill comes after a random number of shards, 0 to {SHARDS - 2}, and up to 0.3 s more. `at a shard` counts",
+        "the kills when a worker was at one; the others came between two shards. A killed driver's command is run",
+        "again. `done again` counts shards that were whole when the kill came; besides them, a killed worker loses the",
+        "shard that it was at.",
         "",
-        "| stage | killed | trials | while it ran | bytes equal | whole shards | done again |",
+        "| stage | killed | trials | at a shard | bytes equal | whole shards | done again |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for stage, found in results["bytes"].items():
@@ -434,7 +454,13 @@ def markdown(results: dict[str, Any]) -> str:
         f"{its['passages']:,} synthetic vectors of {its['dimension']} dimensions from {its['shards']} shards are",
         f"joined in {its['vectors_s']:.0f} s, and the {its['k']} best passages of {its['queries']:,} questions are",
         f"merged in {its['searches_s']:.1f} s. Peak memory: {its['peak_mib']:,.0f} MiB.",
+        f"Revision {its['revision'][:7]}.",
         "",
+        *(
+            []
+            if results["speed"] is not None
+            else ["The ratio of two workers of one thread to one was not measured: it wants a quiet machine.", ""]
+        ),
         "NCCL and `--device cuda` were not run.",
         "",
         f"Revision {results['revision'][:7]}.",

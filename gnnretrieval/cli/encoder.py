@@ -14,6 +14,7 @@ from gnnretrieval.cli.options import (
     beside,
     dataset_options,
     device_option,
+    dry_run_option,
     out_beside_option,
     overwrite_option,
     part_of,
@@ -57,15 +58,24 @@ _SECTIONS = {
 @settings_options(EncoderSettings)
 @device_option
 @shard_options
+@dry_run_option
 @overwrite_option
 def encode(
-    dataset: Path, out: Path | None, qrels: str, where: dict[str, str], device: str, overwrite: bool, **settings: Any
+    dataset: Path,
+    out: Path | None,
+    qrels: str,
+    where: dict[str, str],
+    device: str,
+    dry_run: bool,
+    overwrite: bool,
+    **settings: Any,
 ) -> None:
     """Encode every passage and query of the DATASET directory. After an interruption, the same command continues.
 
     \b
     Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2
     Example: gnnretrieval encoder encode my-data --out work/features --shards 64 --engine ray --address auto
+    Example: gnnretrieval encoder encode my-data --out work/features --shards 64 --dry-run
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.features import encode_dataset, encode_shard
@@ -74,6 +84,12 @@ def encode(
     shard, sharding = shard_of(settings), sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
+    if dry_run:
+        from gnnretrieval.encoders.dry_run import forecast_encoding
+        from gnnretrieval.shards import Sharding
+
+        echo(forecast_encoding(opened, parsed, sharding or Sharding(shards=1), device=device).to_text())
+        return
     if shard is not None:
         echo_shard(encode_shard(opened, parsed, out, shard, device=device), shard)
         return

@@ -13,6 +13,7 @@ from gnnretrieval.cli.options import (
     beside,
     dataset_options,
     device_option,
+    dry_run_option,
     out_beside_option,
     overwrite_option,
     shard_of,
@@ -43,6 +44,7 @@ _SECTIONS = {
 @click.option("--edge-file", type=PATH, help=".npy with edge vectors (n, k, width) (sets --edge-vectors file).")
 @device_option
 @shard_options
+@dry_run_option
 @overwrite_option
 def build(
     dataset: Path,
@@ -53,6 +55,7 @@ def build(
     run_file: Path | None,
     edge_file: Path | None,
     device: str,
+    dry_run: bool,
     overwrite: bool,
     **settings: Any,
 ) -> None:
@@ -63,6 +66,7 @@ def build(
     \b
     Example: gnnretrieval graph build my-data work/features
     Example: gnnretrieval graph build my-data work/features --run bm25.run --out work/graph-bm25
+    Example: gnnretrieval graph build my-data work/features --shards 64 --dry-run
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.features import open_features
@@ -77,6 +81,16 @@ def build(
         given.setdefault("edge_vectors", "file")
     parsed = GraphSettings.parse(given)
     opened = Dataset.open(dataset, qrels, where)
+    if dry_run:
+        from gnnretrieval.graph.dry_run import forecast_graph
+        from gnnretrieval.shards import Sharding
+
+        echo(
+            forecast_graph(
+                opened, open_features(features), parsed, sharding or Sharding(shards=1), device=device
+            ).to_text()
+        )
+        return
     if shard is not None:
         echo_shard(search_shard(opened, open_features(features), parsed, out, shard, device=device), shard)
         return

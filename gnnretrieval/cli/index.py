@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, beside, json_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.options import (
+    PATH,
+    WORKERS,
+    beside,
+    given_workers,
+    json_option,
+    out_beside_option,
+    overwrite_option,
+    worker_options,
+)
 from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
@@ -27,6 +36,7 @@ def index() -> None:
 @settings_options(IndexSettings)
 @click.option("--changed", is_flag=True, help="Bring the index at --out up to embeddings that were updated.")
 @click.option("--sentences", is_flag=True, help="Index the sentences of features; passages are ranked by them (DCSR).")
+@worker_options
 @overwrite_option
 def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overwrite: bool, **settings: Any) -> None:
     """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline).
@@ -39,15 +49,20 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
     Example: gnnretrieval index build work/embeddings --factory IVF4096,SQ8 --target-recall 0.98 --out work/index-ivf
     Example: gnnretrieval index build work/embeddings --changed
     Example: gnnretrieval index build work/features --sentences
+    Example: gnnretrieval index build work/embeddings --parts 16 --workers 4
     """
     from gnnretrieval.encoders.features import KIND as FEATURES
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.faiss_index import build_index
     from gnnretrieval.index.updating import update_index
+    from gnnretrieval.shards import Sharding
     from gnnretrieval.storage.artifacts import kind_of
     from gnnretrieval.training.gnn.embeddings import open_embeddings
 
+    workers = {name: settings.pop(name) for name in WORKERS}
     given = settings_from(IndexSettings, settings)
+    if (named := given_workers()) and "parts" not in given:
+        raise click.UsageError(f"--{named[0]} says who builds the parts of an index: give --parts too.")
     if changed and (sentences or given):
         raise click.UsageError(
             "--changed goes with a GNN-encoder's embeddings alone: the index stays of its kind, and --sentences and "
@@ -61,7 +76,8 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
     else:
         source = open_features(vectors) if of_features else open_embeddings(vectors)
         parsed = IndexSettings.parse(given)
-        made = build_index(source, out, parsed, sentences=sentences, overwrite=overwrite)
+        sharding = Sharding.parse({"shards": parsed.parts, **workers}) if named else None
+        made = build_index(source, out, parsed, sentences=sentences, sharding=sharding, overwrite=overwrite)
     echo(made.inspect().to_text())
     explained = "" if of_features else " --explain"
     echo_next(f'gnnretrieval search "a question" --index {out}{explained}, or gnnretrieval serve {out}')
@@ -120,28 +136,49 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None, purge: bool
 @click.argument("place", metavar="INDEX", type=PATH)
 @click.option("--out", type=PATH, help="File to write: .npy (and .ids.txt beside it) or .parquet.")
 @click.option("--dsn", help="PostgreSQL with pgvector to copy into, such as postgresql://user@host/name.")
-@click.option("--table", default="passages", show_default=True, help="Table to make, with --dsn.")
-@click.option("--hnsw", is_flag=True, help="Make an approximate (HNSW) index on the table.")
-@click.option("--overwrite", is_flag=True, help="Replace a table of that name.")
-def export(place: Path, out: Path | None, dsn: str | None, table: str, hnsw: bool, overwrite: bool) -> None:
-    """Write the vectors of INDEX with their ids for another engine, as they are compared (of length 1 under cosine).
+@click.option("--qdrant", help="Qdrant to copy into: the URL of a server, or a directory for its local mode.")
+@click.option("--lancedb", help="LanceDB to write into: a directory, or a URI such as s3://bucket/search.")
+@click.option("--table", default="passages", show_default=True, help="Table or collection to make in a database.")
+@click.option("--hnsw", is_flag=True, help="Make an approximate (HNSW) index in the database.")
+@click.option("--overwrite", is_flag=True, help="Replace a table or collection of that name.")
+def export(
+    place: Path,
+    out: Path | None,
+    dsn: str | None,
+    qdrant: str | None,
+    lancedb: str | None,
+    table: str,
+    hnsw: bool,
+    overwrite: bool,
+) -> None:
+    """Copy the vectors of INDEX with ids and texts to another engine, as they are compared (of length 1 under cosine).
 
     \b
     Example: gnnretrieval index export work/index --out work/vectors.parquet
     Example: gnnretrieval index export work/index --dsn postgresql://me@localhost/search --table passages
+    Example: gnnretrieval index export work/index --qdrant http://localhost:6333
+    Example: gnnretrieval index export work/index --lancedb work/lancedb
     """
-    from gnnretrieval.index.export import write_pgvector, write_vectors
+    from gnnretrieval.index.export import write_vectors
+    from gnnretrieval.index.export_databases import write_lancedb, write_pgvector, write_qdrant
     from gnnretrieval.index.faiss_index import open_index
 
-    if (out is None) == (dsn is None):
-        raise click.UsageError("give --out FILE, or --dsn DATABASE: one of them.")
+    if sum(one is not None for one in (out, dsn, qdrant, lancedb)) != 1:
+        raise click.UsageError("give --out FILE, --dsn DATABASE, --qdrant PLACE or --lancedb PLACE: one of them.")
+    if hnsw and dsn is None and qdrant is None:
+        raise click.UsageError("--hnsw goes with --dsn and --qdrant.")
+    if overwrite and out is not None:
+        raise click.UsageError("--overwrite goes with a database.")
     opened = open_index(place)
     if out is not None:
-        if hnsw or overwrite:
-            raise click.UsageError("--hnsw and --overwrite go with --dsn.")
         files = write_vectors(opened, out)
         echo(f"{', '.join(map(str, files))}: {opened.meta['num_passages']:,} vectors")
         return
-    assert dsn is not None
-    asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
+    if dsn is not None:
+        asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
+    elif qdrant is not None:
+        asking = write_qdrant(opened, qdrant, table, approximate=hnsw, overwrite=overwrite)
+    else:
+        assert lancedb is not None
+        asking = write_lancedb(opened, lancedb, table, overwrite=overwrite)
     echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, beside, dataset_options, device_option, out_beside_option, overwrite_option
+from gnnretrieval.cli.options import (
+    PATH,
+    beside,
+    dataset_options,
+    device_option,
+    out_beside_option,
+    overwrite_option,
+    sharding_of,
+    shards_option,
+    worker_options,
+)
 from gnnretrieval.cli.output import echo, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.mining.denoise import DenoiseSettings
@@ -67,6 +77,8 @@ def negatives(
 @click.option("--data", type=PATH, help="The dataset, if it moved since EXAMPLES were mined.")
 @out_beside_option
 @settings_options(DenoiseSettings)
+@shards_option
+@worker_options
 @device_option
 @overwrite_option
 def denoise_(
@@ -81,12 +93,13 @@ def denoise_(
     from gnnretrieval.data import Dataset
     from gnnretrieval.mining import denoise, open_examples
 
+    sharding = sharding_of(settings)
     parsed = DenoiseSettings.parse(settings_from(DenoiseSettings, settings))
     opened = open_examples(examples)
     provenance = opened.meta["dataset"]
     dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance.get("where"))
     out = out or beside(examples, "denoised")
-    _echo(denoise(dataset, opened, parsed, out, device=device, overwrite=overwrite))
+    _echo(denoise(dataset, opened, parsed, out, device=device, sharding=sharding, overwrite=overwrite))
     echo_next(f"gnnretrieval train GRAPH --layer gat --examples {out}")
 
 
@@ -96,6 +109,8 @@ def denoise_(
 @out_beside_option
 @dataset_options
 @settings_options(PseudoLabelSettings)
+@shards_option
+@worker_options
 @device_option
 @overwrite_option
 def pseudo_label_(
@@ -120,10 +135,11 @@ def pseudo_label_(
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.mining import pseudo_label
 
+    sharding = sharding_of(settings)
     parsed = PseudoLabelSettings.parse(settings_from(PseudoLabelSettings, settings))
     opened, vectors = Dataset.open(dataset, qrels, where), open_features(features)
     out = out or beside(dataset, "pseudo-labels")
-    _echo(pseudo_label(opened, vectors, parsed, out, device=device, overwrite=overwrite))
+    _echo(pseudo_label(opened, vectors, parsed, out, device=device, sharding=sharding, overwrite=overwrite))
     echo_next(f"gnnretrieval train GRAPH --layer gat --examples {out}")
 
 

@@ -75,14 +75,30 @@ device_option = click.option(
 )
 
 
-SHARDS = ("shards", "shard", "engine", "workers", "address")
+WORKERS = ("engine", "workers", "address")
+SHARDS = ("shards", "shard", *WORKERS)
 
 
 def shard_options(command: Command) -> Command:
     """Decorator: options of a stage in shards, for :func:`sharding_of` and :func:`shard_of`."""
+    command = worker_options(command)
+    command = click.option("--shard", metavar="I/N", help="Do only the Ith of N shards, then stop; --shards N joins.")(
+        command
+    )
+    return shards_option(command)
+
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Estimate bytes and time by workers from a short measurement, and make nothing."
+)
+shards_option = click.option(
+    "--shards", type=click.IntRange(1), help="Split the work into shards; the result is the same."
+)
+
+
+def worker_options(command: Command) -> Command:
+    """Decorator: who runs shards."""
     options = (
-        click.option("--shards", type=click.IntRange(1), help="Split the work into shards; the result is the same."),
-        click.option("--shard", metavar="I/N", help="Do only the Ith of N shards, then stop; --shards N joins them."),
         click.option(
             "--engine",
             type=click.Choice(["local", "ray"]),
@@ -102,17 +118,20 @@ def sharding_of(given: dict[str, Any]) -> Sharding | None:
     """Take the options of :func:`shard_options` out of ``given``; None if the work is not split."""
     from gnnretrieval.shards import Sharding
 
-    values = {name: given.pop(name) for name in SHARDS}
-    if values["shard"] is not None and values["shards"] is not None:
+    values = {name: given.pop(name) for name in SHARDS if name in given}
+    if values.pop("shard", None) is not None and values["shards"] is not None:
         raise click.UsageError("--shard I/N does one shard, and --shards N all of them: give one.")
     if values["shards"] is None:
-        context = click.get_current_context()
-        for name in ("engine", "workers", "address"):
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"--{name} says how shards are run: give --shards too.")
+        if named := given_workers():
+            raise click.UsageError(f"--{named[0]} says how shards are run: give --shards too.")
         return None
-    del values["shard"]
     return Sharding.parse(values)
+
+
+def given_workers() -> list[str]:
+    """The options of :func:`worker_options` that were given."""
+    context = click.get_current_context()
+    return [name for name in WORKERS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
 
 
 def shard_of(given: Mapping[str, Any]) -> Shard | None:

@@ -16,12 +16,13 @@ from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encoder_records
+from gnnretrieval.encoders.pair_shards import seen_by_workers
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import found_arrays, with_labels
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards, judged_queries
 from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
-from gnnretrieval.graph.edges.pair_shards import PairShards
+from gnnretrieval.graph.edges.pair_shards import EdgeShards
 from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.pairs import encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.edges.sources import Wanted
@@ -177,23 +178,23 @@ def _shards(
     )
 
 
-def _pair_shards(
+def _edge_shards(
     directory: Path, settings: GraphSettings, total: int, search: NeighborShards, count: int
-) -> PairShards:
+) -> EdgeShards:
     """The shards of the cross-encoder's pairs in a half-made store, beside those of the search for its edges."""
-    named = str(settings.cross_encoder)
-    if Path(named).is_dir():  # workers have other working directories
-        settings = settings.model_copy(update={"cross_encoder": str(Path(named).resolve())})
-    weights = find_checkpoint(named).hash
-    decides = {"settings": settings.model_dump(mode="json"), "cross-encoder": weights}
-    return PairShards(
-        store=directory.resolve(),
-        settings=settings.model_dump_json(),
+    weights = find_checkpoint(str(settings.cross_encoder)).hash
+    decides = {"settings": settings.model_dump(mode="json", exclude={"cross_encoder"}), "cross-encoder": weights}
+    as_stored = settings.edge_form == "float16" and settings.edge_dimensions is None
+    return EdgeShards(
+        settings=seen_by_workers(settings.cross_encoder_settings),
         weights=weights,
         total=total,
         count=count,
         directory=search.directory / sha256_of_json(decides)[:16],
         device=search.device,
+        vectors="float16" if as_stored else "float32",
+        probabilities="float16",
+        store=directory.resolve(),
     )
 
 
@@ -299,7 +300,7 @@ def _write_store(
             shards = None
             if sources.shards is not None:
                 search, sharding = sources.shards
-                shards = _pair_shards(directory, settings, len(edges), search, sharding.shards), sharding
+                shards = _edge_shards(directory, settings, len(edges), search, sharding.shards), sharding
             width = encode_pairs(directory, settings, Pairs(texts, neighbors), edges, device, shards=shards)
         if sources.edge_file is not None:
             width = write_given_vectors(directory, settings, sources.edge_file, neighbors.shape)

@@ -1,4 +1,4 @@
-"""Building the FAISS files of an index: learned from a sample, filled in blocks, in shards that fit into memory."""
+"""Building the FAISS files of an index: learned from a sample, filled in blocks, in parts that fit into memory."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
             f"memory of {settings.memory:g} GiB is too little to build in: "
             f"give {least * min(count, _BLOCK) / 2**30:.2f} or more."
         )
-    pieces = max(1, -(-count // a_shard))
+    pieces = max(1, -(-count // a_shard), min(settings.parts or 1, count))
     return IndexPlan(factory, training, tuple(count * number // pieces for number in range(pieces + 1)), settings.seed)
 
 
@@ -103,39 +103,61 @@ def write_shards(
         InputError: FAISS cannot learn this kind from so few vectors.
         ArtifactError: A vector is not finite.
     """
-    faiss = import_faiss()
-    learned = _learned(vectors, similarity, plan, directory)
+    learn(vectors, similarity, plan, directory)
     with progress("indexing", len(vectors), unit) as meter:
-        for name, start, stop in zip(plan.files, plan.shards, plan.shards[1:], strict=False):
+        for number, name in enumerate(plan.files):
             if (directory / name).is_file():
-                meter.advance(stop - start)
-                continue
-            index = learned()
-            for part in blocks(stop - start, _BLOCK):
-                rows = slice(start + part.start, start + part.stop)
-                require_finite(vectors[rows], Path(getattr(vectors, "filename", directory)), rows.start)
-                add_vectors(index, similarity.prepare_array(vectors[rows]), np.arange(rows.start, rows.stop))
-                release(vectors)
-                meter.advance(rows.stop - rows.start)
-            with whole_file(directory / name) as partial:
-                faiss.write_index(index, str(partial))
+                meter.advance(plan.shards[number + 1] - plan.shards[number])
+            else:
+                write_shard(vectors, similarity, plan, directory, number, meter.advance)
 
 
-def _learned(
-    vectors: NDArray[np.floating], similarity: Similarity, plan: IndexPlan, directory: Path
-) -> Callable[[], Any]:
-    """A function that returns an index without vectors, with its lists and codes learned.
+def write_shard(
+    vectors: NDArray[np.floating],
+    similarity: Similarity,
+    plan: IndexPlan,
+    directory: Path,
+    number: int,
+    advance: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Write one of the FAISS files of ``vectors`` ``(m, d)``, after :func:`learn`.
 
-    They are learned once and kept in a scratch file, for an interrupted run to resume.
+    Raises:
+        ArtifactError: A vector is not finite.
     """
-    faiss, dimension, seed = import_faiss(), int(vectors.shape[1]), plan.seed
-    if not plan.training:
-        return lambda: empty_index(plan.factory, dimension, seed)
-    place = scratch(directory) / "learned.faiss"
-    if not place.is_file():
+    index = (
+        read_faiss(_learned(directory), in_memory=True)
+        if plan.training
+        else empty_index(plan.factory, int(vectors.shape[1]), plan.seed)
+    )
+    start, stop = plan.shards[number], plan.shards[number + 1]
+    for part in blocks(stop - start, _BLOCK):
+        rows = slice(start + part.start, start + part.stop)
+        require_finite(vectors[rows], Path(getattr(vectors, "filename", directory)), rows.start)
+        add_vectors(index, similarity.prepare_array(vectors[rows]), np.arange(rows.start, rows.stop))
+        release(vectors)
+        advance(rows.stop - rows.start)
+    with whole_file(directory / plan.files[number], shared=True) as partial:
+        import_faiss().write_index(index, str(partial))
+
+
+def _learned(directory: Path) -> Path:
+    """The file of lists and codes, for all parts and for an interrupted run to resume."""
+    return scratch(directory) / "learned.faiss"
+
+
+def learn(vectors: NDArray[np.floating], similarity: Similarity, plan: IndexPlan, directory: Path) -> None:
+    """Learn lists and codes from a sample of ``vectors`` ``(m, d)``, once, if the plan has any.
+
+    Raises:
+        InputError: FAISS cannot learn this kind from so few vectors.
+    """
+    faiss, seed = import_faiss(), plan.seed
+    place = _learned(directory)
+    if plan.training and not place.is_file():
         say(f"learning {plan.factory} from {plan.training:,} of {len(vectors):,} vectors")
         rows = np.sort(np.random.default_rng(seed).choice(len(vectors), plan.training, replace=False))
-        index = empty_index(plan.factory, dimension, seed)
+        index = empty_index(plan.factory, int(vectors.shape[1]), seed)
         try:
             index.train(similarity.prepare_array(gather_rows(vectors, rows)))
         except RuntimeError as error:
@@ -145,7 +167,6 @@ def _learned(
             ) from None
         with whole_file(place) as partial:
             faiss.write_index(index, str(partial))
-    return lambda: read_faiss(place, in_memory=True)
 
 
 def add_vectors(index: Any, vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> None:

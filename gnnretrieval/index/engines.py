@@ -8,14 +8,16 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.exact_search import exact_top_k
+from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.index.kinds import inverted_lists, reason_of, set_search, vectors_of_graph
+from gnnretrieval.index.kinds import core, inverted_lists, reason_of, set_search, vectors_of_graph
+from gnnretrieval.storage.arrays import blocks
 
 EngineName = Literal["faiss", "torch"]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+_TIED = 2**22  # scores that are searched together for ties at the cut
 _NOTHING = np.finfo(np.float32).min  # the score of row -1, as in FAISS
 
 
@@ -53,6 +55,7 @@ class FaissEngine:
         self._dead = 0 if rows is None else int((rows < 0).sum())
         self._live = int(index.ntotal) - self._dead
         self._on_cpu, self._lists = index, inverted_lists(index)
+        self._is_exact = type(core(index)) in (import_faiss().IndexFlat, import_faiss().IndexFlatIP) and device == "cpu"
         self._graphed = vectors_of_graph(index)
         self._search, self._lock = search, Lock()
 
@@ -112,7 +115,7 @@ class FaissEngine:
             ArtifactError: The index is damaged. FAISS reads a memory-mapped file only here.
         """
         try:
-            scores, numbers = index.search(queries, k)
+            scores, numbers = _settled(index, queries, k) if self._is_exact else index.search(queries, k)
         except (RuntimeError, MemoryError) as error:
             reason = reason_of(error) if isinstance(error, RuntimeError) else "it wants more memory than there is"
             raise ArtifactError(f"FAISS cannot search this index ({reason}). Build it again.") from None
@@ -162,6 +165,29 @@ class TorchEngine:
         found[:, :most] = np.take_along_axis(rows, order, 1)
         scores[:, :most] = np.take_along_axis(values, order, 1)
         return found, scores
+
+
+def _settled(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Scores and numbers ``(q, k)`` by an exact index, with the lowest numbers among equal scores at the cut.
+
+    FAISS takes any of these, and others if the index is in parts.
+    """
+    total, width = int(index.ntotal), k + 1
+    if width > total:
+        found: tuple[NDArray[Any], NDArray[Any]] = index.search(queries, k)
+        return found
+    scores, numbers = index.search(queries, width)
+    tied = np.flatnonzero(scores[:, k - 1] == scores[:, k])
+    best_scores, best = np.ascontiguousarray(scores[:, :k]), np.ascontiguousarray(numbers[:, :k])
+    while len(tied):
+        width, still = min(total, 4 * width), []
+        for part in blocks(len(tied), max(1, _TIED // width)):
+            some = tied[part]
+            scores, numbers = index.search(np.ascontiguousarray(queries[some]), width)
+            best[some], best_scores[some], _ = merge_top_k(numbers, scores, k)
+            still.append(some[scores[:, k - 1] == scores[:, -1]])
+        tied = np.concatenate(still) if width < total else tied[:0]
+    return best_scores, best
 
 
 def _on_gpu(index: Any, device: str) -> Any:

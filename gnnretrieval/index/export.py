@@ -1,10 +1,11 @@
-"""Export of an index's vectors and ids to other engines: ``.npy``, Parquet, or a PostgreSQL table with pgvector."""
+"""Export of an index's vectors as files: ``.npy`` with ids, or Parquet with ids, titles and texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,32 @@ from gnnretrieval.storage.arrays import ArrayWriter, blocks, release
 from gnnretrieval.storage.artifacts import whole_file
 
 _BLOCK = 8192  # vectors written together
-_INDEXED = 2000  # largest dimension of a vector that pgvector can index
 
 Write = Callable[[Path, Index, Callable[[int], None]], None]
+
+
+class Exported(NamedTuple):
+    """Some passages of an index, as other engines get them.
+
+    Attributes:
+        ids: Their ids.
+        titles: Their titles; empty where a passage has none.
+        texts: Their texts; empty if the index holds none.
+        vectors: ``(b, d)`` float32, of length 1 if the similarity is cosine.
+    """
+
+    ids: list[str]
+    titles: list[str]
+    texts: list[str]
+    vectors: NDArray[np.float32]
 
 
 def write_vectors(index: Index, path: str | Path) -> list[Path]:
     """Write the vectors of an index's passages, of length 1 if the similarity is cosine.
 
-    ``.npy``: float32 ``(m, d)``, with the ids beside it in ``.ids.txt``, one per line. ``.parquet``: columns ``id`` and
-    ``vector``, a list of fixed size. Each file appears whole or not at all. Removed passages are left out.
+    ``.npy``: float32 ``(m, d)``, with the ids beside it in ``.ids.txt``, one per line. ``.parquet``: columns ``id``,
+    ``title``, ``text`` and ``vector``, a list of fixed size. Each file appears whole or not at all. Removed passages
+    are left out.
 
     Returns:
         Paths of the files.
@@ -43,7 +60,7 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
         raise InputError("vectors are written as .npy or .parquet: end the name in one.", path)
     if path.is_dir():
         raise InputError("this is a directory: name a file for the vectors.", path)
-    rows = _rows(index)
+    rows = exported_rows(index)
     if path.suffix.lower() == ".npy":
         require_writable_ids(_ids(index, rows), index.path)
     with progress(f"writing {path.name}", len(rows), "vectors") as meter, whole_file(path) as partial:
@@ -56,68 +73,47 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
     return [path, ids]
 
 
-def write_pgvector(
-    index: Index, dsn: str, table: str = "passages", *, approximate: bool = False, overwrite: bool = False
-) -> str:
-    """Copy an index's ids and vectors into a table of a PostgreSQL database with pgvector, in one transaction.
-
-    Columns are ``id`` (text, primary key) and ``embedding`` (``vector(d)``). Vectors have length 1 if the similarity is
-    cosine, so the inner product ranks as our own search does.
-
-    Args:
-        index: The index.
-        dsn: The database, such as ``postgresql://user@host/name``.
-        table: Name of the new table.
-        approximate: Make an HNSW index over the vectors; without it, PostgreSQL searches exactly.
-        overwrite: Replace a table of this name.
-
-    Returns:
-        The SQL that answers a question with the vector ``%(question)s``.
+def exported_rows(index: Index) -> NDArray[np.int64]:
+    """Rows of the passages that are in the index.
 
     Raises:
-        InputError: PostgreSQL cannot be reached, has no pgvector, has the table already or reports another error; or
-            ``approximate`` is set and the vectors have more than 2,000 dimensions.
-        ArtifactError: As :func:`write_vectors`.
-        GnnRetrievalError: psycopg is not installed.
+        ArtifactError: It is an index of sentences.
     """
-    psycopg = extra("psycopg", "pgvector", "PostgreSQL")
-    sql = extra("psycopg.sql", "pgvector", "PostgreSQL")
-    rows, dimension = _rows(index), index.meta["dimension"]
-    if approximate and dimension > _INDEXED:
-        raise InputError(f"pgvector indexes vectors of up to {_INDEXED:,} numbers, and these have {dimension:,}.")
-    name = sql.Identifier(table)
-    try:
-        with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
-            cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
-            if overwrite:
-                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
-            columns = sql.SQL("id text PRIMARY KEY, embedding vector({}) NOT NULL").format(sql.Literal(dimension))
-            cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(name, columns))
-            copy = sql.SQL("COPY {} (id, embedding) FROM STDIN").format(name)
-            with (
-                progress(f"copying into {table}", len(rows), "vectors") as meter,
-                cursor.copy(copy) as stream,
-            ):
-                for ids, vectors in _blocks(index):
-                    for id_, vector in zip(ids, vectors, strict=True):
-                        stream.write_row((id_, "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"))
-                    meter.advance(len(ids))
-            if approximate:
-                cursor.execute(sql.SQL("CREATE INDEX ON {} USING hnsw (embedding vector_ip_ops)").format(name))
-    except psycopg.errors.DuplicateTable:
-        raise InputError(f"table {table!r} is there already: name another with --table, or pass --overwrite.") from None
-    except psycopg.Error as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InputError(f"PostgreSQL says: {reason}. Nothing was written.") from None
-    order = "embedding <#> %(question)s"  # pgvector's negative inner product
-    return f"SELECT id, -({order}) AS score FROM {name.as_string()} ORDER BY {order} LIMIT 10"
-
-
-def _rows(index: Index) -> NDArray[np.int64]:
-    """Rows of the passages that are in the index."""
     if index.is_of_sentences:
         raise ArtifactError(f"{index.path}: an index of sentences, which have no ids of their own.")
     return np.setdiff1d(np.arange(len(index.vectors)), index.removed)
+
+
+def exported_blocks(index: Index) -> Iterator[Exported]:
+    """The passages of an index, block by block, by row.
+
+    Raises:
+        ArtifactError: As :func:`write_vectors`.
+    """
+    rows, vectors, passages = exported_rows(index), index.vectors, index.texts.passages()
+    for part in blocks(len(rows), _BLOCK):
+        some = list(islice(passages, part.stop - part.start))
+        prepared = index.similarity.prepare_array(vectors[rows[part]])
+        yield Exported([one.id for one in some], [one.title for one in some], [one.text for one in some], prepared)
+        release(vectors)
+
+
+def arrow_tables(index: Index) -> tuple[Any, Iterator[Any]]:
+    """The schema of :func:`exported_blocks` as Arrow tables (``id``, ``title``, ``text``, ``vector``), and the tables.
+
+    Raises:
+        GnnRetrievalError: pyarrow is not installed.
+    """
+    arrow = extra("pyarrow", "parquet", "Parquet", "or write .npy")
+    width: int = index.meta["dimension"]
+    kind = arrow.list_(arrow.float32(), width)
+    schema = arrow.schema([*((name, arrow.string()) for name in ("id", "title", "text")), ("vector", kind)])
+
+    def table(block: Exported) -> Any:
+        column = arrow.FixedSizeListArray.from_arrays(arrow.array(block.vectors.ravel()), width)
+        return arrow.table([*(arrow.array(its, arrow.string()) for its in block[:3]), column], schema=schema)
+
+    return schema, map(table, exported_blocks(index))
 
 
 def _ids(index: Index, rows: NDArray[np.int64]) -> list[str]:
@@ -125,31 +121,18 @@ def _ids(index: Index, rows: NDArray[np.int64]) -> list[str]:
     return [ids[row] for row in rows.tolist()]
 
 
-def _blocks(index: Index) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
-    """Ids and vectors ``(b, d)``, block by block; vectors have length 1 if the similarity is cosine."""
-    rows, vectors = _rows(index), index.vectors
-    ids = _ids(index, rows)
-    for part in blocks(len(rows), _BLOCK):
-        yield ids[part], index.similarity.prepare_array(vectors[rows[part]])
-        release(vectors)
-
-
 def _write_npy(path: Path, index: Index, advance: Callable[[int], None]) -> None:
-    shape = (len(_rows(index)), index.meta["dimension"])
+    shape = (len(exported_rows(index)), index.meta["dimension"])
     with ArrayWriter(path, shape, np.float32) as writer:
-        for _, vectors in _blocks(index):
-            writer.write(vectors)
-            advance(len(vectors))
+        for block in exported_blocks(index):
+            writer.write(block.vectors)
+            advance(len(block.vectors))
 
 
 def _write_parquet(path: Path, index: Index, advance: Callable[[int], None]) -> None:
-    pyarrow = extra("pyarrow", "parquet", "Parquet", "or write .npy")
-    parquet = extra("pyarrow.parquet", "parquet", "Parquet")
-    width: int = index.meta["dimension"]
-    kind: Any = pyarrow.list_(pyarrow.float32(), width)
-    schema = pyarrow.schema([("id", pyarrow.string()), ("vector", kind)])
+    parquet = extra("pyarrow.parquet", "parquet", "Parquet", "or write .npy")
+    schema, tables = arrow_tables(index)
     with parquet.ParquetWriter(path, schema) as writer:
-        for ids, vectors in _blocks(index):
-            column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), width)
-            writer.write_table(pyarrow.table([pyarrow.array(ids), column], schema=schema))
-            advance(len(ids))
+        for table in tables:
+            writer.write_table(table)
+            advance(len(table))

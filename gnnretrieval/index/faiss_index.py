@@ -23,7 +23,9 @@ from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEng
 from gnnretrieval.index.faiss_files import require_fits
 from gnnretrieval.index.kinds import EXACT
 from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
+from gnnretrieval.index.part_shards import build_parts, vectors_of
 from gnnretrieval.index.settings import TARGET, IndexSettings
+from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.storage.array_checks import require_offsets, require_rows
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
@@ -240,6 +242,7 @@ def build_index(
     settings: IndexSettings | None = None,
     *,
     sentences: bool = False,
+    sharding: Sharding | None = None,
     overwrite: bool = False,
 ) -> Index:
     """Index the passages of ``source``: a GNN-encoder's embeddings or a dual-encoder's features.
@@ -253,6 +256,8 @@ def build_index(
         settings: The kind of index, and how it is searched; None: the defaults.
         sentences: Index the sentences of features instead; passages are then ranked by their sentences
             (:mod:`gnnretrieval.index.sentence_search`).
+        sharding: Who builds the parts of the index (``settings.parts``; its own number of shards is not used); the
+            files are the same. None: this process.
         overwrite: Replace an index that was made from other vectors or with other settings.
 
     Raises:
@@ -263,17 +268,17 @@ def build_index(
     import_faiss()
     require_unpurged(source)
     settings = settings or IndexSettings()
-    if sentences and not isinstance(source, Features):
-        raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")
-    of_sentences = source if sentences and isinstance(source, Features) else None
-    vectors = of_sentences.sentences if of_sentences else source.passages
+    vectors = vectors_of(source, sentences)
     plan = plan_of(settings, len(vectors), int(vectors.shape[1]))
-    system = "gnn-encoder" if isinstance(source, Embeddings) else "sentences" if of_sentences else "dual-encoder"
+    system = "gnn-encoder" if isinstance(source, Embeddings) else "sentences" if sentences else "dual-encoder"
 
     def write(directory: Path) -> dict[str, Any]:
-        write_shards(vectors, source.similarity, plan, directory, "sentences" if of_sentences else "passages")
+        if sharding is None:
+            write_shards(vectors, source.similarity, plan, directory, "sentences" if sentences else "passages")
+        else:
+            build_parts(source, sentences, plan, directory, sharding)
         share_file(source.path / TEXTS, directory / TEXTS)
-        if of_sentences:
+        if sentences:
             share_file(source.path / SENTENCE_STARTS, directory / SENTENCE_STARTS)
         opened = joined(open_shards([directory / name for name in plan.files]))
         try:
@@ -286,7 +291,7 @@ def build_index(
             **encoder_records(source.meta),
             "system": system,
             "num_passages": source.meta["num_passages"],
-            **({"num_sentences": len(vectors)} if of_sentences else {}),
+            **({"num_sentences": len(vectors)} if sentences else {}),
             **({"shards": len(plan.files)} if len(plan.files) > 1 else {}),
             "dimension": int(vectors.shape[1]),
             "bytes": sum((directory / name).stat().st_size for name in plan.files),
@@ -298,7 +303,7 @@ def build_index(
         out,
         KIND,
         inputs={source.meta["kind"]: source.hash},
-        config=_config(settings, plan, bool(of_sentences)),
+        config=_config(settings, plan, sentences),
         write=write,
         seed=settings.seed,
         overwrite=overwrite,

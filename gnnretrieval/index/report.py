@@ -96,8 +96,8 @@ class IndexReport(Report):
     def to_text(self) -> str:
         """What the index is and what was measured, in words."""
         unit = "" if self.sentences is None else f" by {self.sentences:,} sentences"
-        shards = f", {self.shards} shards" if self.shards > 1 else ""
-        kind = "exact search" if self.exact else f"{self.factory}{shards}"
+        shards = f", {self.shards} parts" if self.shards > 1 else ""
+        kind = f"{'exact search' if self.exact else self.factory}{shards}"
         setting = f" searched with {self.search}" if self.search else ""
         lines = [f"{self.path}: {self.passages:,} passages{unit}, {self.bytes / 2**20:.1f} MiB, {kind}{setting}"]
         if measured := self.measured:

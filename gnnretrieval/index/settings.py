@@ -22,7 +22,9 @@ class IndexSettings(Settings):
         target_recall: Recall@10 against exact search that the search setting must reach; it is an error if none does.
             The fastest one that does is chosen. Not given: 0.99, or as near as this kind of index comes.
         training: Number of vectors that lists and codes are learned from; not given: 64 per list, at least 65,536.
-        memory: GiB that building may take; an index that needs more is built and kept in shards.
+        memory: GiB that building may take; an index that needs more is built and kept in parts.
+        parts: Number of files that the index is kept in, each built alone, by several processes or machines; a search
+            merges their answers. Not given: as few as the memory allows.
         seed: Seed of the choice of vectors that are learned from, of learning, and of the sample that is measured.
     """
 
@@ -31,6 +33,7 @@ class IndexSettings(Settings):
     target_recall: float | None = Field(None, gt=0, le=1)
     training: int | None = Field(None, ge=1)
     memory: float = Field(4.0, gt=0)
+    parts: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**31)
 
     @model_validator(mode="after")

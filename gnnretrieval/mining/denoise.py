@@ -25,9 +25,11 @@ from gnnretrieval.mining.examples import (
     make_examples,
     write_examples,
 )
-from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
+from gnnretrieval.mining.judge import JudgeSettings, judged_beside, probabilities_of
 from gnnretrieval.mining.tally import Tally
 from gnnretrieval.progress import say
+from gnnretrieval.shards.engines import Sharding
+from gnnretrieval.shards.stage import discard_shards
 from gnnretrieval.storage.provenance import write_json
 
 _EXAMPLES = 1024  # examples whose ids are looked up together
@@ -56,6 +58,7 @@ def denoise(
     out: str | Path,
     *,
     device: str = "cpu",
+    sharding: Sharding | None = None,
     overwrite: bool = False,
 ) -> Examples:
     """Judge the negatives of ``examples`` by a cross-encoder. After an interruption, the same call continues.
@@ -70,6 +73,8 @@ def denoise(
         settings: Cross-encoder and thresholds.
         out: Directory of the new examples.
         device: Where to compute.
+        sharding: Read the pairs in shards, by several processes or machines; the examples are the same. None: in this
+            process.
         overwrite: Replace examples made from other inputs.
 
     Returns:
@@ -89,10 +94,14 @@ def denoise(
         )
     checkpoint = find_checkpoint(settings.cross_encoder)
 
+    inputs = {"texts": dataset.texts_hash, "cross-encoder": checkpoint.hash}
+    config = settings.model_dump(mode="json", exclude={"cross_encoder"})
+    shards = None if sharding is None else (judged_beside(out, {**inputs, "examples": examples.hash}, config), sharding)
+
     def write(directory: Path) -> dict[str, Any]:
         with open_texts(dataset, directory) as texts:
             pairs = _pairs(examples, settings, texts)
-            probabilities = probabilities_of(pairs, texts, settings, directory, device)
+            probabilities = probabilities_of(pairs, texts, settings, directory, device, shards)
             tally = Tally("denoise", sum(1 for _ in examples.examples()), settings)
             write_examples(directory / EXAMPLES, _denoised(examples, settings, probabilities, tally))
             report = tally.report(texts)
@@ -104,16 +113,18 @@ def denoise(
             "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
         }
 
-    return make_examples(
+    made = make_examples(
         out,
         dataset,
         write,
         sources={"examples": examples},
-        inputs={"texts": dataset.texts_hash, "cross-encoder": checkpoint.hash},
-        config=settings.model_dump(mode="json", exclude={"cross_encoder"}),
+        inputs=inputs,
+        config=config,
         seed=settings.seed,
         overwrite=overwrite,
     )
+    discard_shards(Path(out))
+    return made
 
 
 def _sampled(example: Example, number: int, settings: DenoiseSettings) -> tuple[Candidate, ...]:

@@ -24,9 +24,11 @@ from gnnretrieval.mining.examples import (
     make_examples,
     write_examples,
 )
-from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
+from gnnretrieval.mining.judge import JudgeSettings, judged_beside, probabilities_of
 from gnnretrieval.mining.tally import Tally
 from gnnretrieval.progress import say
+from gnnretrieval.shards.engines import Sharding
+from gnnretrieval.shards.stage import discard_shards
 from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def pseudo_label(
     out: str | Path,
     *,
     device: str = "cpu",
+    sharding: Sharding | None = None,
     overwrite: bool = False,
 ) -> Examples:
     """Label the queries that have no judgements in any split. After an interruption, the same call continues.
@@ -67,6 +70,8 @@ def pseudo_label(
         settings: Cross-encoder and thresholds.
         out: Directory of the examples.
         device: Where to compute.
+        sharding: Read the pairs in shards, by several processes or machines; the examples are the same. None: in this
+            process.
         overwrite: Replace examples made from other inputs.
 
     Returns:
@@ -89,6 +94,10 @@ def pseudo_label(
             dataset.path,
         )
 
+    inputs = {"dataset": dataset.hash, "cross-encoder": checkpoint.hash}
+    config = settings.model_dump(mode="json", exclude={"cross_encoder"})
+    shards = None if sharding is None else (judged_beside(out, {**inputs, "features": features.hash}, config), sharding)
+
     def write(directory: Path) -> dict[str, Any]:
         tally = Tally("pseudo-label", len(unjudged) + repeated, settings)
         tally.left_out["with the text of a judged query"] = repeated
@@ -96,7 +105,7 @@ def pseudo_label(
             found = list(search(texts, unjudged, settings.top_k, directory, features, device))
             query_rows = np.repeat(unjudged, [len(rows) for rows, _ in found])
             pairs = np.stack([query_rows, np.concatenate([rows for rows, _ in found])], axis=1)  # (P, 2)
-            probabilities = probabilities_of(pairs, texts, settings, directory, device)
+            probabilities = probabilities_of(pairs, texts, settings, directory, device, shards)
             ids = [dataset.query_ids[row] for row in unjudged]
             labelled = _labelled(ids, dataset.passage_ids, found, probabilities, settings, tally)
             write_examples(directory / EXAMPLES, labelled)
@@ -110,16 +119,18 @@ def pseudo_label(
             "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
         }
 
-    return make_examples(
+    made = make_examples(
         out,
         dataset,
         write,
         sources={"features": features},
-        inputs={"dataset": dataset.hash, "cross-encoder": checkpoint.hash},
-        config=settings.model_dump(mode="json", exclude={"cross_encoder"}),
+        inputs=inputs,
+        config=config,
         seed=None,
         overwrite=overwrite,
     )
+    discard_shards(Path(out))
+    return made
 
 
 def _unjudged(dataset: Dataset) -> tuple[list[int], int]:

@@ -14,7 +14,6 @@ from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import AnswerHits, Comparison, judged_in, parse_measures
 from gnnretrieval.evaluation.comparison_page import Evidence, Texts
-from gnnretrieval.graph.inspection.text import in_bytes
 from gnnretrieval.pages.html import (
     Card,
     Figure,
@@ -30,6 +29,7 @@ from gnnretrieval.pages.html import (
     warnings,
 )
 from gnnretrieval.pages.plots import lying_bars
+from gnnretrieval.pages.quantities import in_bytes
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.encoder.loop import LOG
 from gnnretrieval.training.gnn.selection import what_was_kept

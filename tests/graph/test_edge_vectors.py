@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders import pair_shards as encoded_shards
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
@@ -48,7 +49,7 @@ def all_edges(store) -> np.ndarray:
 def test_pairs_in_shards_are_those_of_one_process_byte_for_byte(
     dataset, tiny_features, tiny_cross_encoder, tmp_path, monkeypatch, form
 ):
-    for module in (pair_features, pair_shards):
+    for module in (pair_features, pair_shards, encoded_shards):
         monkeypatch.setattr(module, "PAIRS", 16)  # of 180
     settings = crossed(tiny_cross_encoder, edge_features=("score", "probability"), **form)
     whole = build_graph(dataset, tiny_features, settings, tmp_path / "whole")

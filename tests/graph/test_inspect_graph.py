@@ -7,7 +7,8 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.graph import GraphSettings, build_graph, inspect_graph
 from gnnretrieval.graph.inspection.report import GraphReport
-from gnnretrieval.graph.inspection.text import in_bytes, shown_ranks
+from gnnretrieval.graph.inspection.text import shown_ranks
+from gnnretrieval.pages.quantities import in_bytes
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,9 @@ def make_features():
                 vectors = centres[rng.integers(0, 20, rows)] + 0.5 * rng.standard_normal((rows, WIDTH))
                 save_array(directory / f"{name}.npy", vectors.astype(np.float16))
             with TextStore(directory / TEXTS, create=True) as texts:
-                texts.add_passages(passage_rows(Passage(f"p{row}", "", f"text {row}") for row in range(count)))
+                texts.add_passages(
+                    passage_rows(Passage(f"p{row}", f"title {row}", f"text {row}") for row in range(count))
+                )
             return {
                 "encoder": EncoderSettings(checkpoint="vectors").model_dump(),
                 "similarity": {"normalize": normalize, "scale": 1.0},

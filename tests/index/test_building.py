@@ -1,11 +1,15 @@
 """Shards within a memory, and what cannot be built."""
 
+import numpy as np
 import pytest
 
 import gnnretrieval.index.building as building
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index import build_index
+from gnnretrieval.index.part_shards import PartShards
+from gnnretrieval.index.search import index_run
 from gnnretrieval.index.settings import IndexSettings
+from gnnretrieval.shards import Sharding
 
 
 def build(features, out, **settings):
@@ -64,3 +68,46 @@ def test_building_goes_on_after_the_last_whole_shard(make_features, tmp_path, mo
     index = build(features, tmp_path / "index", **settings)
     assert sum(count) < 1200 + 1100
     assert index.hash == whole.hash
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IVF16,SQ8"])
+def test_parts_are_the_same_files_whoever_builds_them(factory, clustered, tmp_path):
+    settings = IndexSettings(factory=factory, parts=7, training=600, search=None if factory == "Flat" else "nprobe=4")
+    made = build_index(clustered, tmp_path / "alone", settings)
+    index = build_index(clustered, tmp_path / "by-stage", settings, sharding=Sharding(shards=7))
+    assert len(index.files) == 7
+    assert index.meta["files"] == made.meta["files"]
+    assert index.hash == made.hash
+
+
+@pytest.mark.parametrize("parts", [2, 7])
+def test_an_exact_index_in_parts_ranks_as_one_file_does_with_ties_at_the_cut_too(parts, make_features, tmp_path):
+    features = make_features(tmp_path / "features", 400)
+    copies = np.load(features.path / "passages.npy")
+    copies[:] = copies[np.random.default_rng(0).integers(0, 40, 400)]  # about ten of each
+    np.save(features.path / "passages.npy", copies)
+    indexes = [build(features, tmp_path / f"in-{count}", factory="Flat", parts=count) for count in (1, parts)]
+    ids = [f"q{number}" for number in range(len(features.queries))]
+    for k in (5, 150):
+        one, other = (index_run(index, ids, features.queries, k) for index in indexes)
+        assert one == other
+        for number, query in enumerate(features.queries[:5]):  # the lowest rows among equal scores, by hand
+            scores = features.similarity.prepare_array(copies) @ features.similarity.prepare_array(query)
+            copy_of = np.unique(copies, axis=0, return_inverse=True)[1].ravel()
+            best = np.lexsort((np.arange(400), -np.array([scores[copy_of == one].max() for one in copy_of])))[:k]
+            assert {scored.passage_id for scored in one[ids[number]]} == {f"p{row}" for row in best}
+
+
+def test_an_approximate_index_in_parts_looks_into_the_same_lists(clustered, tmp_path):
+    settings = {"factory": "IVF16,Flat", "training": 600, "search": "nprobe=3"}
+    whole, index = (build(clustered, tmp_path / f"in-{parts}", parts=parts, **settings) for parts in (1, 5))
+    for queries in (clustered.queries[:1], clustered.queries):
+        assert np.array_equal(index.search(queries, 10)[0], whole.search(queries, 10)[0])
+
+
+def test_a_worker_that_sees_other_vectors_refuses(make_features, tmp_path):
+    features = make_features(tmp_path / "features", 50)
+    plan = building.plan_of(IndexSettings(parts=2), 50, 16)
+    stage = PartShards(features.path, "features", "another", False, plan, tmp_path)
+    with pytest.raises(ArtifactError, match="this machine finds other vectors there"):
+        stage.run(0)

@@ -14,7 +14,8 @@ import pytest
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index import build_index, export, open_index
-from gnnretrieval.index.export import write_pgvector, write_vectors
+from gnnretrieval.index.export import write_vectors
+from gnnretrieval.index.export_databases import write_lancedb, write_pgvector, write_qdrant
 from gnnretrieval.index.updating import remove_passages
 
 
@@ -22,6 +23,14 @@ from gnnretrieval.index.updating import remove_passages
 def exported(request, make_features, tmp_path):
     """Features and their index, from which two of 300 passages were removed."""
     features = make_features(tmp_path / "features", 300, normalize=request.param)
+    build_index(features, tmp_path / "index")
+    return features, remove_passages(tmp_path / "index", ["p0", "p17"])
+
+
+@pytest.fixture(params=[True, False], ids=["cosine", "dot"])
+def small(request, make_features, tmp_path):
+    """As ``exported``, of 40 passages: Qdrant's local mode syncs each."""
+    features = make_features(tmp_path / "features", 40, normalize=request.param)
     build_index(features, tmp_path / "index")
     return features, remove_passages(tmp_path / "index", ["p0", "p17"])
 
@@ -39,9 +48,10 @@ def test_npy_and_parquet_read_back_with_their_ids(exported, tmp_path):
     for opened in (open_vectors(tmp_path / "v.npy", tmp_path / "v.ids.txt"), open_vectors(tmp_path / "v.parquet")):
         assert opened.ids == ids
         assert np.array_equal(np.concatenate([block for _, block in opened.blocks()]), vectors)
-    assert str(pyarrow.parquet.read_schema(tmp_path / "v.parquet").field("vector").type) == (
-        "fixed_size_list<element: float>[16]"
-    )
+    table = pyarrow.parquet.read_table(tmp_path / "v.parquet")
+    assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[16]"
+    assert table.column("text").to_pylist() == [f"text {id_[1:]}" for id_ in ids]
+    assert table.column("title").to_pylist() == [f"title {id_[1:]}" for id_ in ids]
 
 
 def test_a_vector_that_was_read_finds_its_passage(exported, tmp_path):
@@ -163,3 +173,67 @@ def test_a_table_that_is_there_is_kept_and_a_database_that_is_not_is_said(export
         write_pgvector(index, postgres, "kept")
     with pytest.raises(InputError, match=r"PostgreSQL says: .*Nothing was written\."):
         write_pgvector(index, f"host={tmp_path} user=me dbname=postgres")
+
+
+@pytest.fixture
+def qdrant(tmp_path):
+    """Where a Qdrant of this test's own keeps its collections."""
+    pytest.importorskip("qdrant_client", reason="pip install 'gnnretrieval[qdrant]'")
+    return str(tmp_path / "qdrant")
+
+
+@pytest.fixture
+def lancedb(tmp_path):
+    """Where a LanceDB of this test's own keeps its tables."""
+    pytest.importorskip("lancedb", reason="pip install 'gnnretrieval[lancedb]'")
+    return str(tmp_path / "lancedb")
+
+
+def test_qdrant_ranks_as_our_own_search_and_knows_the_texts(small, qdrant):
+    import qdrant_client
+
+    features, index = small
+    call = write_qdrant(index, qdrant)
+    rows, scores = index.search(features.queries, 10)
+    client = qdrant_client.QdrantClient(path=qdrant)
+    assert client.count("passages").count == 38
+    for question, own, values in zip(features.similarity.prepare_array(features.queries), rows, scores, strict=True):
+        found = client.query_points("passages", query=question, limit=10).points
+        assert [point.payload for point in found] == [
+            {"id": f"p{row}", "title": f"title {row}", "text": f"text {row}"} for row in own
+        ]
+        np.testing.assert_allclose([point.score for point in found], values, rtol=1e-5, atol=1e-6)
+    client.close()
+    names = {"QdrantClient": qdrant_client.QdrantClient, "question": question}
+    assert [point.payload["id"] for point in eval(call, names).points] == [f"p{row}" for row in own]
+
+
+def test_lancedb_ranks_as_our_own_search_and_knows_the_texts(exported, lancedb):
+    import lancedb as client
+
+    features, index = exported
+    call = write_lancedb(index, lancedb)
+    rows, scores = index.search(features.queries, 10)
+    for question, own, values in zip(features.similarity.prepare_array(features.queries), rows, scores, strict=True):
+        found = eval(call, {"lancedb": client, "question": question})
+        assert [(one["id"], one["title"], one["text"]) for one in found] == [
+            (f"p{row}", f"title {row}", f"text {row}") for row in own
+        ]
+        np.testing.assert_allclose([1 - one["_distance"] for one in found], values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("write", "engine"), [(write_qdrant, "qdrant"), (write_lancedb, "lancedb")])
+def test_a_collection_that_is_there_is_kept_unless_it_is_to_be_replaced(
+    write, engine, make_features, tmp_path, request
+):
+    index = build_index(make_features(tmp_path / "features", 5), tmp_path / "index")
+    place = request.getfixturevalue(engine)
+    write(index, place, "kept")
+    with pytest.raises(InputError, match="'kept' is there already: name another with --table"):
+        write(index, place, "kept")
+    write(index, place, "kept", overwrite=True)
+
+
+def test_a_qdrant_that_is_not_there_is_said(clustered, tmp_path, qdrant):
+    with pytest.raises(InputError, match=r"Qdrant says: .*Nothing was written\."):
+        write_qdrant(build_index(clustered, tmp_path / "index"), "http://127.0.0.1:9")

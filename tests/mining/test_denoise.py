@@ -8,6 +8,7 @@ from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.mining import denoise, judge, mine_negatives, open_examples
 from gnnretrieval.mining.denoise import DenoiseSettings
 from gnnretrieval.mining.negatives import NegativeSettings
+from gnnretrieval.shards import Sharding
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_by_a_real_cross_encoder_interrupted_it_ends_in_the_same_bytes(
         update={"pair_tokens": 48, "negative_threshold": 0.49, "positive_threshold": 0.51, "scored": 4}
     )
     whole = denoise(opened, mined, wanted, tmp_path / "whole")
-    monkeypatch.setattr(judge, "_PAIRS", 64)
+    monkeypatch.setattr(judge, "PAIRS", 64)
     encode, calls = CrossEncoder.encode_pairs, []
 
     def failing(self, *given):
@@ -133,3 +134,14 @@ def test_examples_of_other_texts_or_of_unknown_passages_or_none_are_refused(data
     with pytest.raises(ArtifactError, match="these examples were made from other texts"):
         denoise(Dataset.open(dataset.path), mined, settings, tmp_path / "denoised")
     assert not (tmp_path / "denoised").exists()
+
+
+def test_denoised_in_shards_the_examples_are_the_same(dataset, mined, tiny_cross_encoder, tmp_path):
+    settings = DenoiseSettings(cross_encoder=str(tiny_cross_encoder), pair_tokens=32)
+    made = [
+        denoise(dataset, mined, settings, tmp_path / name, sharding=sharding)
+        for name, sharding in (("one", None), ("shards", Sharding(shards=3)))
+    ]
+    assert made[0].hash == made[1].hash
+    assert made[0].meta["files"] == made[1].meta["files"]
+    assert not list(tmp_path.glob(".*shards*")), "nothing is left beside it"

@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders import pair_shards
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.errors import InputError
 from gnnretrieval.mining import judge
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.judge import JudgeSettings, probabilities_of
+from gnnretrieval.shards import Sharding
 from gnnretrieval.storage.places import scratch
 
 PAIRS = np.array([[0, 3], [1, 0], [0, 0], [2, 5], [3, 3]])
@@ -52,8 +54,23 @@ def test_probabilities_are_the_cross_encoders_in_the_order_of_the_pairs(texts, t
     assert len(set(found.tolist())) == len(PAIRS)
 
 
+@pytest.mark.parametrize("shards", [1, 2, 7])
+def test_in_shards_they_are_those_of_one_process(texts, tiny_cross_encoder, tmp_path, monkeypatch, shards):
+    monkeypatch.setattr(pair_shards, "PAIRS", 2)
+    settings = JudgeSettings(cross_encoder=str(tiny_cross_encoder), pair_tokens=32)
+    one = probabilities_of(PAIRS, texts, settings, tmp_path / "half", "cpu")
+    sharding = Sharding(shards=shards)
+    found = probabilities_of(PAIRS, texts, settings, tmp_path / "half", "cpu", (tmp_path / "shards", sharding))
+    assert found.tobytes() == one.tobytes()
+    files = sorted((tmp_path / "shards").iterdir())
+    assert len(files) == min(shards, 3)
+    times = [file.stat().st_mtime_ns for file in files]
+    probabilities_of(PAIRS, texts, settings, tmp_path / "half", "cpu", (tmp_path / "shards", sharding))
+    assert [file.stat().st_mtime_ns for file in files] == times, "no shard is read twice"
+
+
 def test_interrupted_it_goes_on_after_its_last_block(texts, told, tmp_path, monkeypatch):
-    monkeypatch.setattr(judge, "_PAIRS", 2)
+    monkeypatch.setattr(judge, "PAIRS", 2)
     names = texts.texts_of_queries(range(4)), texts.texts_of_passages(range(6))
     asked = [(names[0][query], names[1][passage]) for query, passage in PAIRS.tolist()]
     judged = told({pair: number / 10 for number, pair in enumerate(asked)})

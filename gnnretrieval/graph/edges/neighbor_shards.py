@@ -23,7 +23,7 @@ from gnnretrieval.storage.arrays import blocks, load_array, save_array
 from gnnretrieval.storage.artifacts import whole_file
 
 _QUERIES = 4096  # queries merged together
-_ALIGNED = 64  # passages, so that the search may look for its candidates by groups
+ALIGNED = 64  # passages, so that the search may look for its candidates by groups
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class NeighborShards:
     @cached_property
     def parts(self) -> list[slice]:
         """The passages of each shard."""
-        return parts(self.total, self.count, _ALIGNED)
+        return parts(self.total, self.count, ALIGNED)
 
     def path(self, number: int) -> Path:
         """File of the passage rows that a shard finds; it is written after :meth:`_scores`."""

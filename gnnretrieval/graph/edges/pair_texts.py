@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.graph.subgraph import Rows
 
-PAIRS = 8192  # pairs encoded and written together
-
 
 class Pairs(NamedTuple):
     """The text pairs of a graph's edges.

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.encoders.pair_shards import PAIRS
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.graph.edges.pair_shards import PairShards
-from gnnretrieval.graph.edges.pair_texts import PAIRS, Pairs
+from gnnretrieval.graph.edges.pair_shards import EdgeShards
+from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.vector_files import PROJECTION, EdgeVectorFiles
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.subgraph import Rows
@@ -67,7 +68,7 @@ def encode_pairs(
     device: str,
     carry: Callable[[EdgeVectorFiles], None] | None = None,
     projection: NDArray[np.float32] | None = None,
-    shards: tuple[PairShards, Sharding] | None = None,
+    shards: tuple[EdgeShards, Sharding] | None = None,
 ) -> int:
     """Run the cross-encoder over the pairs of ``edges`` and write its output; continues an interrupted run.
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from gnnretrieval.graph.inspection.overlap import Overlap
 from gnnretrieval.graph.inspection.plots import plots_of
 from gnnretrieval.graph.inspection.report import GraphReport
-from gnnretrieval.graph.inspection.text import in_bytes
 from gnnretrieval.pages.html import Html, figures, page, paragraph, section, short, table, tiles, warnings
+from gnnretrieval.pages.quantities import in_bytes
 
 
 def page_of(found: GraphReport) -> str:

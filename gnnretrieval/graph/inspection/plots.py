@@ -8,10 +8,10 @@ from itertools import pairwise
 from gnnretrieval.graph.inspection.agreement import MEANING, Agreement
 from gnnretrieval.graph.inspection.connectivity import Degrees, Histogram, ScoresByRank
 from gnnretrieval.graph.inspection.report import GraphReport
-from gnnretrieval.graph.inspection.text import in_bytes
 from gnnretrieval.pages.axes import Axis, percent
 from gnnretrieval.pages.html import Figure, source
 from gnnretrieval.pages.plots import Line, bar_plot, line_plot, lying_bars
+from gnnretrieval.pages.quantities import in_bytes
 
 
 def plots_of(figures: GraphReport, place: str | None = None) -> Iterator[Figure]:

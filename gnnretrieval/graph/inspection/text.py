@@ -10,6 +10,7 @@ from gnnretrieval.graph.inspection.connectivity import PERCENTILES, Percentiles
 from gnnretrieval.graph.inspection.near_duplicates import NearDuplicates
 from gnnretrieval.graph.inspection.overlap import Overlap
 from gnnretrieval.graph.inspection.report import GraphReport
+from gnnretrieval.pages.quantities import in_bytes
 
 _WIDTH = 100
 _LABEL = 26
@@ -31,15 +32,6 @@ def format_graph(figures: GraphReport) -> str:
             *_warnings(figures.warnings),
         ]
     )
-
-
-def in_bytes(count: float) -> str:
-    """Bytes in a fitting unit, for example ``3.1 MiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1000 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
 
 
 def shown_ranks(recall: Mapping[str, float]) -> dict[str, float]:

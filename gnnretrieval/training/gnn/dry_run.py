@@ -19,6 +19,7 @@ from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_nee
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.pages.quantities import in_time
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_head
 from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
@@ -217,7 +218,7 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
         return [
             f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
             f"{found['steps']:,} steps of heads, {found['step_seconds']:.3g} s each; at most {MOST_SETTINGS} settings, "
-            f"each measured on dev in {found['dev_seconds']:.3g} s: {_duration(3600 * found['hours'])} in all",
+            f"each measured on dev in {found['dev_seconds']:.3g} s: {in_time(3600 * found['hours'])} in all",
             f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
             "vectors",
             "a dry run: nothing was made",
@@ -231,7 +232,7 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
         f"{settings.epochs} epochs of {found['steps_per_epoch']:,} steps: {found['steps']:,} steps of "
         f"{settings.batch_size} queries, each against {most}{found['candidates']:,} passages",
         f"{found['step_seconds']:.3g} s per step, about {found['dev_seconds']:.3g} s per measurement on dev: "
-        f"{_duration(3600 * found['hours'])} in all{stops}",
+        f"{in_time(3600 * found['hours'])} in all{stops}",
         f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
         "a dry run: nothing was made",
     ]
@@ -239,9 +240,3 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
 
 def _gib(count: int) -> str:
     return f"{count / 2**30:.2g} GiB"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,100 @@
+"""The parts of an index as shards, which several processes or machines build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.encoders.features import KIND as FEATURES
+from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.index.building import IndexPlan, learn, write_shard
+from gnnretrieval.shards.engines import Sharding, run_stage
+from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
+
+Source = Embeddings | Features
+
+
+@dataclass(frozen=True)
+class PartShards:
+    """The FAISS files of an index, each with some of the vectors.
+
+    Attributes:
+        source: Path of the embeddings or features.
+        kind: Kind of that artifact.
+        source_hash: Its hash.
+        sentences: Whether the vectors are those of sentences.
+        plan: How the index is built.
+        directory: The unfinished index, in which lists and codes are learned.
+    """
+
+    source: Path
+    kind: str
+    source_hash: str
+    sentences: bool
+    plan: IndexPlan
+    directory: Path
+    device: str = "cpu"
+
+    @property
+    def name(self) -> str:
+        """As :attr:`gnnretrieval.shards.stage.Stage.name`."""
+        return "indexing"
+
+    @property
+    def unit(self) -> str:
+        """As :attr:`gnnretrieval.shards.stage.Stage.unit`."""
+        return "sentences" if self.sentences else "passages"
+
+    @cached_property
+    def parts(self) -> Sequence[slice]:
+        """The vectors of each file."""
+        return [slice(start, stop) for start, stop in pairwise(self.plan.shards)]
+
+    def path(self, number: int) -> Path:
+        """A FAISS file."""
+        return self.directory / self.plan.files[number]
+
+    def run(self, number: int) -> None:
+        """Build a file.
+
+        Raises:
+            ArtifactError: Other vectors are there, or one is not finite.
+        """
+        source = open_features(self.source) if self.kind == FEATURES else open_embeddings(self.source)
+        if source.hash != self.source_hash:
+            raise ArtifactError(
+                f"{self.source}: this machine finds other vectors there. Use storage that all workers see."
+            )
+        write_shard(vectors_of(source, self.sentences), source.similarity, self.plan, self.directory, number)
+
+
+def vectors_of(source: Source, sentences: bool) -> NDArray[np.floating]:
+    """The vectors that an index of ``source`` is built from ``(m, d)``.
+
+    Raises:
+        ArtifactError: Embeddings have no sentences.
+    """
+    if not sentences:
+        return source.passages
+    if not isinstance(source, Features):
+        raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")
+    return source.sentences
+
+
+def build_parts(source: Source, sentences: bool, plan: IndexPlan, directory: Path, sharding: Sharding) -> None:
+    """Write the FAISS files of an index to ``directory`` by several processes or machines.
+
+    Raises:
+        InputError: As :func:`gnnretrieval.index.building.learn`.
+        GnnRetrievalError: As :func:`gnnretrieval.shards.engines.run_stage`.
+    """
+    learn(vectors_of(source, sentences), source.similarity, plan, directory)
+    stage = PartShards(source.path.resolve(), source.meta["kind"], source.hash, sentences, plan, directory.resolve())
+    run_stage(stage, sharding)
