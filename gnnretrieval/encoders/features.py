@@ -19,7 +19,14 @@ from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.prompts import Side
-from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
+from gnnretrieval.encoders.part_files import (
+    QUERY_TOKEN_STARTS,
+    QUERY_TOKENS,
+    SENTENCE_STARTS,
+    SENTENCES,
+    TOKEN_STARTS,
+    TOKENS,
+)
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
@@ -147,8 +154,42 @@ class Features(Artifact):
             ArtifactError: Passages were read whole.
         """
         self._require_sentences()
-        starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, (self.meta["num_passages"] + 1,), np.int64)
-        require_offsets(starts, self.meta["num_sentences"], self.path / SENTENCE_STARTS)
+        return self._starts(SENTENCE_STARTS, "num_passages", "num_sentences")
+
+    @property
+    def tokens(self) -> NDArray[np.generic]:
+        """Stored vectors ``(T, d)`` of all passages' tokens, float16 or int8, memory-mapped; late interaction's.
+
+        Raises:
+            ArtifactError: Texts have one vector.
+        """
+        self._require_tokens()
+        how = EncoderSettings.parse(self.meta["encoder"], self.path / "meta.json").token_storage
+        array: NDArray[np.generic] = load_array(
+            self.path / TOKENS, (self.meta["num_passage_tokens"], self.meta["dimension"]), how
+        )
+        return array
+
+    @property
+    def token_starts(self) -> NDArray[np.int64]:
+        """Offsets ``(m + 1,)`` in :attr:`tokens`; errors as there."""
+        self._require_tokens()
+        return self._starts(TOKEN_STARTS, "num_passages", "num_passage_tokens")
+
+    @property
+    def query_tokens(self) -> NDArray[np.float16]:
+        """Vectors ``(n, l, d)`` of all queries' tokens, memory-mapped; errors as :attr:`tokens`."""
+        self._require_tokens()
+        count, total, width = (self.meta[name] for name in ("num_queries", "num_query_tokens", "dimension"))
+        starts = self._starts(QUERY_TOKEN_STARTS, "num_queries", "num_query_tokens")
+        if len(set(np.diff(starts).tolist())) > 1:
+            raise ArtifactError(f"{self.path / QUERY_TOKEN_STARTS}: queries of several lengths. Encode again.")
+        array: NDArray[np.float16] = load_array(self.path / QUERY_TOKENS, (total, width), np.float16)
+        return array.reshape(count, -1, width)
+
+    def _starts(self, name: str, texts: str, parts: str) -> NDArray[np.int64]:
+        starts: NDArray[np.int64] = load_array(self.path / name, (self.meta[texts] + 1,), np.int64)
+        require_offsets(starts, self.meta[parts], self.path / name)
         return starts
 
     def _vectors(self, name: str, count: str) -> NDArray[np.float16]:
@@ -160,6 +201,18 @@ class Features(Artifact):
     def has_sentences(self) -> bool:
         """Whether passages were read by sentences."""
         return "num_sentences" in self.meta
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether every token has a vector, for late interaction."""
+        return "num_passage_tokens" in self.meta
+
+    def _require_tokens(self) -> None:
+        if not self.has_tokens:
+            raise ArtifactError(
+                f"{self.path}: its texts have one vector each. Late interaction needs one per token: encode with a "
+                "checkpoint of encoder train colbert."
+            )
 
     def _require_sentences(self) -> None:
         if not self.has_sentences:
