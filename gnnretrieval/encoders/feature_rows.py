@@ -13,7 +13,6 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.sentences import SentencePassages, is_of_sentences, passages_of_sentences
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.endpoint import EndpointEncoder, cost_in_words
-from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.maxsim import stored
 from gnnretrieval.encoders.part_files import (
     QUERY_TOKEN_STARTS,
@@ -24,6 +23,7 @@ from gnnretrieval.encoders.part_files import (
     TOKENS,
     PartFiles,
 )
+from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.sentence_nodes import encode_sentence_passages
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError

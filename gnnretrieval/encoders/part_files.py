@@ -32,7 +32,7 @@ class PartFiles:
         self.dimension, self.dtype, self.parts = dimension, dtype, parts
 
     def write(self, vectors: NDArray[np.generic], counts: NDArray[np.int64], texts: int) -> None:
-        """Append the parts ``(S, d)`` of texts that come after ``texts`` others; ``counts`` has their number by text."""
+        """Append the parts ``(S, d)`` of texts that come after ``texts`` others; ``counts`` is their number by text."""
         starts = self.parts + np.cumsum(np.append(0, counts), dtype=np.int64)
         with ArrayWriter(self.vectors, (int(starts[-1]), self.dimension), self.dtype, self.parts) as writer:
             writer.write(vectors)

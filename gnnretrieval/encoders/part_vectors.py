@@ -38,9 +38,7 @@ class PartTokens(Protocol):
 Tokens = TypeVar("Tokens", bound=PartTokens)
 
 
-def part_means(
-    vectors: NDArray[np.float32], counts: NDArray[np.int64], similarity: Similarity
-) -> NDArray[np.float32]:
+def part_means(vectors: NDArray[np.float32], counts: NDArray[np.int64], similarity: Similarity) -> NDArray[np.float32]:
     """Vectors of texts ``(texts, d)`` float32: the mean of the vectors of each one's parts, prepared again.
 
     Args:
@@ -92,9 +90,7 @@ class PartEncoder:
         self.after: list[Any] = modules[2:]
 
     @torch.inference_mode()
-    def vectors(
-        self, tokens: Sequence[PartTokens], token_budget: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def vectors(self, tokens: Sequence[PartTokens], token_budget: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Vectors of the parts of some texts ``(S, d)``, in order, and the number of parts of each text.
 
         They do not depend on the other texts: bit for bit with a packed pass, else up to rounding.

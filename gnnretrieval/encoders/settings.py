@@ -77,8 +77,8 @@ class EncoderSettings(Settings):
         query_max_tokens: The same for queries; not given: as for passages.
         sentences: How passages are read. ``none``: one vector per passage; ``token``: one per sentence, at its
             ``<sent>`` token (DCSR); ``mean``: one per sentence, the mean over its tokens.
-        late_interaction: Width of one vector per token, by which passages are ranked (ColBERT); texts then also have the
-            mean of them. Not given: one vector per text.
+        late_interaction: Width of one vector per token, by which passages are ranked (ColBERT); texts then also have
+            the mean of them. Not given: one vector per text.
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.

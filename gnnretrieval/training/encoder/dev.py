@@ -19,7 +19,6 @@ from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.gnn.held_out import HELD_OUT, dev_split
 
 
-
 class DevQueries(NamedTuple):
     """Dev queries.
 

@@ -127,9 +127,7 @@ class OneVectorEach(NamedTuple):
 class _Loss:
     """Loss of a batch from its rows: of queries, then of passages."""
 
-    def __init__(
-        self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str], compared: Comparison
-    ) -> None:
+    def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str], compared: Comparison) -> None:
         self.loss, self.alpha = dual_encoder_losses()[task.settings.loss], task.settings.alpha
         self.compared = compared
         self.drawn, self.passages = drawn, passages

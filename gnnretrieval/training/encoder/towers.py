@@ -26,7 +26,7 @@ class Item(NamedTuple):
         tower: Name of the tower.
         ids: Token ids, with special tokens.
         types: Token types; empty: all 0.
-        spans: Token spans of a passage's sentences, or of single tokens, one row each; empty: the whole text is one row.
+        spans: Token spans of sentences, or of single tokens, one row each; empty: the whole text is one row.
     """
 
     tower: str
