@@ -190,9 +190,11 @@ def _mode(given: dict[str, bool]) -> str:
         for name, instead in (("index", "an index"), ("engine", "an index"), ("features", "vectors")):
             if is_given(name):
                 raise click.UsageError(f"{options[alone]} ranks without {instead}: leave out {options[name]}.")
-        for name in ("pipeline", "hybrid", "rerank", "use_bm25", "maxsim"):
-            if name != alone and is_given(name):
-                raise click.UsageError(f"{options[name]} does not go with {options[alone]}: leave out one.")
+        for name in ("pipeline", "hybrid", "rerank"):
+            if is_given(name):
+                raise click.UsageError(f"{options[name]} needs an index: leave out {options[alone]}.")
+    if context.params["use_bm25"] and context.params["maxsim"]:
+        raise click.UsageError("give one of --bm25 and --maxsim.")
     return modes[0]
 
 

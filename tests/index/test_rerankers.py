@@ -1,31 +1,13 @@
 import numpy as np
 import pytest
 
-from gnnretrieval.data import Dataset
-from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.maxsim import maxsim_of
-from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.index import build_index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.passage_neighbors import PassageNeighbors
 from gnnretrieval.index.search import index_run
 from gnnretrieval.index.updating import remove_passages
-from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
-
-
-@pytest.fixture(scope="module")
-def trained(tiny_checkpoint, tiny_dataset, tmp_path_factory):
-    settings = DualEncoderTrainSettings(shared=True, epochs=1, batch_size=32, hard_negatives=0, precision="float32")
-    encoder = EncoderSettings(checkpoint=str(tiny_checkpoint), late_interaction=8, max_tokens=32, query_max_tokens=12)
-    return train_dual_encoder(Dataset.open(tiny_dataset), [], encoder, settings, tmp_path_factory.mktemp("l") / "late")
-
-
-@pytest.fixture(scope="module")
-def late(trained, tiny_dataset, tmp_path_factory):
-    out = tmp_path_factory.mktemp("features") / "late"
-    return encode_dataset(Dataset.open(tiny_dataset), EncoderSettings(checkpoint=str(trained.path)), out)
 
 
 @pytest.fixture(scope="module")
@@ -39,23 +21,25 @@ def asked(index, tiny_features):
     return texts, tiny_features.queries[tiny_features.rows_of(texts)]
 
 
-def test_maxsim_orders_the_first_passages_and_the_others_follow(index, late, asked):
+def test_maxsim_orders_the_first_passages_and_the_others_follow(index, tiny_late, asked):
     texts, vectors = asked
-    found = Ranker(index, RankingSettings(rerank=str(late.path), rerank_depth=6)).run(texts, vectors, 10)
+    found = Ranker(index, RankingSettings(rerank=str(tiny_late.path), rerank_depth=6)).run(texts, vectors, 10)
     plain, ids = index_run(index, list(texts), vectors, 10), index.texts.passage_ids()
-    for query, row in zip(texts, late.rows_of(texts), strict=True):
+    for query, row in zip(texts, tiny_late.rows_of(texts), strict=True):
         first = [one.passage_id for one in plain[query][:6]]
         rows = np.array([ids.index(id_) for id_ in first])
-        scores = maxsim_of(late.query_tokens[row], late.tokens, late.token_starts, rows)
+        scores = maxsim_of(tiny_late.query_tokens[row], tiny_late.tokens, tiny_late.token_starts, rows)
         expected = [first[place] for place in np.argsort(-scores, kind="stable")]
         assert [one.passage_id for one in found[query][:6]] == expected
         assert [one.passage_id for one in found[query][6:]] == [one.passage_id for one in plain[query][6:]]
 
 
 @pytest.mark.parametrize("method", ["gar", "ladr"])
-def test_adaptive_retrieval_finds_passages_that_the_first_stage_missed(index, late, asked, tiny_graph, method):
+def test_adaptive_retrieval_finds_passages_that_the_first_stage_missed(index, tiny_late, asked, tiny_graph, method):
     texts, vectors = asked
-    settings = RankingSettings(rerank=str(late.path), rerank_depth=8, adaptive=method, adaptive_batch=2, neighbors=4)
+    settings = RankingSettings(
+        rerank=str(tiny_late.path), rerank_depth=8, adaptive=method, adaptive_batch=2, neighbors=4
+    )
     found = Ranker(index, settings, graph=tiny_graph).run(texts, vectors, 8)
     plain = index_run(index, list(texts), vectors, 8)
     missed = sum(len({p.passage_id for p in found[q]} - {p.passage_id for p in plain[q]}) for q in texts)
@@ -87,8 +71,8 @@ def test_neighbours_by_vectors_are_the_nearest_that_are_left(index, tiny_feature
     assert left[:2] == near[1:]
 
 
-def test_what_cannot_rerank_is_said(index, trained, late, tiny_features, tmp_path):
+def test_what_cannot_rerank_is_said(index, tiny_late_encoder, tiny_features, tmp_path):
     with pytest.raises(GnnRetrievalError, match="Give the features of gnnretrieval"):
-        Ranker(index, RankingSettings(rerank=str(trained.path)))
+        Ranker(index, RankingSettings(rerank=str(tiny_late_encoder.path)))
     with pytest.raises(ArtifactError, match="have one vector each"):
         Ranker(index, RankingSettings(rerank=str(tiny_features.path)))

@@ -16,7 +16,6 @@ from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.late_task import LateInteractionTask
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
     shared=True, epochs=2, batch_size=16, learning_rate=1e-3, dropout=0.0, precision="float32", hard_negatives=0
@@ -39,18 +38,6 @@ def task_of(checkpoint, **changed):
     towers = make_towers(start, shared=True, device=torch.device("cpu"), seed=0, dropout=0.0)
     settings = SETTINGS.model_copy(update=changed)
     return towers, LateInteractionTask(EXAMPLES, TEXTS, towers, start.similarity, settings, None)
-
-
-@pytest.fixture(scope="module")
-def trained(tiny_checkpoint, tiny_dataset, tmp_path_factory):
-    place = tmp_path_factory.mktemp("late") / "colbert"
-    return train_dual_encoder(Dataset.open(tiny_dataset), [], settings_of(tiny_checkpoint), SETTINGS, place)
-
-
-@pytest.fixture(scope="module")
-def features(trained, tiny_dataset, tmp_path_factory):
-    out = tmp_path_factory.mktemp("late-features") / "features"
-    return encode_dataset(Dataset.open(tiny_dataset), EncoderSettings(checkpoint=str(trained.path)), out)
 
 
 def test_the_loss_is_contrastive_over_the_scaled_mean_of_maxima(tiny_checkpoint):
@@ -79,9 +66,9 @@ def test_settings_that_need_one_vector_per_text_are_refused(tiny_checkpoint):
         task_of(tiny_checkpoint, loss="pair")
 
 
-def test_the_trained_encoder_gives_the_vectors_of_its_tower(trained, tiny_checkpoint):
-    encoder = DualEncoder(EncoderSettings(checkpoint=str(trained.path), precision="float32"))
-    start = Start.of(EncoderSettings(checkpoint=str(trained.path)))
+def test_the_trained_encoder_gives_the_vectors_of_its_tower(tiny_late_encoder):
+    encoder = DualEncoder(EncoderSettings(checkpoint=str(tiny_late_encoder.path), precision="float32"))
+    start = Start.of(EncoderSettings(checkpoint=str(tiny_late_encoder.path)))
     towers = make_towers(start, shared=True, device=torch.device("cpu"), seed=5)
     for side, text in (("query", "bada gogo"), ("passage", "kobe sefi, lumi.")):
         made = encoder.encode_tokens([text, "dada"], side)
@@ -92,41 +79,41 @@ def test_the_trained_encoder_gives_the_vectors_of_its_tower(trained, tiny_checkp
     assert encoder.dimension == 8
 
 
-def test_the_artifact_opens_as_it_was_trained(trained):
-    its = trained.meta["encoder"]
+def test_the_artifact_opens_as_it_was_trained(tiny_late_encoder):
+    its = tiny_late_encoder.meta["encoder"]
     assert (its["late_interaction"], its["max_tokens"], its["query_max_tokens"]) == (8, 32, 12)
-    assert trained.meta["dimension"] == 8
+    assert tiny_late_encoder.meta["dimension"] == 8
 
 
-def test_features_have_a_vector_per_token_and_their_means(features):
-    assert features.has_tokens
-    starts = features.token_starts
+def test_features_have_a_vector_per_token_and_their_means(tiny_late):
+    assert tiny_late.has_tokens
+    starts = tiny_late.token_starts
     assert len(starts) == 41
-    own = restored(features.tokens[starts[3] : starts[4]])
+    own = restored(tiny_late.tokens[starts[3] : starts[4]])
     mean = torch.nn.functional.normalize(own.mean(0), dim=0)
-    np.testing.assert_allclose(features.passages[3], mean.numpy(), atol=2e-3)
-    assert features.query_tokens.shape == (80, 12, 8)
+    np.testing.assert_allclose(tiny_late.passages[3], mean.numpy(), atol=2e-3)
+    assert tiny_late.query_tokens.shape == (80, 12, 8)
 
 
-def test_a_run_ranks_all_passages_by_maxsim(features, tiny_dataset):
+def test_a_run_ranks_all_passages_by_maxsim(tiny_late, tiny_dataset):
     query = Dataset.open(tiny_dataset).query_ids[70]
-    (ranking,) = late_run(features, [query], 40).values()
-    counts = torch.from_numpy(np.diff(features.token_starts))
-    asked = torch.from_numpy(np.array(features.query_tokens[70:71])).float()
-    scores = maxsim(asked, restored(features.tokens), counts)[0]
+    (ranking,) = late_run(tiny_late, [query], 40).values()
+    counts = torch.from_numpy(np.diff(tiny_late.token_starts))
+    asked = torch.from_numpy(np.array(tiny_late.query_tokens[70:71])).float()
+    scores = maxsim(asked, restored(tiny_late.tokens), counts)[0]
     assert len(ranking) == 40
     assert ranking[0].score == pytest.approx(float(scores.max()), abs=1e-5)
     best = Dataset.open(tiny_dataset).passage_ids[int(scores.argmax())]
     assert ranking[0].passage_id == best
 
 
-def test_int8_takes_half_the_bytes_and_ranks_alike(features, trained, tiny_dataset, tmp_path):
+def test_int8_takes_half_the_bytes_and_ranks_alike(tiny_late, tiny_late_encoder, tiny_dataset, tmp_path):
     dataset = Dataset.open(tiny_dataset)
-    settings = EncoderSettings(checkpoint=str(trained.path), token_storage="int8")
+    settings = EncoderSettings(checkpoint=str(tiny_late_encoder.path), token_storage="int8")
     small = open_features(encode_dataset(dataset, settings, tmp_path / "small").path)
-    assert 2 * small.tokens.nbytes == features.tokens.nbytes
+    assert 2 * small.tokens.nbytes == tiny_late.tokens.nbytes
     some = dataset.query_ids[60:]
-    one, other = (late_run(made, some, 40) for made in (features, small))
+    one, other = (late_run(made, some, 40) for made in (tiny_late, small))
     scores = [[{p.passage_id: p.score for p in run[query]} for run in (one, other)] for query in some]
     assert max(abs(a[id_] - b[id_]) for a, b in scores for id_ in a) < 0.1
 
@@ -149,5 +136,5 @@ def test_dot_product_and_sentences_are_refused():
         EncoderSettings.parse({"late_interaction": 8, "similarity": "dot"})
 
 
-def test_the_means_are_indexed_like_any_features(features, tmp_path):
-    assert build_index(features, tmp_path / "index").meta["dimension"] == 8
+def test_the_means_are_indexed_like_any_features(tiny_late, tmp_path):
+    assert build_index(tiny_late, tmp_path / "index").meta["dimension"] == 8
