@@ -22,6 +22,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
+from gnnretrieval.storage.artifacts import Artifact
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client is imported after this, when a checkpoint is looked for
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -167,6 +168,25 @@ def write_dataset(directory: Path) -> Path:
 def tiny_settings(tiny_checkpoint: Path) -> EncoderSettings:
     """Settings of encoding with ``tiny_checkpoint``, in float32 on every machine."""
     return EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32")
+
+
+@pytest.fixture(scope="session")
+def tiny_late_encoder(tiny_checkpoint: Path, tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The tiny BERT trained for late interaction on the tiny dataset: 8 numbers a token, questions of 12 tokens."""
+    from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+    from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
+
+    encoder = EncoderSettings(checkpoint=str(tiny_checkpoint), late_interaction=8, max_tokens=32, query_max_tokens=12)
+    settings = DualEncoderTrainSettings(shared=True, epochs=1, batch_size=32, hard_negatives=0, precision="float32")
+    place = tmp_path_factory.mktemp("late-encoder") / "late"
+    return train_dual_encoder(Dataset.open(tiny_dataset), [], encoder, settings, place)
+
+
+@pytest.fixture(scope="session")
+def tiny_late(tiny_late_encoder: Artifact, tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Features:
+    """Features of the tiny dataset by late interaction."""
+    settings = EncoderSettings(checkpoint=str(tiny_late_encoder.path), precision="float32")
+    return encode_dataset(Dataset.open(tiny_dataset), settings, tmp_path_factory.mktemp("late-features") / "features")
 
 
 @pytest.fixture(scope="session")

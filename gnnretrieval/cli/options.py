@@ -146,7 +146,8 @@ endpoint_option = click.option(
 )
 
 
-RANKING = ("pipeline", "hybrid", "fuse", "weights", "candidates", "rerank", "rerank_depth", "pair_tokens")
+RERANKING = ("rerank", "rerank_depth", "pair_tokens", "adaptive", "adaptive_batch", "neighbors", "neighbors_by")
+RANKING = ("pipeline", "hybrid", "fuse", "weights", "candidates", *RERANKING)
 
 
 def ranking_options(command: Command) -> Command:
@@ -171,7 +172,10 @@ def ranking_options(command: Command) -> Command:
             show_default=True,
             help="Passages that --hybrid takes from each ranking, at least as many as are shown.",
         ),
-        click.option("--rerank", help="Name or path of a cross-encoder that reranks the best passages."),
+        click.option(
+            "--rerank",
+            help="What reranks the best passages: name or path of a cross-encoder, or features by late interaction.",
+        ),
         click.option(
             "--rerank-depth",
             type=click.IntRange(1),
@@ -184,7 +188,33 @@ def ranking_options(command: Command) -> Command:
             type=click.IntRange(8),
             default=192,
             show_default=True,
-            help="Longest pair for --rerank, in tokens.",
+            help="Longest pair for --rerank with a cross-encoder, in tokens.",
+        ),
+        click.option(
+            "--adaptive",
+            type=click.Choice(["gar", "ladr"]),
+            help="Rerank also neighbours of the passages that score highest, within --rerank-depth: by GAR, or LADR.",
+        ),
+        click.option(
+            "--adaptive-batch",
+            type=click.IntRange(1),
+            default=16,
+            show_default=True,
+            help="Passages scored before --adaptive chooses the next.",
+        ),
+        click.option(
+            "--neighbors",
+            type=click.IntRange(1),
+            default=16,
+            show_default=True,
+            help="Neighbours of a passage for --adaptive.",
+        ),
+        click.option(
+            "--neighbors-by",
+            type=click.Choice(["both", "questions", "vectors"]),
+            default="both",
+            show_default=True,
+            help="What makes passages neighbours: shared training questions, near vectors, or both.",
         ),
     )
     for option in reversed(options):
@@ -202,7 +232,7 @@ def ranking_settings(joining: dict[str, Any], path: Path) -> RankingSettings:
         for name in ("hybrid", "fuse", "weights", "candidates"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--pipeline says how the rankings are joined: leave out --{name}.")
-        reranking = {name: joining[name] for name in ("rerank", "rerank_depth", "pair_tokens")}
+        reranking = {name: joining[name] for name in RERANKING}
         return RankingSettings.of_run(path).model_copy(update=reranking)
     given = joining | {"weights": None if weights is None else [part.strip() for part in weights.split(",")]}
     return RankingSettings.parse(given)

@@ -40,6 +40,7 @@ GOES_WITH = {
     "as_json": (QUESTION,),
     "split": (DATA,),
     "use_bm25": (DATA,),
+    "maxsim": (DATA,),
     "features": (DATA,),
     "query_ids": (VECTORS,),
     "run_file": (QUESTIONS, DATA, VECTORS),
@@ -52,13 +53,15 @@ WITHOUT = {
     "candidates": "hybrid",
     "rerank_depth": "rerank",
     "pair_tokens": "rerank",
+    "adaptive": "rerank",
+    **dict.fromkeys(("adaptive_batch", "neighbors", "neighbors_by"), "adaptive"),
 }
 
 
 _SECTIONS = {
     "Many questions, into a TREC run": (
         *("questions", "data", "qrels", "where", "split", "features", "vectors", "query_ids", "run_file", "depth"),
-        "use_bm25",
+        *("use_bm25", "maxsim"),
     ),
     "Hybrid search and reranking": RANKING,
 }
@@ -78,6 +81,7 @@ _SECTIONS = {
 @click.option("--query-ids", type=PATH, help="Ids for an .npy of --vectors, one per line.")
 @click.option("--run", "run_file", type=PATH, help="TREC run to write, with --questions, --data or --vectors.")
 @click.option("--bm25", "use_bm25", is_flag=True, help="Rank by BM25 over --data, without an index.")
+@click.option("--maxsim", type=PATH, help="Rank by MaxSim over these features by late interaction, without an index.")
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages per query in --run.")
 @ranking_options
 @click.option(
@@ -105,6 +109,7 @@ def search(
     query_ids: Path | None,
     run_file: Path | None,
     use_bm25: bool,
+    maxsim: Path | None,
     depth: int,
     engine: EngineName,
     endpoint: str | None,
@@ -125,7 +130,8 @@ def search(
     """
     modes = {QUESTION: question is not None, PROMPT: prompt, QUESTIONS: questions, DATA: data, VECTORS: vectors}
     mode = _mode({name: bool(given) for name, given in modes.items()})
-    if not use_bm25:
+    needs_index = not use_bm25 and maxsim is None
+    if needs_index:
         _require_index(index)
     if mode in (QUESTION, PROMPT):
         _answer(_opened(index, engine, endpoint, device, joining), question, k, explain, as_json)
@@ -135,8 +141,10 @@ def search(
     if run_file is None:
         raise click.UsageError(f"{mode} writes a run: give --run FILE with it.")
     runs.require_file_place(run_file)
-    retriever = None if use_bm25 else _opened(index, engine, endpoint, device, joining)
-    if data is not None:
+    retriever = _opened(index, engine, endpoint, device, joining) if needs_index else None
+    if data is not None and maxsim is not None:
+        made, name = runs.run_by_maxsim(data, qrels, where, split, depth, maxsim, device)
+    elif data is not None:
         made, name = runs.run_of_split(data, qrels, where, split, depth, retriever=retriever, features=features)
     else:
         assert retriever is not None
@@ -176,13 +184,17 @@ def _mode(given: dict[str, bool]) -> str:
     for name, needed in WITHOUT.items():
         if is_given(name) and not is_given(needed):
             raise click.UsageError(f"{options[name]} goes with {options[needed]}.")
-    if context.params["use_bm25"]:
+    for alone in ("use_bm25", "maxsim"):
+        if not context.params[alone]:
+            continue
         for name, instead in (("index", "an index"), ("engine", "an index"), ("features", "vectors")):
             if is_given(name):
-                raise click.UsageError(f"--bm25 ranks without {instead}: leave out {options[name]}.")
+                raise click.UsageError(f"{options[alone]} ranks without {instead}: leave out {options[name]}.")
         for name in ("pipeline", "hybrid", "rerank"):
             if is_given(name):
-                raise click.UsageError(f"{options[name]} needs an index: leave out --bm25.")
+                raise click.UsageError(f"{options[name]} needs an index: leave out {options[alone]}.")
+    if context.params["use_bm25"] and context.params["maxsim"]:
+        raise click.UsageError("give one of --bm25 and --maxsim.")
     return modes[0]
 
 

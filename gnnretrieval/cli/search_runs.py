@@ -47,6 +47,19 @@ def run_of_split(
     return retriever.run(queries, depth, vectors=vectors), retriever.name
 
 
+def run_by_maxsim(
+    data: Path, qrels: str, where: dict[str, str], split: str, depth: int, features: Path, device: str
+) -> Named:
+    """The run on a dataset's split by MaxSim over all passages of features by late interaction."""
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.index.late_search import late_run
+
+    dataset, opened = Dataset.open(data, qrels, where), open_features(features)
+    opened.require_of(dataset)
+    return late_run(opened, [query.id for query in dataset.queries_of(split)], depth, device), "late-interaction"
+
+
 def run_of_vectors(retriever: Retriever, vectors: Path, query_ids: Path | None, depth: int) -> Named:
     """The run on questions given as vectors, and the system's name."""
     from gnnretrieval.encoders.vector_file import open_vectors

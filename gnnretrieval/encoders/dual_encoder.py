@@ -12,6 +12,8 @@ from torch import Tensor
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
+from gnnretrieval.encoders.late_vectors import LateEncoder, TokenVectors
 from gnnretrieval.encoders.loading import check_max_tokens, load_sentence_transformer, weights_dtype
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
@@ -65,6 +67,9 @@ class DualEncoder:
             self.sentences = SentenceEncoder(
                 model, self._passage_pass, settings.sentences, self.similarity, prompt, self.passage_checkpoint
             )
+        self.late: dict[Side, LateEncoder] = {}
+        if settings.late_interaction is not None:
+            self.late = {side: self._late(side) for side in ("query", "passage")}
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         model = load_sentence_transformer(checkpoint, self.device)
@@ -75,6 +80,20 @@ class DualEncoder:
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()
+
+    def _late(self, side: Side) -> LateEncoder:
+        is_query, settings = side == "query", self.settings
+        model = self._query_model if is_query else self._passage_model
+        packed = self._query_pass if is_query else self._passage_pass
+        checkpoint = self.query_checkpoint if is_query else self.passage_checkpoint
+        if self.dimension != settings.late_interaction:
+            raise InputError(
+                f"its vectors have {self.dimension} dimensions, and late_interaction is {settings.late_interaction}: "
+                "train an encoder of this width by encoder train colbert, or leave late_interaction out.",
+                checkpoint.directory,
+            )
+        most = (settings.query_max_tokens or QUERY_TOKENS) if is_query else int(model.max_seq_length)
+        return LateEncoder(model, packed, self.similarity, checkpoint, side, most, self._prompt(model, side))
 
     @property
     def dimension(self) -> int:
@@ -110,10 +129,12 @@ class DualEncoder:
 
         A text's vector does not depend on the other texts: bit for bit for BERT-like checkpoints on the CPU (see
         :mod:`gnnretrieval.encoders.packed_pass`), else up to rounding, because batches are padded. The vector of a
-        passage read by sentences is the mean of their vectors.
+        passage read by sentences is the mean of their vectors, and with late interaction a text that of its tokens.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
+        if self.late:
+            return self.encode_tokens(texts, side).means(self.similarity)
         if side == "passage" and self.sentences is not None:
             return self.encode_sentences(texts).means(self.similarity)
         model = self._query_model if side == "query" else self._passage_model
@@ -150,6 +171,21 @@ class DualEncoder:
         if not texts:
             return SentenceVectors(np.empty((0, self.dimension), dtype=np.float32), np.empty(0, dtype=np.int64), [], 0)
         return self.sentences.encode(texts, self.settings.token_budget)
+
+    def encode_tokens(self, texts: Sequence[str], side: Side) -> TokenVectors:
+        """Unit vectors of the tokens of some texts, for late interaction; a question has always as many.
+
+        Raises:
+            GnnRetrievalError: The encoder has one vector per text.
+        """
+        if not self.late:
+            raise GnnRetrievalError(
+                f"{self.settings.checkpoint}: this encoder has one vector per text. Late interaction needs one per "
+                "token: train it by encoder train colbert."
+            )
+        if not texts:
+            return TokenVectors(np.empty((0, self.dimension), dtype=np.float32), np.empty(0, dtype=np.int64))
+        return self.late[side].encode(texts, self.settings.token_budget)
 
     def _forward(self, model: Any, tokens: dict[str, list[list[int]]]) -> Tensor:
         features: dict[str, Any] = dict(model.tokenizer.pad(tokens, return_tensors="pt").to(self.device))

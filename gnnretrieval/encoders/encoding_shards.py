@@ -116,8 +116,8 @@ def require_sharded(settings: EncoderSettings) -> None:
     Raises:
         InputError: They cannot.
     """
-    if not settings.is_checkpoint or settings.sentences != "none":
-        raise InputError("only a checkpoint that reads whole texts encodes in shards: leave out --shards.")
+    if not settings.is_checkpoint or settings.sentences != "none" or settings.late_interaction is not None:
+        raise InputError("only a checkpoint with one vector per text encodes in shards: leave out --shards.")
     fingerprint_of(settings)
 
 

@@ -1,4 +1,4 @@
-"""Ways to read a dataset's texts into rows of features: whole texts, by sentences, or sentences as passages."""
+"""Ways to read a dataset's texts into rows of features: whole, by sentences, by tokens, or sentences as passages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.sentences import SentencePassages, is_of_sentences, passages_of_sentences
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.endpoint import EndpointEncoder, cost_in_words
+from gnnretrieval.encoders.maxsim import stored
+from gnnretrieval.encoders.part_files import (
+    QUERY_TOKEN_STARTS,
+    QUERY_TOKENS,
+    SENTENCE_STARTS,
+    SENTENCES,
+    TOKEN_STARTS,
+    TOKENS,
+    PartFiles,
+)
 from gnnretrieval.encoders.prompts import Side
-from gnnretrieval.encoders.sentence_files import SentenceFiles
 from gnnretrieval.encoders.sentence_nodes import encode_sentence_passages
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError
@@ -65,14 +74,15 @@ class BySentences(WholeTexts):
     def __init__(self, encoder: DualEncoder, dataset: Dataset, directory: Path, state: Mapping[str, int]) -> None:
         super().__init__(encoder, "passage", dataset)
         self._dual = encoder
-        self.files = SentenceFiles(directory, encoder.dimension, state)
-        self.state = self.files.state
+        self.state = {name: state.get(name, 0) for name in ("sentences", "sentences_cut")}
+        names = (SENTENCES, SENTENCE_STARTS)
+        self.files = PartFiles(directory, names, encoder.dimension, parts=self.state["sentences"])
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the sentences' vectors."""
         made = self._dual.encode_sentences(items)
-        self.files.write(made, done)
-        self.state = self.files.state
+        self.files.write(made.vectors, made.counts, done)
+        self.state = {"sentences": self.files.parts, "sentences_cut": self.state["sentences_cut"] + made.cut}
         return made.means(self.encoder.similarity)
 
     def figures(self, total: int) -> dict[str, Any]:
@@ -89,6 +99,40 @@ class BySentences(WholeTexts):
         lost = f"; {cut:,} more were beyond the limit of tokens" if cut else ""
         mean = self.state["sentences"] / len(self.dataset.passage_ids)
         return f"{self.state['sentences']:,} sentences, {mean:.1f} a passage{lost}"
+
+
+class ByTokens(WholeTexts):
+    """One row per text, the mean of its tokens' vectors; these are written to separate files."""
+
+    def __init__(
+        self, encoder: DualEncoder, side: Side, dataset: Dataset, directory: Path, state: Mapping[str, int]
+    ) -> None:
+        super().__init__(encoder, side, dataset)
+        self._dual, self._name = encoder, f"{side}_tokens"
+        self._how = encoder.settings.token_storage if side == "passage" else "float16"
+        self.state = {self._name: state.get(self._name, 0)}
+        names = (TOKENS, TOKEN_STARTS) if side == "passage" else (QUERY_TOKENS, QUERY_TOKEN_STARTS)
+        self.files = PartFiles(directory, names, encoder.dimension, self._how, self.state[self._name])
+
+    def vectors(self, items: Sequence[str], done: int) -> NDArray[np.float32]:
+        """As :meth:`WholeTexts.vectors`; also writes the tokens' vectors."""
+        made = self._dual.encode_tokens(items, self.side)
+        require_finite(made.vectors, self.encoder)  # before they are rounded
+        self.files.write(stored(made.vectors, self._how), made.counts, done)
+        self.state = {self._name: self.files.parts}
+        return made.means(self.encoder.similarity)
+
+    def figures(self, total: int) -> dict[str, Any]:
+        """Number of tokens with a vector on this side."""
+        return {f"num_{self._name}": self.state[self._name]}
+
+    def in_words(self) -> str:
+        """As :meth:`WholeTexts.in_words`."""
+        if self.side == "query":
+            return ""
+        mean = self.state[self._name] / max(1, len(self.dataset.passage_ids))
+        size = mean * self._dual.dimension * np.dtype(self._how).itemsize
+        return f"{self.state[self._name]:,} vectors of tokens, {mean:.1f} a passage: {size:,.0f} bytes"
 
 
 class SentencesAsPassages(WholeTexts):
@@ -158,6 +202,8 @@ def reading_of(
     """The way that ``encoder`` reads one side of a dataset; ``state`` is that of an interrupted run, or empty."""
     if isinstance(encoder, EndpointEncoder):
         return ByEndpoint(encoder, side, dataset, state)
+    if isinstance(encoder, DualEncoder) and encoder.late:
+        return ByTokens(encoder, side, dataset, directory, state)
     if side == "query" or not isinstance(encoder, DualEncoder) or encoder.sentences is None:
         return WholeTexts(encoder, side, dataset)
     if is_of_sentences(dataset):

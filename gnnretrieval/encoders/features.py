@@ -17,9 +17,9 @@ from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require
 from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
+from gnnretrieval.encoders.part_arrays import PartArrays
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.prompts import Side
-from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
@@ -28,9 +28,8 @@ from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.shards.engines import Sharding, run_stage
 from gnnretrieval.shards.stage import Shard, Together, discard_shards, shard_directory
-from gnnretrieval.storage.array_checks import require_offsets
-from gnnretrieval.storage.arrays import ArrayWriter, load_array
-from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
+from gnnretrieval.storage.arrays import ArrayWriter
+from gnnretrieval.storage.artifacts import open_artifact, relative_to
 from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
 from gnnretrieval.storage.places import scratch
 
@@ -38,7 +37,7 @@ KIND = "features"
 TEXTS = "texts.sqlite"
 
 
-class Features(Artifact):
+class Features(PartArrays):
     """The dual-encoder's vectors of all passages and queries of a dataset, with the similarity that compares them."""
 
     @classmethod
@@ -128,45 +127,6 @@ class Features(Artifact):
     def queries(self) -> NDArray[np.float16]:
         """Query features ``h_q`` ``(n, d)`` of all splits, memory-mapped."""
         return self._vectors("queries.npy", "num_queries")
-
-    @property
-    def sentences(self) -> NDArray[np.float16]:
-        """Vectors ``(S, d)`` of all passages' sentences, memory-mapped.
-
-        Raises:
-            ArtifactError: Passages were read whole.
-        """
-        self._require_sentences()
-        return self._vectors(SENTENCES, "num_sentences")
-
-    @property
-    def sentence_starts(self) -> NDArray[np.int64]:
-        """Offsets ``(m + 1,)`` in :attr:`sentences`: passage ``i`` has the rows ``starts[i]:starts[i + 1]``.
-
-        Raises:
-            ArtifactError: Passages were read whole.
-        """
-        self._require_sentences()
-        starts: NDArray[np.int64] = load_array(self.path / SENTENCE_STARTS, (self.meta["num_passages"] + 1,), np.int64)
-        require_offsets(starts, self.meta["num_sentences"], self.path / SENTENCE_STARTS)
-        return starts
-
-    def _vectors(self, name: str, count: str) -> NDArray[np.float16]:
-        shape = (self.meta[count], self.meta["dimension"])
-        array: NDArray[np.float16] = load_array(self.path / name, shape, np.float16)
-        return array
-
-    @property
-    def has_sentences(self) -> bool:
-        """Whether passages were read by sentences."""
-        return "num_sentences" in self.meta
-
-    def _require_sentences(self) -> None:
-        if not self.has_sentences:
-            raise ArtifactError(
-                f"{self.path}: its passages were read whole, and have no vectors of sentences. "
-                "Encode with --sentences token (or mean)."
-            )
 
     def learned_from(self) -> frozenset[str]:
         """Ids of the dataset's queries that the encoder learned from; empty if it has no record of them."""

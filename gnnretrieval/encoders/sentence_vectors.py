@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnretrieval.data.sentence_split import Span
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass
-from gnnretrieval.encoders.parallel_batches import map_batches
-from gnnretrieval.encoders.sentence_tokens import SENT, SentenceTokenizer, SentenceTokens
+from gnnretrieval.encoders.part_vectors import PartEncoder, part_means
+from gnnretrieval.encoders.sentence_tokens import SENT, SentenceTokenizer
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
 
@@ -38,28 +34,18 @@ class SentenceVectors(NamedTuple):
 
     def means(self, similarity: Similarity) -> NDArray[np.float32]:
         """Vectors of the passages ``(passages, d)`` float32: the mean of each one's sentences, prepared again."""
-        ends = np.cumsum(self.counts)
-        rows = [
-            self.vectors[end - count : end].mean(0, dtype=np.float64)
-            for end, count in zip(ends, self.counts, strict=True)
-        ]
-        return by_equal_blocks(similarity.prepare, torch.from_numpy(np.array(rows, dtype=np.float32))).numpy()
+        return part_means(self.vectors, self.counts, similarity)
 
 
-class SentenceEncoder:
-    """Encodes passages to one vector per sentence.
+class SentenceEncoder(PartEncoder):
+    """Encodes passages to one vector per sentence; further arguments as :class:`PartEncoder`.
 
     Args:
-        model: A sentence-transformers model: a transformer, its pooling, and further modules.
-        packed: Pass without padding that replaces the transformer; None: the transformer itself.
         at: ``token``: a sentence's vector is the state at its ``<sent>``; ``mean``: the mean over its tokens.
-        similarity: Prepares the vectors.
         prompt: Put before every passage.
-        checkpoint: Checkpoint of the model, named in errors.
 
     Raises:
-        InputError: ``at`` is ``token`` and the vocabulary has no ``<sent>``, or the model does not pool the states of
-            a transformer to one vector of their width.
+        InputError: As :class:`PartEncoder`, or ``at`` is ``token`` and the vocabulary has no ``<sent>``.
     """
 
     def __init__(
@@ -71,22 +57,7 @@ class SentenceEncoder:
         prompt: str,
         checkpoint: Checkpoint,
     ) -> None:
-        from sentence_transformers.sentence_transformer.modules import Pooling
-
-        modules = list(model)
-        if not hasattr(model.tokenizer, "pad") or len(modules) < 2 or type(modules[1]) is not Pooling:
-            raise InputError(
-                "this checkpoint does not pool tokens' states, and no sentence of it has a vector: leave sentences at "
-                "none.",
-                checkpoint.directory,
-            )
-        if modules[1].pooling_output_dimension != modules[1].embedding_dimension:
-            raise InputError(
-                "this checkpoint joins several poolings, which a sentence has not: leave sentences at none.",
-                checkpoint.directory,
-            )
-        self.model, self.packed, self.at, self.similarity = model, packed, at, similarity
-        self.after: list[Any] = modules[2:]
+        super().__init__(model, packed, at, similarity, checkpoint)
         self.tokenizer = SentenceTokenizer(model.tokenizer, model.max_seq_length, prompt)
         if at == "token" and self.tokenizer.marker is None:
             raise InputError(
@@ -95,13 +66,10 @@ class SentenceEncoder:
                 checkpoint.directory,
             )
 
-    @torch.inference_mode()
     def encode(
         self, texts: Sequence[str], token_budget: int, spans: Sequence[list[Span]] | None = None
     ) -> SentenceVectors:
-        """Vectors of the sentences of some passages.
-
-        They do not depend on the other passages: bit for bit with a packed pass, else up to rounding.
+        """Vectors of the sentences of some passages, as :meth:`PartEncoder.vectors`.
 
         Args:
             texts: Full texts of the passages.
@@ -109,48 +77,8 @@ class SentenceEncoder:
             spans: Start and end of the sentences' characters in each text; None: the texts are split.
         """
         tokens = self.tokenizer.tokens(texts, spans)
-        counts = np.array([len(passage.starts) for passage in tokens], dtype=np.int64)
-        lengths = np.array([len(passage.ids) for passage in tokens], dtype=np.int64)
-        batches = batches_by_tokens(lengths, token_budget, padded=self.packed is None)
-
-        def encode_batch(batch: NDArray[np.int64]) -> Tensor:
-            passages = [tokens[row] for row in batch]
-            states = self._states(passages) if self.packed is None else self._packed_states(self.packed, passages)
-            pooled = torch.cat([self._pool(*each) for each in zip(states, passages, strict=True)])
-            return by_equal_blocks(self._finish, pooled)
-
-        parts: list[Tensor] = [torch.empty(0)] * len(texts)  # vectors of each passage
-        made = map_batches(encode_batch, batches) if self.packed is not None else map(encode_batch, batches)
-        for batch, rows in zip(batches, made, strict=True):
-            for row, part in zip(batch, rows.split(counts[batch].tolist()), strict=True):  # type: ignore[no-untyped-call]
-                parts[row] = part
         return SentenceVectors(
-            torch.cat(parts).cpu().numpy(),
-            counts,
+            *self.vectors(tokens, token_budget),
             [passage.spans for passage in tokens],
             sum(passage.cut for passage in tokens),
         )
-
-    def _states(self, passages: Sequence[SentenceTokens]) -> list[Tensor]:
-        """Last hidden states ``(t, d)`` of each passage's tokens, from one padded batch."""
-        ids = {"input_ids": [passage.ids.tolist() for passage in passages]}
-        padded = self.model.tokenizer.pad(ids, return_tensors="pt", padding_side="right").to(self.model.device)
-        states = self.model[0](dict(padded))["token_embeddings"]  # (passages, longest, d)
-        return [of_one[: len(passage.ids)] for of_one, passage in zip(states, passages, strict=True)]
-
-    def _packed_states(self, packed: PackedPass, passages: Sequence[SentenceTokens]) -> list[Tensor]:
-        return [of_one for run in packed([passage.ids for passage in passages]) for of_one in run]
-
-    def _pool(self, states: Tensor, passage: SentenceTokens) -> Tensor:
-        """Vectors ``(s, d)`` of one passage's sentences, pooled in float32 from states ``(t, d)`` (law 4)."""
-        if self.at == "token":
-            return states[torch.from_numpy(passage.starts).to(states.device)].float()
-        spans = zip(passage.starts.tolist(), passage.ends.tolist(), strict=True)
-        return torch.stack([states[start:end].float().mean(0) for start, end in spans])
-
-    def _finish(self, rows: Tensor) -> Tensor:
-        """Apply the modules after pooling to sentences as to whole texts, then the similarity's preparation."""
-        features: dict[str, Any] = {"sentence_embedding": rows}
-        for module in self.after:
-            features = module(features)
-        return self.similarity.prepare(features["sentence_embedding"])

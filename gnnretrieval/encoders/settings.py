@@ -77,6 +77,9 @@ class EncoderSettings(Settings):
         query_max_tokens: The same for queries; not given: as for passages.
         sentences: How passages are read. ``none``: one vector per passage; ``token``: one per sentence, at its
             ``<sent>`` token (DCSR); ``mean``: one per sentence, the mean over its tokens.
+        late_interaction: Width of one vector per token, by which passages are ranked (ColBERT); texts then also have
+            the mean of them. Not given: one vector per text.
+        token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
         window: Number of rows that are encoded together, in batches of similar length, before they are written.
@@ -92,6 +95,8 @@ class EncoderSettings(Settings):
     max_tokens: int | None = Field(None, ge=1)
     query_max_tokens: int | None = Field(None, ge=1)
     sentences: Literal["none", "token", "mean"] = "none"
+    late_interaction: int | None = Field(None, ge=1)
+    token_storage: Literal["float16", "int8"] = "float16"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
     window: int = Field(1024, ge=1)
@@ -114,11 +119,22 @@ class EncoderSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without an endpoint, ``api`` is left out, as in settings written before it existed."""
+        """What is off is left out, as in settings written before it existed: endpoint, late interaction."""
         values: dict[str, Any] = dump(self)
         if self.api.endpoint is None:
             values.pop("api", None)
+        if self.late_interaction is None:
+            values.pop("late_interaction", None)
+            values.pop("token_storage", None)
         return values
+
+    @model_validator(mode="after")
+    def _tokens_are_all(self) -> EncoderSettings:
+        if self.late_interaction is not None and (self.sentences != "none" or self.similarity == "dot"):
+            raise ValueError(
+                "late_interaction compares tokens by cosine: leave sentences at none, and similarity at auto or cosine"
+            )
+        return self
 
     @property
     def is_checkpoint(self) -> bool:

@@ -53,6 +53,6 @@ def similarity_of(settings: EncoderSettings, *, says_dot: bool) -> Similarity:
     """
     kind: str = settings.similarity
     if kind == "auto":
-        kind = "dot" if says_dot else "cosine"
+        kind = "dot" if says_dot and settings.late_interaction is None else "cosine"
     scale = settings.scale if settings.scale is not None else 20.0 if kind == "cosine" else 1.0
     return Similarity(normalize=kind == "cosine", scale=scale)

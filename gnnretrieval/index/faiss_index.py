@@ -14,7 +14,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, encoder_records, open_features
-from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS
+from gnnretrieval.encoders.part_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError, InputError

@@ -1,4 +1,4 @@
-"""Hybrid ranking: an index's rankings fused with BM25's, and the best passages reranked by a cross-encoder."""
+"""Hybrid ranking: an index's rankings fused with BM25's, and the best passages reranked."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pydantic import Field
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.cross_encoder import CrossEncoder
-from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
+from gnnretrieval.index.adaptive import ADAPTIVE, AdaptiveReranking, FirstOnly, Method, Neighbors
 from gnnretrieval.index.faiss_index import KIND, Index
 from gnnretrieval.index.fuse import fuse
 from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
+from gnnretrieval.index.passage_neighbors import By, PassageNeighbors
+from gnnretrieval.index.rerankers import Reranker, open_reranker
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress
 from gnnretrieval.settings import Settings
@@ -41,9 +42,14 @@ class RankingSettings(Settings):
         lexical: BM25 over the passages with the training questions of the index's graph, by this setting; not given:
             over the passages alone, untuned.
         candidates: Number of passages taken from each of the two rankings, at least as many as are returned.
-        rerank: Name or path of a cross-encoder that reranks the best passages.
+        rerank: What reranks the best passages: features by late interaction, or name or path of a cross-encoder.
         rerank_depth: Number of passages per question that it reranks; the others follow in their previous order.
-        pair_tokens: Maximum number of tokens of a pair of question and passage.
+        pair_tokens: Maximum number of tokens of a pair of question and passage, for a cross-encoder.
+        adaptive: Rerank also the neighbours of the passages that score highest, within the same number of passages:
+            ``gar`` or ``ladr`` (:mod:`gnnretrieval.index.adaptive`); not given: only the best of the first ranking.
+        adaptive_batch: Number of passages that are scored before adaptive retrieval chooses the next.
+        neighbors: Number of neighbours of a passage.
+        neighbors_by: What makes passages neighbours: shared training ``questions``, near ``vectors``, or ``both``.
     """
 
     hybrid: bool = False
@@ -54,6 +60,10 @@ class RankingSettings(Settings):
     rerank: str | None = None
     rerank_depth: int = Field(50, ge=1)
     pair_tokens: int = Field(192, ge=8)
+    adaptive: Method | None = None
+    adaptive_batch: int = Field(16, ge=1)
+    neighbors: int = Field(16, ge=1)
+    neighbors_by: By = "both"
 
     @classmethod
     def of_run(cls, path: str | Path) -> Self:
@@ -87,30 +97,35 @@ class RankingSettings(Settings):
     def suffix(self) -> str:
         """Suffix of the system's name in a run."""
         bm25 = "+bm25" if self.lexical is None else "+bm25+questions"
-        return (bm25 if self.hybrid else "") + ("+rerank" if self.rerank is not None else "")
+        adaptive = "" if self.adaptive is None else f"+{self.adaptive}"
+        return (bm25 if self.hybrid else "") + (f"{adaptive}+rerank" if self.rerank is not None else "")
 
 
 class Ranker:
-    """Ranks passages by an index, with BM25 and a cross-encoder if the settings say so; all are loaded once.
+    """Ranks passages by an index, with BM25 and a re-ranker if the settings say so; all are loaded once.
 
     Args:
-        index: The index, with the texts for BM25 and the cross-encoder.
+        index: The index, with the texts for BM25 and the re-ranker.
         settings: What ranks together with the index.
-        device: Device of the cross-encoder.
-        graph: The index's graph; needed where the settings have a ``lexical`` one.
+        device: Device of the re-ranker.
+        graph: The index's graph; needed where the settings have a ``lexical`` one, and by adaptive retrieval for
+            neighbours by questions.
 
     Raises:
-        InputError: The cross-encoder cannot be loaded.
+        GnnRetrievalError: The re-ranker cannot be opened.
     """
 
     def __init__(
         self, index: Index, settings: RankingSettings, device: str = "cpu", graph: Graph | None = None
     ) -> None:
         self.index, self.settings = index, settings
-        self._reader = self._bm25 = None
+        self._reranker: Reranker | None = None
+        self._bm25 = None
         if settings.rerank is not None:
-            reads = CrossEncoderSettings(checkpoint=settings.rerank, max_tokens=settings.pair_tokens)
-            self._reader = CrossEncoder(reads, device)
+            self._reranker = open_reranker(settings.rerank, index.texts, settings.pair_tokens, device)
+        self._neighbors: Neighbors = _no_neighbors
+        if settings.adaptive is not None:
+            self._neighbors = PassageNeighbors(index, graph, settings.neighbors, settings.neighbors_by)
         if settings.hybrid:
             self._ids: list[str] = []  # ids of BM25's passages, in its order
             if settings.lexical is None:
@@ -118,6 +133,11 @@ class Ranker:
             else:
                 assert graph is not None
                 self._bm25 = self._with_questions(graph, settings.lexical)
+
+    @property
+    def reranker_hash(self) -> str | None:
+        """Hash of the re-ranker; None: there is none."""
+        return None if self._reranker is None else self._reranker.hash
 
     def run(self, queries: Mapping[str, str], vectors: NDArray[np.floating], depth: int) -> Run:
         """The run of questions, with at most ``depth`` passages each.
@@ -128,7 +148,7 @@ class Ranker:
             depth: Maximum number of passages per question.
         """
         settings = self.settings
-        wanted = max(depth, settings.rerank_depth if self._reader is not None else 0)
+        wanted = max(depth, settings.rerank_depth if self._reranker is not None else 0)
         if self._bm25 is None:
             found = index_run(self.index, list(queries), vectors, wanted)
         else:
@@ -139,7 +159,7 @@ class Ranker:
                 weights=settings.weights,
                 depth=wanted,
             )
-        if self._reader is not None:
+        if self._reranker is not None:
             found = self._reread(queries, found)
         return {query: ranking[:depth] for query, ranking in found.items()}
 
@@ -170,30 +190,30 @@ class Ranker:
         return bm25_run(self._bm25, queries, self._ids, depth)
 
     def _reread(self, queries: Mapping[str, str], run: Run) -> Run:
-        """Rerank the best of each ranking by the cross-encoder's probability; the others score -1, -2, … below them."""
-        assert self._reader is not None
-        most, reread, asked = self.settings.rerank_depth, Run(), list(run)
+        """Rerank the best of each ranking, or what adaptive retrieval finds; the others follow below them."""
+        reread, asked = Run(), list(run)
         with progress("reranking", len(asked), "queries") as meter:
             for part in blocks(len(asked), _QUESTIONS):
                 some = asked[part]
-                read = [scored.passage_id for query in some for scored in run[query][:most]]
-                distinct = list(dict.fromkeys(read))
-                rows = self.index.texts.rows_of_passages(distinct)
-                place = {id_: number for number, id_ in enumerate(distinct)}
-                pairs = [(number, place[one.passage_id]) for number, q in enumerate(some) for one in run[q][:most]]
-                scores = iter(
-                    self._reader.encode_pairs(
-                        [queries[query] for query in some],
-                        self.index.texts.texts_of_passages([rows[id_] for id_ in distinct]),
-                        np.array(pairs, dtype=np.int64).reshape(-1, 2),
-                    ).probabilities.tolist()
-                )
-                for query in some:
-                    reread[query] = rank(_in_new_order(run[query], most, scores))
+                found = self._scored([queries[query] for query in some], [run[query] for query in some])
+                reread.update(zip(some, found, strict=True))
                 meter.advance(len(some))
         return reread
 
+    def _scored(self, texts: Sequence[str], rankings: Sequence[Sequence[ScoredPassage]]) -> list[list[ScoredPassage]]:
+        assert self._reranker is not None
+        settings = self.settings
+        method: type[AdaptiveReranking]
+        if settings.adaptive is None:
+            method, batch = FirstOnly, settings.rerank_depth
+        else:
+            method, batch = ADAPTIVE[settings.adaptive], settings.adaptive_batch
+        searches = [method(ranking, self._neighbors, settings.rerank_depth, batch) for ranking in rankings]
+        while any(batches := [search.next() for search in searches]):
+            for search, passages, scores in zip(searches, batches, self._reranker.scores(texts, batches), strict=True):
+                search.receive(passages, scores)
+        return [rank(search.ranking()) for search in searches]
 
-def _in_new_order(ranking: Sequence[ScoredPassage], most: int, scores: Iterator[float]) -> list[ScoredPassage]:
-    first = [ScoredPassage(one.passage_id, next(scores)) for one in ranking[:most]]
-    return first + [ScoredPassage(one.passage_id, -float(number)) for number, one in enumerate(ranking[most:], 1)]
+
+def _no_neighbors(passages: Sequence[str]) -> list[list[str]]:
+    return [[] for _ in passages]

@@ -149,7 +149,10 @@ class OpenedIndex:
 
     @cached_property
     def _ranker(self) -> Ranker:
-        graph = None if self.ranking.lexical is None else self.graph
+        ranking = self.ranking
+        by_questions = ranking.adaptive is not None and ranking.neighbors_by != "vectors"
+        wants = ranking.lexical is not None or (by_questions and (self.has_graph or ranking.neighbors_by != "both"))
+        graph = self.graph if wants else None
         return Ranker(self.index, self.ranking, self.device, graph)
 
     @property

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import open_features
-from gnnretrieval.encoders.sentence_files import SENTENCE_STARTS, SENTENCES
+from gnnretrieval.encoders.part_files import SENTENCE_STARTS, SENTENCES
 from gnnretrieval.graph.build import open_bm25
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND as GRAPH

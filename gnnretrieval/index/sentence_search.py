@@ -14,6 +14,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import TEXTS, Features
 from gnnretrieval.index.faiss_index import Index
+from gnnretrieval.index.late_search import late_run
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
@@ -102,7 +103,9 @@ def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: ND
 
 
 def features_run(features: Features, query_ids: Sequence[str], depth: int) -> Run:
-    """The exact run over queries of the features, by sentences if the features have them, else by passages."""
+    """The exact run over queries of the features: by tokens (MaxSim) or sentences where they have them, else whole."""
+    if features.has_tokens:
+        return late_run(features, query_ids, depth)
     queries = features.queries[features.rows_of(query_ids)]
     if features.has_sentences:
         return sentence_run(features, query_ids, queries, depth)

@@ -16,6 +16,7 @@ from gnnretrieval.encoders.vectors import VectorSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures
 from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.settings import Settings
 from gnnretrieval.training.gnn.settings import TrainSettings
 
@@ -148,6 +149,8 @@ class Recipe(Settings):
         graph: The query-passage graph.
         train: Training of the GNN-encoder.
         joint: Joint training with the dual-encoder, which continues ``train``; not given: none.
+        ranking: What ranks together with the GNN-encoder's index, such as a re-ranker (``rerank``); one more system in
+            the comparison. Paths are relative to the recipe. Not given: none.
         compare: What is reported.
         size: Sizes for ``run --dry-run`` without a dataset.
     """
@@ -159,6 +162,7 @@ class Recipe(Settings):
     graph: GraphSettings = GraphSettings()
     train: TrainSettings = TrainSettings()
     joint: TrainSettings | None = None
+    ranking: RankingSettings | None = None
     compare: CompareSettings = CompareSettings()
     size: SizeSettings | None = None
 
@@ -179,6 +183,8 @@ class Recipe(Settings):
         if self.compare.split == self.graph.split:
             raise ValueError(f"the graph is built from split {self.graph.split!r}, which is also the reported split")
         parse_measures(self.compare.measures)
+        if self.ranking is not None and self.ranking.is_plain:
+            raise ValueError("[ranking] adds nothing to the index: give rerank or hybrid")
         if self.vectors is not None and "encoder" in self.model_fields_set:
             raise ValueError("[vectors] replaces [encoder]: give one of them")
         if self.joint is not None:

@@ -30,7 +30,7 @@ from gnnretrieval.evaluation import (
 from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
-from gnnretrieval.index.hybrid import PIPELINES
+from gnnretrieval.index.hybrid import PIPELINES, Ranker, RankingSettings
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.maps.building import build_map
 from gnnretrieval.maps.passage_map import PassageMap
@@ -187,7 +187,9 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
             shown = build_map(embeddings, directory / "map", **common)
     with timed_stage("rankings"):
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, its_features or features)}
-        rankings = _rank(recipe, dataset, systems, directory, common)
+        ranking = None if recipe.ranking is None else _resolved(recipe.ranking, path)
+        ranker = None if ranking is None else Ranker(index, ranking, device, graph)
+        rankings = _rank(recipe, dataset, systems, ranker, directory, common)
     baselines = None
     if recipe.compare.baselines and not fits_memory(graph):
         say("no baselines: their vectors do not fit into memory")
@@ -227,7 +229,10 @@ def _compared(
 ) -> RecipeRun:
     """Compare the systems, with baselines and with BM25, and write the comparisons."""
     baselines = made.baselines
-    runs = {name: read_run(made.rankings.path / f"{name}.run") for name in (BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER)}
+    names = [BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER]
+    if recipe.ranking is not None:
+        names.append(GNN_ENCODER + recipe.ranking.suffix)
+    runs = {name: read_run(made.rankings.path / f"{name}.run") for name in names}
     runs, itself = leave_out_self(runs, dataset.path, reported)
     measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
     of_baselines = [] if baselines is None else [*baselines.runs().values()]
@@ -345,6 +350,13 @@ def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: s
     )
 
 
+def _resolved(ranking: RankingSettings, path: Path) -> RankingSettings:
+    """The settings with a re-ranker that is a directory beside the recipe at ``path`` as a path from here."""
+    if ranking.rerank is None or not (path.parent / ranking.rerank).is_dir():
+        return ranking
+    return ranking.model_copy(update={"rerank": str(path.parent / ranking.rerank)})
+
+
 def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, directory: Path) -> Dataset:
     """The dataset of the recipe at ``path``, or ``data`` where it is given; made first where the recipe says how.
 
@@ -368,10 +380,11 @@ def _rank(
     recipe: Recipe,
     dataset: Dataset,
     systems: dict[str, tuple[Index, Features]],
+    ranker: Ranker | None,
     directory: Path,
     common: dict[str, Any],
 ) -> Artifact:
-    """Rank the reported split and dev by BM25 and by every system's index, as TREC runs."""
+    """Rank the reported split and dev by BM25 and by every system's index, and the reported split by ``ranker``."""
     split, depth = recipe.compare.split, recipe.compare.depth
     asked = {split: "", dev: DEV} if (dev := dev_split(dataset)) is not None else {split: ""}
     texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in asked}
@@ -385,6 +398,11 @@ def _rank(
             for name, (index, features) in systems.items():
                 vectors = features.queries[features.rows_of(queries)]
                 write_run(place / f"{name}.run", index_run(index, list(queries), vectors, depth), name)
+        if ranker is not None:
+            queries, name = texts[split], GNN_ENCODER + ranker.settings.suffix
+            features = systems[GNN_ENCODER][1]
+            vectors = features.queries[features.rows_of(queries)]
+            write_run(target / f"{name}.run", ranker.run(queries, vectors, depth), name)
         return {"split": split, "queries": len(texts[split])}
 
     return make_artifact(
@@ -392,8 +410,10 @@ def _rank(
         "rankings",
         inputs={"dataset": dataset.hash}
         | {name: index.hash for name, (index, _) in systems.items()}
-        | {f"features of {name}": features.hash for name, (_, features) in systems.items()},
-        config={"split": split, "depth": depth, "dev": dev_split(dataset)},
+        | {f"features of {name}": features.hash for name, (_, features) in systems.items()}
+        | ({} if ranker is None or ranker.reranker_hash is None else {"re-ranker": ranker.reranker_hash}),
+        config={"split": split, "depth": depth, "dev": dev_split(dataset)}
+        | ({} if ranker is None else {"ranking": ranker.settings.model_dump(mode="json", exclude={"rerank"})}),
         write=write,
         **common,
     )

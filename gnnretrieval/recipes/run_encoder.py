@@ -196,7 +196,15 @@ class _Run:
         """Features by the encoder of a stage, or by the checkpoint before training."""
         if name == START:
             settings = self.recipe.encoder_settings(self.small)
-            settings = settings.model_copy(update={"sentences": "none", "similarity": "auto", "scale": None})
+            settings = settings.model_copy(
+                update={
+                    "sentences": "none",
+                    "late_interaction": None,
+                    "similarity": "auto",
+                    "scale": None,
+                    "query_max_tokens": None,
+                }
+            )
         else:
             how = self.recipe.encoder_settings(self.small).model_dump(include={"precision", "token_budget", "window"})
             settings = EncoderSettings(checkpoint=str(self.out / name), **how)

@@ -170,6 +170,19 @@ def test_hybrid_and_reranked_runs_say_so_in_their_name(approximate, made, tiny_c
     assert {len(ranking) for ranking in read_run(tmp_path / "a.run").values()} == {40}
 
 
+def test_late_interaction_ranks_a_corpus_and_reranks_with_neighbours(
+    made, tiny_late, tiny_dataset, succeeds, refuses, tmp_path
+):
+    data = ("--data", tiny_dataset, "--run", tmp_path / "a.run")
+    assert "10 queries by late-interaction" in succeeds("search", "--maxsim", tiny_late.path, *data).out
+    assert {len(ranking) for ranking in read_run(tmp_path / "a.run").values()} == {40}
+    adaptive = ("--rerank", tiny_late.path, "--adaptive", "ladr", "--rerank-depth", 8, "--neighbors", 3)
+    said = succeeds("search", "--index", made.index, *adaptive, *data).out
+    assert "10 queries by gnn-encoder+ladr+rerank" in said
+    succeeds("search", "zu", "--index", made.index, *adaptive)
+    refuses("search", "--maxsim", made.features, *data, says=("have one vector each", "encoder train colbert"))
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -183,6 +196,10 @@ def test_hybrid_and_reranked_runs_say_so_in_their_name(approximate, made, tiny_c
         (("--questions", "q.tsv"), "--questions writes a run: give --run FILE"),
         (("--vectors", "v.npy", "--run", "a.run", "--hybrid"), "--hybrid goes with a QUESTION or --prompt"),
         (("--bm25", "--data", "d", "--run", "a.run", "--hybrid"), "--hybrid needs an index: leave out --bm25"),
+        (("q", "--adaptive", "gar"), "--adaptive goes with --rerank"),
+        (("q", "--rerank", "m", "--neighbors", 3), "--neighbors goes with --adaptive"),
+        (("--maxsim", "f", "--data", "d", "--run", "a.run"), "--maxsim ranks without an index: leave out --index"),
+        (("--bm25", "--maxsim", "f", "--data", "d", "--run", "a.run"), "give one of --bm25 and --maxsim"),
     ],
 )
 def test_what_does_not_go_together_is_said(options, says, made, refuses):

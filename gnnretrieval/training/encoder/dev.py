@@ -12,12 +12,11 @@ from torch import Tensor
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.gnn.held_out import HELD_OUT, dev_split
-
-_BLOCK = 256  # queries ranked together
 
 
 class DevQueries(NamedTuple):
@@ -74,6 +73,8 @@ class RetrievalDev:
         seed: Seed of both samples.
     """
 
+    block = 256  # queries ranked together
+
     def __init__(
         self,
         dataset: Dataset,
@@ -94,16 +95,18 @@ class RetrievalDev:
         texts = Texts.of(dataset, queries, pool)
         self.name, self.towers, self.similarity = dev.name, towers, similarity
         self.token_budget = token_budget
-        self.queries = [
-            Item("query", tuple(ids)) for ids in towers["query"].tokens([texts.queries[q] for q in queries])
-        ]
+        self.queries = towers["query"].items("query", [texts.queries[query] for query in queries])
         self.passages = self.passage_items([texts.passages[id_] for id_ in pool])
         column = {id_: number for number, id_ in enumerate(pool)}
         self.relevant = [[column[passage] for passage in dev.relevant[query]] for query in queries]
 
     def passage_items(self, texts: Sequence[str]) -> list[Item]:
         """Items of the passages' texts."""
-        return [Item("passage", tuple(ids)) for ids in self.towers["passage"].tokens(texts)]
+        return self.towers["passage"].items("passage", texts)
+
+    def query_vectors(self) -> Tensor:
+        """Vectors of the queries ``(q, d)``."""
+        return encoded(self.towers["query"], self.queries, self.token_budget)
 
     def passage_vectors(self) -> Tensor:
         """Vectors of the passages ``(rows, d)``."""
@@ -111,14 +114,12 @@ class RetrievalDev:
 
     def measure(self) -> dict[str, float]:
         """RR@10 and success rates, means over queries; a tie with an irrelevant passage counts against a query."""
-        queries = encoded(self.towers["query"], self.queries, self.token_budget)
+        queries = self.query_vectors()
         passages = self.passage_vectors()
         ranks = np.concatenate(
             [
-                self.ranks(
-                    self.scores(queries[start : start + _BLOCK], passages), self.relevant[start : start + _BLOCK]
-                )
-                for start in range(0, len(queries), _BLOCK)
+                self.ranks(self.scores(queries[part], passages), self.relevant[part])
+                for part in blocks(len(queries), self.block)
             ]
         )
         return measures_of(ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -71,12 +71,22 @@ class DualEncoderTask:
         settings = self.settings
         drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
         passages = list(dict.fromkeys(c.passage for one in drawn for c in (one.positive, *one.negatives)))
-        items = self._items(QUERY, [self.texts.queries[one.query] for one in drawn])
-        items += self._items(PASSAGE, [self.texts.passages[id_] for id_ in passages])
-        return Batch(items, _Loss(self, drawn, passages))
+        queries = self._items(QUERY, [self.texts.queries[one.query] for one in drawn])
+        items = queries + self._items(PASSAGE, [self.texts.passages[id_] for id_ in passages])
+        compared = self.comparison([item.rows for item in queries], [item.rows for item in items[len(queries) :]])
+        return Batch(items, _Loss(self, drawn, passages, compared))
 
     def _items(self, tower: str, texts: list[str]) -> list[Item]:
-        return [Item(tower, tuple(ids)) for ids in self.towers[tower].tokens(texts)]
+        return self.towers[tower].items(tower, texts)
+
+    def comparison(self, queries: Sequence[int], passages: Sequence[int]) -> Comparison:
+        """How the rows of a batch become scores.
+
+        Args:
+            queries: Number of rows of each query.
+            passages: Number of rows of each passage.
+        """
+        return OneVectorEach(len(queries), self.similarity.scale)
 
     def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
         """Mine hard negatives with the current encoder if a search is due (ANCE)."""
@@ -88,26 +98,51 @@ class DualEncoderTask:
         return self.dev.measure()
 
 
-class _Loss:
-    """Loss of a batch from its rows ``(B + C, d)``: queries, then passages."""
+class Comparison(Protocol):
+    """Scores of a batch's queries and passages, scaled, from its rows: those of queries, then those of passages."""
 
-    def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str]) -> None:
+    def scores(self, rows: Tensor) -> Tensor:
+        """Scores of each query and passage ``(B, C)``."""
+
+    def between(self, rows: Tensor, positives: Tensor) -> Tensor:
+        """Scores of each query's positive and each passage ``(B, C)``."""
+
+
+class OneVectorEach(NamedTuple):
+    """Scaled products of rows ``(B + C, d)``."""
+
+    queries: int
+    scale: float
+
+    def scores(self, rows: Tensor) -> Tensor:
+        """As :meth:`Comparison.scores`."""
+        return self.scale * rows[: self.queries] @ rows[self.queries :].T
+
+    def between(self, rows: Tensor, positives: Tensor) -> Tensor:
+        """As :meth:`Comparison.between`."""
+        passages = rows[self.queries :]
+        return self.scale * passages[positives] @ passages.T
+
+
+class _Loss:
+    """Loss of a batch from its rows: of queries, then of passages."""
+
+    def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str], compared: Comparison) -> None:
         self.loss, self.alpha = dual_encoder_losses()[task.settings.loss], task.settings.alpha
-        self.scale = task.similarity.scale
+        self.compared = compared
         self.drawn, self.passages = drawn, passages
         self.column = {id_: column for column, id_ in enumerate(passages)}
         self.relevant = torch.from_numpy(task.relevance.mask([one.query for one in drawn], passages))
 
     def __call__(self, rows: Tensor) -> Tensor:
-        queries, passages = rows[: len(self.drawn)], rows[len(self.drawn) :]
-        scores = self.scale * queries @ passages.T  # (B, C)
+        scores = self.compared.scores(rows)  # (B, C)
         positives = torch.tensor([self.column[one.positive.passage] for one in self.drawn], device=rows.device)
         return self.loss.of(
             LossBatch(
                 scores,
                 positives,
                 self.relevant.to(rows.device),
-                lambda: self.scale * passages[positives] @ passages.T,
+                lambda: self.compared.between(rows, positives),
                 lambda: self._lists(scores),
                 self.alpha,
             )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
+from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity, similarity_of
@@ -74,8 +75,8 @@ def make_towers(
         GnnRetrievalError: The two have different widths.
     """
     torch.manual_seed(seed)
-    common: dict[str, Any] = {"pooling": pooling, "dropout": dropout}
     its = start.settings
+    common: dict[str, Any] = {"pooling": pooling, "dropout": dropout, "late_interaction": its.late_interaction}
     passage = TextTower(
         start.passage,
         start.similarity,
@@ -85,7 +86,7 @@ def make_towers(
         prompt=its.passage_prompt,
         **common,
     )
-    most = its.query_max_tokens or its.max_tokens
+    most = its.query_max_tokens or (its.max_tokens if its.late_interaction is None else QUERY_TOKENS)
     if shared:
         return {QUERY: passage.for_queries(its.query_prompt, most or passage.max_tokens), PASSAGE: passage}
     query = TextTower(

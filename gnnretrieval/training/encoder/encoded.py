@@ -46,6 +46,5 @@ def write_passage_vectors(dataset: Dataset, tower: TextTower, place: Path, token
     total, texts = len(dataset.passage_ids), (passage.full_text for passage in dataset.passages())
     with ArrayWriter(place, (total, tower.width), np.float16) as writer, progress(title, total, "passages") as meter:
         while window := list(itertools.islice(texts, _WINDOW)):
-            items = [Item("passage", tuple(ids)) for ids in tower.tokens(window)]
-            writer.write(encoded(tower, items, token_budget).numpy())
+            writer.write(encoded(tower, tower.items("passage", window), token_budget).numpy())
             meter.advance(len(window))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
+from gnnretrieval.encoders.late_tokens import MARKERS, LateTokenizer
 from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
@@ -25,7 +26,7 @@ class Item(NamedTuple):
         tower: Name of the tower.
         ids: Token ids, with special tokens.
         types: Token types; empty: all 0.
-        spans: Token spans of a passage's sentences, one row each; empty: the whole text is one row.
+        spans: Token spans of sentences, or of single tokens, one row each; empty: the whole text is one row.
     """
 
     tower: str
@@ -65,7 +66,7 @@ class Tower(Trained, Protocol):
 
 
 class TextTower:
-    """A sentence-transformers model with one vector per text, or one per sentence.
+    """A sentence-transformers model with one vector per text, per sentence, or per token.
 
     Args:
         checkpoint: Any Hugging Face or sentence-transformers checkpoint to start from.
@@ -75,6 +76,8 @@ class TextTower:
         max_tokens: Maximum length of a text; None: the checkpoint's own.
         dropout: Dropout in training; None: the checkpoint's own.
         sentences: Vectors of sentences, as in :class:`gnnretrieval.encoders.settings.EncoderSettings`.
+        late_interaction: Width of the vectors of tokens; None: one vector per text. A checkpoint without a projection
+            to this width gets a random one.
         side: ``query`` or ``passage``: which of the checkpoint's prompts to use.
         prompt: Text put before every text; None: the checkpoint's prompt for ``side``, if it has one.
 
@@ -93,13 +96,14 @@ class TextTower:
         max_tokens: int | None = None,
         dropout: float | None = None,
         sentences: str = "none",
+        late_interaction: int | None = None,
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
         # eager attention: the backward pass of the fused kernel is slower on a CPU
         attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
         self.module: Any = load_sentence_transformer(checkpoint, device, **attention)
-        self.similarity, self.sentences = similarity, sentences
+        self.similarity, self.sentences, self.side = similarity, sentences, side
         self._own_prompts: dict[Side, str] = {
             name: own_prompt(self.module.prompts, name) for name in ("query", "passage")
         }
@@ -112,8 +116,11 @@ class TextTower:
             self.module.max_seq_length = max_tokens
         check_vocabulary(len(self.tokenizer), transformer.get_input_embeddings().num_embeddings, checkpoint)
         if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
-            _add_sentence_token(transformer, self.tokenizer)
-        self._pooling(pooling, checkpoint)
+            _add_tokens(transformer, self.tokenizer, [SENT])
+        if late_interaction is not None and not {*MARKERS.values()} <= self.tokenizer.get_vocab().keys():
+            _add_tokens(transformer, self.tokenizer, [*MARKERS.values()])
+        self._late = LateTokenizer(self.tokenizer) if late_interaction is not None else None
+        self._pooling(pooling, late_interaction, checkpoint)
         limit = self.module.max_seq_length
         self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
         set_dropout(self.module, dropout)
@@ -133,6 +140,21 @@ class TextTower:
         ids: list[list[int]] = self.tokenizer(prompted, truncation=True, max_length=self.max_tokens)["input_ids"]
         return ids
 
+    @property
+    def is_late(self) -> bool:
+        """Whether every token has a row, for late interaction."""
+        return self._late is not None
+
+    def items(self, tower: str, texts: Sequence[str]) -> list[Item]:
+        """Items of texts, for the tower of this name: one row each, or one per token for late interaction."""
+        if self._late is None:
+            return [Item(tower, tuple(ids)) for ids in self.tokens(texts)]
+        made = self._late.tokens([self.prompt + text for text in texts], self.side, self.max_tokens)
+        return [
+            Item(tower, tuple(text.ids.tolist()), (), tuple((place, place + 1) for place in text.starts.tolist()))
+            for text in made
+        ]
+
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Numbers of tokens of texts before they are cut."""
         whole = self.tokenizer([self.prompt + text for text in texts], verbose=False)["input_ids"]
@@ -141,7 +163,7 @@ class TextTower:
     def for_queries(self, prompt: str | None, max_tokens: int) -> TextTower:
         """A tower that shares these weights, with the prompt and the maximum length of queries."""
         other = copy.copy(self)
-        other.max_tokens = max_tokens
+        other.max_tokens, other.side = max_tokens, "query"
         other.prompt = self._own_prompts["query"] if prompt is None else prompt
         return other
 
@@ -156,17 +178,18 @@ class TextTower:
         )
         for number, module in enumerate(self.module):
             if number == 1 and items[0].spans:
-                return self.similarity.prepare(self._sentence_rows(features["token_embeddings"], items))
+                features = {"sentence_embedding": self._part_rows(features["token_embeddings"], items)}
+                continue
             features = module(features)
             if "token_embeddings" in features:
                 features["token_embeddings"] = features["token_embeddings"].float()
         return self.similarity.prepare(features["sentence_embedding"])
 
-    def _sentence_rows(self, states: Tensor, items: Sequence[Item]) -> Tensor:
-        """Vectors of token spans from last hidden states ``(b, t, d)``."""
+    def _part_rows(self, states: Tensor, items: Sequence[Item]) -> Tensor:
+        """States of token spans from last hidden states ``(b, t, d)``."""
         spans = [(row, *span) for row, item in enumerate(items) for span in item.spans]
         text, start, end = torch.tensor(spans, device=states.device).T
-        if self.sentences == "token":
+        if self.sentences == "token" or self._late is not None:
             return states[text, start].float()
         total = torch.nn.functional.pad(states.float().cumsum(1), (0, 0, 1, 0))  # (b, t + 1, d)
         means: Tensor = (total[text, end] - total[text, start]) / (end - start)[:, None]
@@ -188,7 +211,7 @@ class TextTower:
         self.module.similarity_fn_name = "cosine" if self.similarity.normalize else "dot"
         self.module.save(str(directory), create_model_card=False)
 
-    def _pooling(self, pooling: str, checkpoint: Checkpoint) -> None:
+    def _pooling(self, pooling: str, late_interaction: int | None, checkpoint: Checkpoint) -> None:
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
         first, *others = self.module
@@ -207,6 +230,8 @@ class TextTower:
                 checkpoint.directory,
             )
         others = [module for module in others if type(module) is not Normalize]
+        if late_interaction is not None:
+            others = self._projected(others, late_interaction, checkpoint)
         if self.similarity.normalize:  # the saved checkpoint then gives the normalised vectors too
             others.append(Normalize())
         from sentence_transformers import SentenceTransformer
@@ -215,16 +240,36 @@ class TextTower:
         self.module = SentenceTransformer(modules=[first, *others], device=str(device))
         self.module.max_seq_length = limit
 
+    def _projected(self, others: list[Any], width: int, checkpoint: Checkpoint) -> list[Any]:
+        """The modules after the transformer with a projection to ``width`` after their pooling.
 
-def _add_sentence_token(transformer: Any, tokenizer: Any) -> None:
-    """Add DCSR's sentence token; its embedding starts as the mean of all embeddings."""
-    tokenizer.add_special_tokens({"additional_special_tokens": [SENT]})
+        A linear projection of the mean of tokens is the mean of their projections, so this one projects single tokens
+        too, and the checkpoint opens anywhere as a model of one vector per text.
+        """
+        from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+        if [type(module) for module in others] == [Pooling]:
+            made = Dense(others[0].pooling_output_dimension, width, bias=False, activation_function=nn.Identity())
+            nn.init.orthogonal_(made.linear.weight)  # keeps most of the angles that the checkpoint learned
+            return [*others, made.to(self.module.device)]
+        if [type(module) for module in others] != [Pooling, Dense] or others[1].out_features != width:
+            raise InputError(
+                f"this checkpoint has layers after its pooling that are no projection to {width} dimensions: "
+                "use another, or its width as late_interaction.",
+                checkpoint.directory,
+            )
+        return others
+
+
+def _add_tokens(transformer: Any, tokenizer: Any, tokens: list[str]) -> None:
+    """Add special tokens, such as DCSR's of sentences; their embeddings start as the mean of all embeddings."""
+    tokenizer.add_special_tokens({"additional_special_tokens": tokens})
     old: Tensor = transformer.get_input_embeddings().weight.detach()
     mean = old.mean(0)
     if len(tokenizer) > len(old):
         transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     with torch.no_grad():
-        transformer.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids(SENT)] = mean
+        transformer.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids(tokens)] = mean
 
 
 def set_dropout(module: nn.Module, dropout: float | None) -> None:

@@ -29,6 +29,7 @@ from gnnretrieval.training.encoder.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import write_passage_vectors
 from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, FixedRetrievalDev
+from gnnretrieval.training.encoder.late_task import LateInteractionDev, LateInteractionTask
 from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder.pair_data import Texts, count_cut, in_share, labelled_examples, merged
 from gnnretrieval.training.encoder.refresh import Refresher
@@ -137,8 +138,10 @@ def _train(
         )
     common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
     towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
-    if settings.fixed_passages and towers[PASSAGE].sentences != "none":
-        raise GnnRetrievalError("fixed_passages needs one vector per passage: it does not fit an encoder of sentences.")
+    if settings.fixed_passages and (towers[PASSAGE].sentences != "none" or towers[PASSAGE].is_late):
+        raise GnnRetrievalError(
+            "fixed_passages needs one vector per passage: it does not fit an encoder of sentences or tokens."
+        )
     whole_corpus = settings.refresh_every is not None or settings.fixed_passages
     texts = Texts.of(
         dataset,
@@ -211,8 +214,9 @@ def _task(
     settings: DualEncoderTrainSettings,
     fixed: NDArray[np.float16] | None,
 ) -> DualEncoderTask:
-    by_sentences = towers[PASSAGE].sentences != "none"
-    measure = (SentenceDev if by_sentences else RetrievalDev if fixed is None else FixedRetrievalDev)(
+    by_sentences, is_late = towers[PASSAGE].sentences != "none", towers[PASSAGE].is_late
+    kind: type[RetrievalDev] = LateInteractionDev if is_late else SentenceDev if by_sentences else RetrievalDev
+    measure = (kind if fixed is None else FixedRetrievalDev)(
         dataset,
         dev,
         towers,
@@ -226,6 +230,8 @@ def _task(
         return SentenceTask(
             examples, texts, read_answers(dataset.path / QUERIES), towers, similarity, settings, measure
         )
+    if is_late:
+        return LateInteractionTask(examples, texts, towers, similarity, settings, measure)
     if fixed is not None:
         ids = dataset.passage_ids
         return FixedPassagesTask(examples, texts, towers, similarity, settings, measure, ids, fixed)

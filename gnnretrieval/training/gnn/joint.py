@@ -181,7 +181,7 @@ def require_encoder(store: Graph) -> Start:
 
     Raises:
         ArtifactError: Its weights have changed since the graph was built.
-        GnnRetrievalError: The features have no encoder, or their vectors are means over sentences.
+        GnnRetrievalError: The features have no encoder, or their vectors are means over sentences or tokens.
     """
     start = Start.of(store.encoder_settings)
     if {"query": start.query.hash, "passage": start.passage.hash} != store.meta["checkpoint_hash"]:
@@ -189,9 +189,10 @@ def require_encoder(store: Graph) -> Start:
             f"{store.path}: the weights of {start.settings.checkpoint} have changed since the graph was built. "
             "Build the graph again."
         )
-    if start.settings.sentences != "none":
+    if start.settings.sentences != "none" or start.settings.late_interaction is not None:
+        parts = "sentences" if start.settings.late_interaction is None else "tokens"
         raise GnnRetrievalError(
-            f"{start.settings.checkpoint} encodes a passage as the mean of its sentences, which joint training cannot "
+            f"{start.settings.checkpoint} encodes a passage as the mean of its {parts}, which joint training cannot "
             "recompute: train with mode = frozen."
         )
     return start

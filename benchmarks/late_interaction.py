@@ -1,0 +1,359 @@
+"""Late interaction (ColBERT) and adaptive retrieval beside the GNN-encoder.
+
+    .venv/bin/python benchmarks/late_interaction.py --work WORK
+
+The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of its
+questions. Late interaction is trained by the settings of ``encoder train colbert --small``; --quick trains on fewer
+questions and shorter passages, and the page says so. The GNN-encoder is over frozen MiniLM with its defaults. It is the
+first stage of MaxSim and of adaptive retrieval, which score the same number of passages. Everything is trained on the
+same labels; the tables are of test. Every training is kept in WORK; after an interruption, the same command continues.
+Writes results/late_interaction.json and .md; with --only, the other sets stay there as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from same_labels import mean_by_question, tested
+
+from gnnretrieval.data import Dataset, make_docstring_corpus
+from gnnretrieval.data.runs.trec import Run, rank_rows
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.features import TEXTS, Features, encode_dataset
+from gnnretrieval.encoders.maxsim import maxsim_top_k, restored, stored
+from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.evaluation import per_query
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.graph.store import Graph
+from gnnretrieval.index import Index, build_index
+from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.late_search import late_run
+from gnnretrieval.index.search import bm25_run, index_run
+from gnnretrieval.mining import mine_negatives
+from gnnretrieval.platform.memory import keep_freed_memory
+from gnnretrieval.progress import say, show_progress
+from gnnretrieval.recipes.encoder_recipe import read_encoder_recipe
+from gnnretrieval.recipes.recipe import DOCSTRINGS
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
+
+RESULTS = Path(__file__).resolve().parent / "results"
+SQUAD = "squad-open"
+SAMPLE = {"train": 1500, "dev": 200, "test": 400}  # questions of the sample of squad-open
+PASSAGES = 2000  # its passages: those of these questions, and others up to this number
+QUICK = {"query_share": 0.3, "hard_negatives": 0, "dev_queries": 100, "dev_passages": 300}
+QUICK_TOKENS = 96
+RR, RECALL, DEPTH, BUDGET, TIMED = "RR@10", "R@100", 100, 100, 30
+BM25_SYSTEM, DUAL, GNN, LATE, INT8 = "bm25", "dual-encoder", "gnn-encoder", "late interaction", "late interaction, int8"
+RERANKED, BY_GAR, BY_LADR = "gnn-encoder, MaxSim", "gnn-encoder, GAR, MaxSim", "gnn-encoder, LADR, MaxSim"
+POOLED = "gnn-encoder over pooled tokens"
+ADAPTIVE: dict[str, Any] = {RERANKED: None, BY_GAR: "gar", BY_LADR: "ladr"}
+STRONGEST = (GNN, LATE)  # systems that saw the same labels, of which the better is compared with the others
+
+Values = dict[str, dict[str, float]]  # by measure and question
+
+
+class OneSet(NamedTuple):
+    """A dataset, and where what is made of it goes."""
+
+    name: str
+    place: Path
+    dataset: Dataset
+    quick: bool
+
+    @classmethod
+    def of(cls, name: str, data: Path | None, work: Path, quick: bool) -> OneSet:
+        """Make the set under ``work``, or reuse what is there."""
+        where = work / "datasets" / name
+        if name in DOCSTRINGS:
+            make_docstring_corpus(where, DOCSTRINGS[name], overwrite=True)
+        elif data is None:
+            raise click.UsageError(f"{name} is a sample of files that you have: give their directory with --data.")
+        elif not (where / "corpus.jsonl").is_file():
+            _sample(data / name, where)
+        return cls(name, work / name, Dataset.open(where), quick)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Test questions by id."""
+        return {query.id: query.text for query in self.dataset.queries_of("test")}
+
+    def frozen(self) -> tuple[Features, Graph, Index]:
+        """Features by frozen MiniLM, their graph, and the dual-encoder's index."""
+        encoder = EncoderSettings(max_tokens=128 if self.name in DOCSTRINGS else None)  # as in the recipes
+        features = encode_dataset(self.dataset, encoder, self.place / "features", overwrite=True)
+        graph = build_graph(self.dataset, features, GraphSettings(), self.place / "graph", overwrite=True)
+        return features, graph, build_index(features, self.place / "index-dual-encoder", overwrite=True)
+
+    def gnn(self, features: Features, graph: Graph, name: str, seed: int) -> Index:
+        """Index of a GNN-encoder trained from this seed."""
+        settings = TrainSettings.parse({"seed": seed})
+        common: dict[str, Any] = {"overwrite": True}
+        model = train_gnn(graph, self.dataset, features, settings, self.place / f"model-{name}{seed}", **common)
+        embeddings = embed_passages(model, graph, self.place / f"embeddings-{name}{seed}", **common)
+        return build_index(embeddings, self.place / f"index-{name}{seed}", **common)
+
+    def trained(self, seed: int) -> Artifact:
+        """Late interaction trained from this seed."""
+        recipe = read_encoder_recipe("colbert")
+        negatives, stage = recipe.stages
+        common: dict[str, Any] = {"overwrite": True}
+        settings = recipe.settings_of(stage, True, seed=seed, **(QUICK if self.quick else {}))
+        encoder = recipe.encoder_settings(True)
+        if self.quick:
+            encoder = encoder.model_copy(update={"max_tokens": QUICK_TOKENS})
+        mined = recipe.settings_of(negatives, True)
+        examples = mine_negatives(self.dataset, mined, self.place / negatives.name, features=None, **common)
+        return train_dual_encoder(self.dataset, [examples], encoder, settings, self.place / f"colbert-{seed}", **common)
+
+    def late(self, seed: int) -> Features:
+        """Features by late interaction trained from this seed."""
+        its = EncoderSettings(checkpoint=str(self.trained(seed).path))
+        return encode_dataset(self.dataset, its, self.place / f"late-{seed}", overwrite=True)
+
+    def measured(self, run: Run) -> Values:
+        """RR@10 and R@100 on test, by question."""
+        return {name: dict(values) for name, values in per_query(self.dataset.split("test"), run, [RR, RECALL]).items()}
+
+
+def _sample(source: Path, place: Path) -> None:
+    """Write a dataset with a sample of the questions of each split, and of the passages."""
+    (place / "qrels").mkdir(parents=True, exist_ok=True)
+    kept, relevant = set[str](), set[str]()
+    for split, size in SAMPLE.items():
+        head, *lines = (source / "qrels" / f"{split}.tsv").read_text("utf-8").splitlines()
+        ids = sorted({line.split("\t")[0] for line in lines})
+        chosen = set(random.Random(0).sample(ids, min(size, len(ids))))
+        kept |= chosen
+        relevant |= {line.split("\t")[1] for line in lines if line.split("\t")[0] in chosen}
+        some = [line for line in lines if line.split("\t")[0] in chosen]
+        (place / "qrels" / f"{split}.tsv").write_text("\n".join([head, *some]) + "\n", "utf-8")
+    queries = (source / "queries.jsonl").read_text("utf-8").splitlines()
+    some = [line for line in queries if json.loads(line)["_id"] in kept]
+    (place / "queries.jsonl").write_text("\n".join(some) + "\n", "utf-8")
+    passages = {json.loads(line)["_id"]: line for line in (source / "corpus.jsonl").read_text("utf-8").splitlines()}
+    others = sorted(passages.keys() - relevant)
+    relevant |= set(random.Random(1).sample(others, max(0, PASSAGES - len(relevant))))
+    some = [line for id_, line in passages.items() if id_ in relevant]
+    (place / "corpus.jsonl").write_text("\n".join(some) + "\n", "utf-8")  # last: it says that all is there
+
+
+def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
+    """Values by system and seed, and the cost of each system."""
+    texts = one.texts
+    features, graph, dual = one.frozen()
+    vectors = features.queries[features.rows_of(texts)]
+    bm25 = BM25((passage.full_text for passage in one.dataset.passages()), total=len(one.dataset.passage_ids))
+    by_bm25 = one.measured(bm25_run(bm25, texts, one.dataset.passage_ids, DEPTH))
+    by_dual = one.measured(index_run(dual, list(texts), vectors, DEPTH))
+    values: dict[str, list[Values]] = {BM25_SYSTEM: [by_bm25], DUAL: [by_dual]}
+    costs: dict[str, dict[str, float]] = {}
+    passages = len(one.dataset.passage_ids)
+    for seed in range(seeds):
+        index = one.gnn(features, graph, "", seed)
+        found: dict[str, Run] = {GNN: index_run(index, list(texts), vectors, DEPTH)}
+        late = one.late(seed)
+        found |= {LATE: late_run(late, list(texts), DEPTH), INT8: _int8_run(late, list(texts))}
+        rankers = {
+            name: Ranker(
+                index,
+                RankingSettings(rerank=str(late.path), rerank_depth=BUDGET, adaptive=how),
+                graph=None if how is None else graph,
+            )
+            for name, how in ADAPTIVE.items()
+        }
+        found |= {name: ranker.run(texts, vectors, DEPTH) for name, ranker in rankers.items()}
+        if pooled:
+            its_graph = build_graph(
+                one.dataset, late, GraphSettings(), one.place / f"graph-late-{seed}", overwrite=True
+            )
+            over = one.gnn(late, its_graph, "late-", seed)
+            found[POOLED] = index_run(over, list(texts), late.queries[late.rows_of(texts)], DEPTH)
+        for name, run in found.items():
+            values.setdefault(name, []).append(one.measured(run))
+            say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
+        if seed == 0:
+            costs = _costs(dual, index, features, late, rankers, texts, passages)
+            if pooled:
+                costs[POOLED] = {"bytes": over.meta["bytes"] / passages}
+    return {
+        "passages": passages,
+        "questions": len(texts),
+        "tokens": late.meta["num_passage_tokens"] / passages,
+        "labels": len(one.dataset.split("train")),
+        "rows": rows_of(values, costs),
+        "trained_on": one.trained(0).meta["examples"]["queries"],
+    }
+
+
+def _int8(late: Features) -> NDArray[np.generic]:
+    """The token vectors as ``token_storage = int8`` has them, without encoding again."""
+    return stored(restored(late.tokens).numpy(), "int8")
+
+
+def _int8_run(late: Features, query_ids: list[str]) -> Run:
+    queries, starts = late.query_tokens[late.rows_of(query_ids)], np.asarray(late.token_starts)
+    with TextStore(late.path / TEXTS) as texts:
+        passage_ids = texts.passage_ids()
+    found = maxsim_top_k(queries, _int8(late), starts, min(DEPTH, len(passage_ids)))
+    return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
+
+
+def _costs(
+    dual: Index,
+    index: Index,
+    features: Features,
+    late: Features,
+    rankers: Mapping[str, Ranker],
+    texts: Mapping[str, str],
+    passages: int,
+) -> dict[str, dict[str, float]]:
+    """Bytes of vectors a passage, and milliseconds a question: one at a time, from text to ranking."""
+    some = list(texts.items())[:TIMED]
+    encoder, of_late = encoder_of(features.meta, features.path), encoder_of(late.meta, late.path)
+    starts = np.asarray(late.token_starts)
+
+    def by_index(opened: Index) -> Callable[[str, str], Any]:
+        return lambda id_, text: opened.search(encoder.encode([text], "query"), DEPTH)
+
+    def by_late(tokens: Any) -> Callable[[str, str], Any]:
+        def search(id_: str, text: str) -> Any:
+            query = of_late.encode_tokens([text], "query").vectors  # type: ignore[attr-defined]
+            return maxsim_top_k(query[None], tokens, starts, min(DEPTH, passages))
+
+        return search
+
+    def by_ranker(ranker: Ranker) -> Callable[[str, str], Any]:
+        return lambda id_, text: ranker.run({id_: text}, encoder.encode([text], "query"), DEPTH)
+
+    of_index = index.meta["bytes"] / passages
+    small = _int8(late)
+    of_tokens = late.tokens.nbytes / passages
+    searches: dict[str, tuple[Callable[[str, str], Any], float]] = {
+        DUAL: (by_index(dual), dual.meta["bytes"] / passages),
+        GNN: (by_index(index), of_index),
+        LATE: (by_late(late.tokens), of_tokens),
+        INT8: (by_late(small), small.nbytes / passages),
+        **{name: (by_ranker(ranker), of_index + of_tokens) for name, ranker in rankers.items()},
+    }
+    costs = {}
+    for name, (search, size) in searches.items():
+        search(*some[0])  # opens what is opened on first use
+        times = []
+        for id_, text in some:
+            begun = time.perf_counter()
+            search(id_, text)
+            times.append(time.perf_counter() - begun)
+        costs[name] = {"bytes": size, "ms": 1000 * float(np.median(times))}
+    return costs
+
+
+def rows_of(values: Mapping[str, list[Values]], costs: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Means over seeds, and paired tests by question against the better of :data:`STRONGEST`, over means of seeds."""
+    means = {name: mean_by_question([one[RR] for one in seeds]) for name, seeds in values.items()}
+    reference = max(STRONGEST, key=lambda name: fmean(means[name].values()))
+    rows = {}
+    for name, seeds in values.items():
+        by_seed = [100 * fmean(one[RR].values()) for one in seeds]
+        row: dict[str, Any] = {
+            "RR@10": fmean(by_seed),
+            "deviation": stdev(by_seed) if len(by_seed) > 1 else None,
+            "R@100": 100 * fmean(mean_by_question([one[RECALL] for one in seeds]).values()),
+            "seeds": len(seeds),
+            **costs.get(name, {}),
+        }
+        if name != reference:
+            row["test"] = tested(means[name], means[reference])
+        rows[name] = row
+    return {"reference": reference, "systems": rows}
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The page."""
+    lines = [
+        "# Late interaction and adaptive retrieval",
+        "",
+        "Late interaction (ColBERT) has a vector of 128 numbers for every token, and scores a passage by MaxSim. It is",
+        "trained by `encoder train colbert --small` from MiniLM. The GNN-encoder is over frozen MiniLM with its",
+        f"defaults. As the first stage of MaxSim, {BUDGET} passages are scored: its best, or those that GAR and LADR",
+        "choose among its best and their neighbours (16, by shared training questions and by near vectors). All but",
+        "bm25 and the dual-encoder see the same labels, unless a set's line says otherwise.",
+        "",
+        "RR@10 and R@100 × 100 on test, means over seeds. Δ is the difference in RR@10 from the row marked *, the",
+        "better of the GNN-encoder and late interaction, with a 95 % bootstrap interval and the p of a paired t-test",
+        "by question. Bytes are those of the vectors that a ranking reads, a passage. ms is the median time of a",
+        "question, one at a time from its text to its ranking, on a machine that did other work too: read ratios.",
+        "",
+        "`.venv/bin/python benchmarks/late_interaction.py --work WORK` makes this page.",
+    ]
+    for name, one in found["sets"].items():
+        lines += ["", f"## {name}", "", _about(one), ""]
+        lines += ["| system | RR@10 | R@100 | seeds | bytes | ms | Δ |", "|---|---:|---:|---:|---:|---:|---:|"]
+        reference = one["rows"]["reference"]
+        for system, row in one["rows"]["systems"].items():
+            deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
+            cost = [f"{row[key]:,.0f}" if key in row else "–" for key in ("bytes", "ms")]
+            said = "–"
+            if "test" in row:
+                low, high = (100 * bound for bound in row["test"]["interval"])
+                said = f"{100 * row['test']['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {row['test']['p']:.1g}"
+            star = " *" if system == reference else ""
+            lines.append(
+                f"| {system}{star} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {row['seeds']} | {cost[0]} | "
+                f"{cost[1]} | {said} |"
+            )
+    lines += ["", f"Revision {found['git_revision']}."]
+    return "\n".join(lines) + "\n"
+
+
+def _about(one: Mapping[str, Any]) -> str:
+    quick = ""
+    if one["quick"]:
+        quick = (
+            f" Late interaction trained for one epoch on {one['trained_on']:,} of the training questions, without hard "
+            f"negatives, and reads {QUICK_TOKENS} tokens of a passage (--quick)."
+        )
+    return (
+        f"{one['passages']:,} passages with {one['tokens']:.0f} vectors of tokens each, {one['labels']:,} training and "
+        f"{one['questions']:,} test questions.{quick}"
+    )
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), help="Directory that holds squad-open.")
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--only", multiple=True, help="Measure only this set; may be repeated.")
+@click.option("--seeds", default=3, show_default=True, help="How many.")
+@click.option("--quick", is_flag=True, help="Train late interaction on fewer questions and shorter passages.")
+@click.option("--pooled", is_flag=True, help="Also a GNN-encoder over the means of token vectors.")
+def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick: bool, pooled: bool) -> None:
+    """Train, measure, and write the page."""
+    keep_freed_memory()
+    place = RESULTS / "late_interaction.json"
+    for name in only or (*DOCSTRINGS, *((SQUAD,) if data else ())):
+        figures = {"quick": quick, **figures_of(OneSet.of(name, data, work, quick), seeds, pooled)}
+        sets = json.loads(place.read_text("utf-8"))["sets"] if place.is_file() else {}
+        found = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
+        found |= {"versions": library_versions(), "cpus": os.cpu_count()}
+        write_json(place, found)
+        (RESULTS / "late_interaction.md").write_text(markdown(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    show_progress()
+    main()

@@ -1,0 +1,42 @@
+"""Ranking by late interaction: MaxSim over a whole corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gnnretrieval.data.runs.trec import Run, rank_rows
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.maxsim import maxsim_top_k
+from gnnretrieval.progress import progress
+from gnnretrieval.storage.arrays import blocks
+
+_BLOCK = 256  # questions per pass over the tokens of the corpus
+
+
+def late_run(features: Features, query_ids: Sequence[str], depth: int, device: str = "cpu") -> Run:
+    """The exact run by MaxSim over all passages of the features, for some of their queries.
+
+    Args:
+        features: Features with a vector per token.
+        query_ids: Ids of the queries.
+        depth: Maximum number of passages per query.
+        device: Device of the products.
+
+    Raises:
+        ArtifactError: The features have one vector per text, or lack a query.
+    """
+    tokens, starts, queries = features.tokens, np.asarray(features.token_starts), features.query_tokens
+    rows, total = features.rows_of(query_ids), len(starts) - 1
+    with TextStore(features.path / TEXTS) as texts:
+        passage_ids = texts.passage_ids()
+    run: Run = {}
+    with progress("searching by MaxSim", total * -(-len(rows) // _BLOCK), "passages") as meter:
+        for part in blocks(len(rows), _BLOCK):
+            found = maxsim_top_k(
+                queries[rows[part]], tokens, starts, min(depth, total), device=device, advance=meter.advance
+            )
+            run.update(zip(query_ids[part], rank_rows(*found, passage_ids), strict=True))
+    return run

@@ -1,0 +1,127 @@
+"""Re-rankers: what scores a question's candidate passages again, a cross-encoder or late interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.cross_encoder import CrossEncoder
+from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.features import KIND as FEATURES
+from gnnretrieval.encoders.features import TEXTS, Features, open_features
+from gnnretrieval.encoders.maxsim import maxsim_of
+from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.settings import CrossEncoderSettings
+from gnnretrieval.encoders.trained import ENCODER
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.storage.artifacts import kind_of
+
+
+class Reranker(Protocol):
+    """Scores candidate passages of questions."""
+
+    @property
+    def hash(self) -> str:
+        """Hash of what decides the scores."""
+
+    def scores(self, queries: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Scores of each question's candidates.
+
+        Args:
+            queries: Texts of the questions.
+            candidates: Ids of the passages to score, for each question.
+        """
+
+
+class CrossEncoderReranker:
+    """Scores by a cross-encoder's probability of relevance.
+
+    Args:
+        encoder: The cross-encoder.
+        texts: Texts of the passages.
+    """
+
+    def __init__(self, encoder: CrossEncoder, texts: TextStore) -> None:
+        self.encoder, self.texts = encoder, texts
+        self.hash = encoder.hash
+
+    def scores(self, queries: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As :meth:`Reranker.scores`."""
+        distinct = list(dict.fromkeys(id_ for some in candidates for id_ in some))
+        rows = self.texts.rows_of_passages(distinct)
+        place = {id_: number for number, id_ in enumerate(distinct)}
+        pairs = [(number, place[id_]) for number, some in enumerate(candidates) for id_ in some]
+        texts = self.texts.texts_of_passages([rows[id_] for id_ in distinct])
+        found = iter(self.encoder.encode_pairs(queries, texts, np.array(pairs, dtype=np.int64)).probabilities.tolist())
+        return [[next(found) for _ in some] for some in candidates]
+
+
+class MaxSimReranker:
+    """Scores by MaxSim over the token vectors of features.
+
+    Args:
+        features: Features by late interaction.
+        device: Device of the encoder and of the products.
+
+    Raises:
+        ArtifactError: The features have one vector per text, or their encoder has other weights now.
+    """
+
+    def __init__(self, features: Features, device: str = "cpu") -> None:
+        self.features, self.device, self.hash = features, device, features.hash
+        self._tokens, self._starts = features.tokens, np.asarray(features.token_starts)
+        encoder = encoder_of(features.meta, features.path, device)
+        assert isinstance(encoder, DualEncoder)
+        self._encoder = encoder
+        self._kept: tuple[list[str], NDArray[np.float32]] = ([], np.empty(0, dtype=np.float32))
+        with TextStore(features.path / TEXTS) as texts:
+            self._row = {id_: row for row, id_ in enumerate(texts.passage_ids())}
+
+    def scores(self, queries: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As :meth:`Reranker.scores`.
+
+        Raises:
+            ArtifactError: The features lack a candidate.
+        """
+        try:
+            rows = [np.array([self._row[id_] for id_ in some], dtype=np.int64) for some in candidates]
+        except KeyError as error:
+            raise ArtifactError(
+                f"{self.features.path}: these features have no passage {error}. Encode the dataset of the index."
+            ) from None
+        if self._kept[0] != list(queries):  # adaptive retrieval asks for the same questions again
+            made = self._encoder.encode_tokens(queries, "query").vectors
+            self._kept = (list(queries), made.reshape(len(queries), -1, self._encoder.dimension))
+        return [
+            maxsim_of(query, self._tokens, self._starts, own, self.device).tolist()
+            for query, own in zip(self._kept[1], rows, strict=True)
+        ]
+
+
+def open_reranker(name: str, texts: TextStore, pair_tokens: int, device: str = "cpu") -> Reranker:
+    """The re-ranker ``name``: features by late interaction, or a cross-encoder's name or path.
+
+    Args:
+        name: Directory of features, or a cross-encoder.
+        texts: Texts of the passages, which a cross-encoder reads.
+        pair_tokens: Maximum number of tokens of a pair for a cross-encoder.
+        device: Where to compute.
+
+    Raises:
+        GnnRetrievalError: It is neither.
+    """
+    kind = kind_of(name)
+    if kind == FEATURES:
+        return MaxSimReranker(open_features(name), device)
+    if kind == ENCODER:
+        raise GnnRetrievalError(
+            f"{name}: this is an encoder, which reranks by the vectors that it made. Give the features of gnnretrieval "
+            f"encoder encode DATASET --checkpoint {name}, if it was trained by encoder train colbert."
+        )
+    return CrossEncoderReranker(
+        CrossEncoder(CrossEncoderSettings(checkpoint=name, max_tokens=pair_tokens), device), texts
+    )
