@@ -186,22 +186,27 @@ def in_words(messages: Messages) -> str:
 
 
 def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> MessagesTraining:
-    """Train heads over ``store`` and choose the messages on the held-out questions.
-
-    A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
-    about passages with training questions.
-
-    Args:
-        store: The graph.
-        held_out: The dev questions.
-        settings: Settings; ``seed`` and ``evidence`` are used.
-        taught: ``(n,)`` bool, True for queries to train the head on.
+    """As :func:`train_over`, over the vectors and edges of ``store``.
 
     Raises:
         GnnRetrievalError: The vectors of all nodes do not fit into memory.
     """
     require_fit(store)
-    whole = message_graph(store)
+    return train_over(message_graph(store), held_out, settings, taught)
+
+
+def train_over(whole: MessageGraph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> MessagesTraining:
+    """Train heads over a graph and choose the messages on the held-out questions.
+
+    A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
+    about passages with training questions.
+
+    Args:
+        whole: The graph.
+        held_out: The dev questions.
+        settings: Settings; ``seed`` and ``evidence`` are used.
+        taught: ``(n,)`` bool, True for queries to train the head on.
+    """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = is_few(held_out)
     steps = head_steps(graph, taught)
