@@ -19,6 +19,7 @@ from torch import Tensor
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import open_features
+from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.feedback import FeedbackSettings, SimulationSettings
 from gnnretrieval.feedback.cleaning import Impression
 from gnnretrieval.feedback.events import Shown
@@ -34,9 +35,10 @@ from gnnretrieval.training.gnn.head import train_head
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.ladder import MEANS, head_steps, reciprocal_ranks
 from gnnretrieval.training.gnn.messages import TrainedMessages, train_over
-from gnnretrieval.training.gnn.warm_start import continue_messages
+from gnnretrieval.training.gnn.warm_start import continue_messages, grew_enough
 
 K, DEPTH = 5, 15  # edges of a question; passages that the search ranks, of which ten are shown
+TEST_SHARE = 0.2  # of the lists, the newest
 _DAY = 86400.0
 _LEAST_DEV = 10  # dev questions with a label, before which nothing is trained
 
@@ -62,10 +64,14 @@ class World(NamedTuple):
     similarity: Any
 
     @classmethod
-    def of(cls, dataset: Dataset, features: Path) -> World:
-        """The world of a dataset: users ask the questions of train and dev."""
-        made = open_features(features)
-        made.require_of(dataset)
+    def of(cls, dataset: Dataset, features: Path | None, dimensions: int) -> World:
+        """The world of a dataset: users ask the questions of train and dev.
+
+        Args:
+            dataset: The set.
+            features: Its features; None: latent semantic analysis of TF-IDF, which takes seconds instead of hours.
+            dimensions: Width that the vectors are projected to, by their first singular vectors.
+        """
         row = {id_: number for number, id_ in enumerate(dataset.passage_ids)}
         query_row = {id_: number for number, id_ in enumerate(dataset.query_ids)}
         relevant: list[list[int]] = [[] for _ in dataset.query_ids]
@@ -75,10 +81,20 @@ class World(NamedTuple):
                 relevant[query_row[query]] = [row[passage] for passage, value in its.items() if value > 0]
                 if relevant[query_row[query]]:
                     rows.setdefault(split, []).append(query_row[query])
-        passages, queries = (made.similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries))
-        neighbors = exact_top_k(queries, passages, K, made.similarity)
+        similarity = Similarity(normalize=True, scale=20.0)
+        if features is None:
+            found = _analysed(dataset, dimensions)
+        else:
+            made = open_features(features)
+            made.require_of(dataset)
+            similarity = made.similarity
+            found = tuple(similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries))
+            axes = np.linalg.svd(found[0], full_matrices=False)[2][:dimensions].T
+            found = tuple(one @ axes for one in found)
+        passages, queries = (similarity.prepare_array(np.ascontiguousarray(one, dtype=np.float32)) for one in found)
+        neighbors = exact_top_k(queries, passages, K, similarity)
         asked = np.array(sorted({*rows[TRAIN], *rows[DEV]} - {*rows[TEST]}))
-        return cls(passages, queries, relevant, asked, np.array(rows[TEST]), neighbors, made.similarity)
+        return cls(passages, queries, relevant, asked, np.array(rows[TEST]), neighbors, similarity)
 
     def on_truth(self, vectors: Tensor) -> NDArray[np.float64]:
         """RR@10 of each query of the truth."""
@@ -102,6 +118,19 @@ class World(NamedTuple):
             self.similarity.normalize,
             self.similarity.scale,
         )
+
+
+def _analysed(dataset: Dataset, dimensions: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Vectors of passages and queries by latent semantic analysis."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english")
+    texts = words.fit_transform([passage.full_text for passage in dataset.passages()])
+    axes = TruncatedSVD(dimensions, random_state=0)
+    passages = axes.fit_transform(texts)
+    queries = axes.transform(words.transform([query.text for query in dataset.queries()]))
+    return passages, queries
 
 
 class Served(NamedTuple):
@@ -186,7 +215,7 @@ class Month:
     def labels(self) -> Labels | None:
         """What the clicks so far say; None: too little."""
         try:
-            found = judge_impressions(self.impressions, FeedbackSettings())
+            found = judge_impressions(self.impressions, FeedbackSettings(test_share=TEST_SHARE))
         except NoLabelsError:
             return None
         by_split = {
@@ -213,11 +242,12 @@ class Month:
         return HeldOut(DEV, queries, [], [[*one] for one in its.values()], None, np.zeros(len(rows), dtype=np.int64))
 
     def _update(self, labels: Labels) -> dict[str, Any]:
-        train = labels.by_split[TRAIN]
+        train, test = labels.by_split[TRAIN], labels.by_split.get(TEST, {})
+        if len(test) < self.settings.least:  # the gate would refuse whatever is trained
+            return {}
         graph = self.world.graph(train)
         count = len(graph.labels)
-        is_full = self.served.trained.head is None and self._labels_then * 1.1 <= count
-        is_full = is_full or count >= (1 + self.settings.growth) * self._labels_then
+        is_full = grew_enough(count, self._labels_then, self.served.trained, self.settings.growth)
         if is_full:
             self._labels_then = count
             trained = train_whole(graph, self.dev(labels)).trained
@@ -225,7 +255,6 @@ class Month:
             fresh = np.array([self.served.labels.get(row) != its for row, its in train.items()])
             trained = continue_messages(graph, self.served.trained, fresh, replay=self.settings.replay)
         vectors = message_vectors(graph, trained.head, trained.messages)
-        test = labels.by_split.get(TEST, {})
         relevant = [[*its] for its in test.values()]
         queries = torch.from_numpy(self.world.queries[np.array([*test], dtype=np.int64)])
         candidate, served = (reciprocal_ranks(one, queries, relevant) for one in (vectors, self.served.vectors))
@@ -250,8 +279,9 @@ class Month:
 
 
 def train_whole(graph: MessageGraph, dev: HeldOut) -> Any:
-    """Training from scratch, as ``gnnretrieval train`` does it."""
-    return train_over(graph, dev, TrainSettings(), torch.ones(len(graph.queries), dtype=torch.bool))
+    """Training from scratch, judged by the dev questions alone, which is faster; the gate has the evidence."""
+    everyone = torch.ones(len(graph.queries), dtype=torch.bool)
+    return train_over(graph, dev, TrainSettings(evidence=1), everyone, cross_validates=False)
 
 
 def without_gate(month: Month) -> dict[str, float]:

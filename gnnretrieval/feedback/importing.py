@@ -117,7 +117,7 @@ def import_feedback(
     opened = [EventLog(log, columns) if isinstance(log, str | Path) else log for log in logs]
     if not opened:
         raise InputError("there is no log to import.")
-    source = _source(Path(passages))
+    source = passages_source(Path(passages))
     times = [None if time is None else _seconds(time) for time in (keep_from, dev_from, test_from)]
 
     def write(directory: Path) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ def _seconds(time: datetime) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def _source(path: Path) -> tuple[Path, str]:
+def passages_source(path: Path) -> tuple[Path, str]:
     """File and format of the passages."""
     if path.is_dir():
         return path / CORPUS, "beir-corpus"
@@ -200,7 +200,7 @@ def judge_impressions(
     return JudgedImpressions(at, split, bias, rates, judgements)
 
 
-class _Corpus:
+class WrittenCorpus:
     """The passages: written once, with their ids and a hash of their texts in memory."""
 
     def __init__(self, source: tuple[Path, str], out: Path) -> None:
@@ -236,7 +236,7 @@ def _write(
     redact: bool,
     times: Sequence[float | None],
 ) -> Mapping[str, Any]:
-    corpus = _Corpus(source, directory / CORPUS)
+    corpus = WrittenCorpus(source, directory / CORPUS)
     keep_from, dev_from, test_from = times
     for log in logs:
         taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
@@ -249,9 +249,9 @@ def _write(
         found = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
         raise NoLabelsError(f"no event of these logs is left ({found}): check --passages and --keep-days.")
     has_lists = all(log.has_lists for log in logs)
-    found = judge_impressions(impressions, settings, has_lists, dev_from, test_from)
-    at, split, bias, rates = found.at, found.split, found.bias, found.rates
-    judged = {name: _without_same_texts(its, corpus.keys) for name, its in found.judgements.items()}
+    said = judge_impressions(impressions, settings, has_lists, dev_from, test_from)
+    at, split, bias, rates = said.at, said.split, said.bias, said.rates
+    judged = {name: _without_same_texts(its, corpus.keys) for name, its in said.judgements.items()}
     labelled = {name: with_relevant(its) for name, (its, _) in judged.items()}
     if not any(labelled.values()):
         raise NoLabelsError(

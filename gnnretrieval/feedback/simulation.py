@@ -234,7 +234,7 @@ def show_lists(
 
 def draw_clicks(
     lists: ShownLists, settings: SimulationSettings, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], float, float]:
+) -> tuple[NDArray[np.bool_], NDArray[np.floating], float, float]:
     """Clicks of the position-based model (:func:`simulate_log`) on shown lists.
 
     Returns:

@@ -80,9 +80,7 @@ def judge_gain(
     mean = float(gains.mean()) if count else 0.0
     reasons = []
     if count < settings.least:
-        reasons.append(
-            f"There are {count:,} held-out questions with a label, and at least {settings.least:,} are needed."
-        )
+        reasons.append(few_questions(count, settings.least))
     elif not gains.any():
         reasons.append("The new model ranks all held-out questions as the served one does.")
     elif mean <= 0 or p > settings.evidence:
@@ -111,6 +109,11 @@ def judge_gain(
         promotes=promotes,
         reasons=reasons,
     )
+
+
+def few_questions(count: int, least: int) -> str:
+    """The reason not to promote anything, with too few held-out questions."""
+    return f"There are {count:,} held-out questions with a label, and at least {least:,} are needed."
 
 
 def popularity_slices(impressions: Sequence[int]) -> dict[str, NDArray[np.bool_]]:

@@ -15,7 +15,9 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures
+from gnnretrieval.feedback.settings import FeedbackSettings
 from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.settings import Settings
 from gnnretrieval.training.gnn.settings import TrainSettings
 
@@ -150,6 +152,8 @@ class Recipe(Settings):
         joint: Joint training with the dual-encoder, which continues ``train``; not given: none.
         compare: What is reported.
         size: Sizes for ``run --dry-run`` without a dataset.
+        feedback: How event logs are read, for ``update``.
+        update: How ``update`` updates a search from them.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -161,6 +165,8 @@ class Recipe(Settings):
     joint: TrainSettings | None = None
     compare: CompareSettings = CompareSettings()
     size: SizeSettings | None = None
+    feedback: FeedbackSettings = FeedbackSettings()
+    update: UpdateSettings = UpdateSettings()
 
     @model_validator(mode="before")
     @classmethod

@@ -195,7 +195,9 @@ def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, tau
     return train_over(message_graph(store), held_out, settings, taught)
 
 
-def train_over(whole: MessageGraph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> MessagesTraining:
+def train_over(
+    whole: MessageGraph, held_out: HeldOut, settings: TrainSettings, taught: Tensor, *, cross_validates: bool = True
+) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
     A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
@@ -206,9 +208,10 @@ def train_over(whole: MessageGraph, held_out: HeldOut, settings: TrainSettings, 
         held_out: The dev questions.
         settings: Settings; ``seed`` and ``evidence`` are used.
         taught: ``(n,)`` bool, True for queries to train the head on.
+        cross_validates: Whether cross-validated training questions join few dev questions.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
-    few = is_few(held_out)
+    few = cross_validates and is_few(held_out)
     steps = head_steps(graph, taught)
     with progress("training heads", steps_of_heads(steps, FOLDS * few), "steps") as meter:
         heads = heads_of(graph, steps, settings.seed, taught, meter.advance)
