@@ -38,9 +38,11 @@ WITHOUT = ("label mean", "linear head", "from scratch")
 
 def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], compares: bool) -> dict[str, Any]:
     """The figures of a month, night by night."""
-    users = SimulationSettings(impressions=settings["impressions"], wrong_clicks=wrong, seed=seed)
+    names = ("impressions", "shown")
+    its = {name: settings[name] for name in names}
+    users = SimulationSettings(**its, wrong_clicks=wrong, seed=seed)
     nights = settings["nights"]
-    month = Month(world, users, UpdateSettings(), nights)
+    month = Month(world, users, UpdateSettings(), nights, heads=settings["heads"])
     found, others = [], {}
     for day in range(nights):
         found.append(month.night(day))
@@ -222,6 +224,8 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 @click.option("--where", metavar="KEY=VALUE", multiple=True, help="As for the other commands, for all sets.")
 @click.option("--nights", default=30, show_default=True)
 @click.option("--impressions", default=1000, show_default=True, help="Lists a night.")
+@click.option("--shown", default=10, show_default=True, help="Passages of a list.")
+@click.option("--heads", default=3, show_default=True, help="Numbers of steps of a head that training tries.")
 @click.option("--dimensions", default=128, show_default=True, help="Width of the vectors.")
 @click.option("--every", default=5, show_default=True, help="Nights between two comparisons without a gate.")
 @click.option("--wrong", "wrongs", type=float, multiple=True, help="Shares of wrong clicks.  [default: 0.1 0.2 0.4 1]")
@@ -235,6 +239,8 @@ def main(
     where: tuple[str, ...],
     nights: int,
     impressions: int,
+    shown: int,
+    heads: int,
     dimensions: int,
     every: int,
     wrongs: tuple[float, ...],
@@ -249,7 +255,8 @@ def main(
     for name, place in data.items() if not page else ():
         dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
         vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
-        settings = {"nights": nights, "impressions": impressions, "every": every}
+        settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}
+        settings |= {"shown": shown, "heads": heads}
         settings["vectors"] = f"{vectors}, {dimensions} wide"
         world = None
         for seed in range(int(low), int(high or low) + 1):

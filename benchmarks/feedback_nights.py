@@ -157,11 +157,19 @@ class Month:
         settings: Of the update.
         nights: How many there will be, over which new questions turn up.
         backlog: Share of the questions that are known on the first day.
+        heads: Numbers of steps of a head that training tries, the smallest first.
     """
 
     def __init__(
-        self, world: World, users: SimulationSettings, settings: UpdateSettings, nights: int, backlog: float = 0.1
+        self,
+        world: World,
+        users: SimulationSettings,
+        settings: UpdateSettings,
+        nights: int,
+        backlog: float = 0.1,
+        heads: int = 3,
     ) -> None:
+        self.heads = heads
         self.world, self.users, self.settings = world, users, settings
         self.rng = np.random.default_rng(users.seed)
         order = self.rng.permutation(world.asked)
@@ -250,7 +258,7 @@ class Month:
         is_full = grew_enough(count, self._labels_then, self.served.trained, self.settings.growth)
         if is_full:
             self._labels_then = count
-            trained = train_whole(graph, self.dev(labels)).trained
+            trained = train_whole(graph, self.dev(labels), self.heads).trained
         else:
             fresh = np.array([self.served.labels.get(row) != its for row, its in train.items()])
             trained = continue_messages(graph, self.served.trained, fresh, replay=self.settings.replay)
@@ -278,10 +286,10 @@ class Month:
         return figures
 
 
-def train_whole(graph: MessageGraph, dev: HeldOut) -> Any:
+def train_whole(graph: MessageGraph, dev: HeldOut, most: int) -> Any:
     """Training from scratch, judged by the dev questions alone, which is faster; the gate has the evidence."""
     everyone = torch.ones(len(graph.queries), dtype=torch.bool)
-    return train_over(graph, dev, TrainSettings(evidence=1), everyone, cross_validates=False)
+    return train_over(graph, dev, TrainSettings(evidence=1), everyone, cross_validates=False, most=most)
 
 
 def without_gate(month: Month) -> dict[str, float]:
@@ -300,7 +308,7 @@ def without_gate(month: Month) -> dict[str, float]:
     everyone = torch.ones(len(graph.queries), dtype=torch.bool)
     heads = [(steps, train_head(graph, steps)) for steps in head_steps(graph, everyone)]
     begun = time.perf_counter()
-    trained = train_whole(graph, dev).trained
+    trained = train_whole(graph, dev, month.heads).trained
     seconds = time.perf_counter() - begun
     return {
         "label mean": best([message_vectors(graph, None, Messages(mean=mean)) for mean in MEANS]),

@@ -239,8 +239,9 @@ def _write(
     corpus = WrittenCorpus(source, directory / CORPUS)
     keep_from, dev_from, test_from = times
     for log in logs:
-        taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
-        say(f"{log.path}: {taken}")
+        if isinstance(log, EventLog):  # a store's columns are no guess
+            taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
+            say(f"{log.path}: {taken}")
     events = (event for log in logs for event in log.events())
     cleaned = clean(events, corpus.keys, settings, redact=redact, keep_from=keep_from)
     impressions = cleaned.impressions

@@ -191,9 +191,10 @@ class EventStore:
             self._keep(lambda event: not is_meant(event))
         return count
 
-    def _hashes(self, event: Event) -> tuple[str, str]:
+    def _hashes(self, event: Event) -> set[str]:
         """Hashes of a log's event, by which it can be forgotten."""
-        return self._hashed(event.session), self._hashed(question_key(event.question))
+        keys = {question_key(text) for text in (event.question, redacted(event.question))}
+        return {self._hashed(one) for one in (event.session, *keys)}
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("[0-9]*.jsonl"))

@@ -24,6 +24,7 @@ from gnnretrieval.training.gnn.ladder import (
     FOLDS,
     MOST_HEADS,
     PRIORS,
+    STEPS,
     Climb,
     Judged,
     climb,
@@ -196,7 +197,13 @@ def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, tau
 
 
 def train_over(
-    whole: MessageGraph, held_out: HeldOut, settings: TrainSettings, taught: Tensor, *, cross_validates: bool = True
+    whole: MessageGraph,
+    held_out: HeldOut,
+    settings: TrainSettings,
+    taught: Tensor,
+    *,
+    cross_validates: bool = True,
+    most: int = len(STEPS),
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
@@ -209,10 +216,11 @@ def train_over(
         settings: Settings; ``seed`` and ``evidence`` are used.
         taught: ``(n,)`` bool, True for queries to train the head on.
         cross_validates: Whether cross-validated training questions join few dev questions.
+        most: Numbers of steps of a head that are tried, the smallest first.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = cross_validates and is_few(held_out)
-    steps = head_steps(graph, taught)
+    steps = head_steps(graph, taught)[:most]
     with progress("training heads", steps_of_heads(steps, FOLDS * few), "steps") as meter:
         heads = heads_of(graph, steps, settings.seed, taught, meter.advance)
         judged = [Judged.of(graph, heads, held_out.queries, held_out.relevant)]
