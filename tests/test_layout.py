@@ -25,6 +25,7 @@ ROOMS = (
     "baselines",
     "api",
     "recipes",
+    "nightly",
     "integrations",
     "serve",
     "cli",

@@ -23,6 +23,7 @@ from gnnretrieval.cli.run import quickstart, run
 from gnnretrieval.cli.search import search
 from gnnretrieval.cli.serve import serve
 from gnnretrieval.cli.train import embed, train
+from gnnretrieval.cli.update import rollback, update
 from gnnretrieval.cli.verify import verify
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.platform.memory import keep_freed_memory
@@ -54,6 +55,8 @@ for command in (
     map_,
     search,
     serve,
+    update,
+    rollback,
     evaluate,
     compare,
     fuse,

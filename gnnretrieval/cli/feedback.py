@@ -47,7 +47,7 @@ def _time(context: click.Context, parameter: click.Parameter, value: str | None)
 
 @click.group()
 def feedback() -> None:
-    """Clicks and thumbs of a running search: make a dataset of them, or simulate a log to test by."""
+    """Clicks and thumbs of a running search: make a dataset of them, forget some, or simulate a log to test by."""
 
 
 @feedback.command("import", cls=SectionedCommand, sections=_SECTIONS)
@@ -172,3 +172,24 @@ def simulate(
         echo(f"{out}\n{report.to_text()}")
     splits = f"--dev-from {report.dev_from} --test-from {report.test_from}"
     echo_next(f"gnnretrieval feedback import {out} --passages {dataset} {splits}")
+
+
+@feedback.command()
+@click.argument("run", type=PATH)
+@click.option("--session", "sessions", multiple=True, metavar="ID", help="Session; may be given again.")
+@click.option("--question", "questions", multiple=True, metavar="TEXT", help="Question; may be given again.")
+def forget(run: Path, sessions: tuple[str, ...], questions: tuple[str, ...]) -> None:
+    """Take events out of the store of RUN, the directory of a search that is updated from its clicks.
+
+    The next update is made from scratch, as if they had never been there, and deletes the versions that had them. Until
+    then the promoted version is still served.
+
+    \b
+    Example: gnnretrieval feedback forget my-run-live --session 8d1f --session 77ac
+    Example: gnnretrieval feedback forget my-run-live --question "where is Ada Lovelace"
+    """
+    from gnnretrieval.nightly import forget_events
+
+    count = forget_events(run, sessions, questions)
+    echo(f"{run}: {count:,} events are forgotten")
+    echo_next("gnnretrieval update RECIPE")

@@ -226,7 +226,7 @@ def encode_dataset(
         return {
             **figures,
             **canary,
-            "encoder": _found_from_anywhere(settings).model_dump(),
+            "encoder": found_from_anywhere(settings).model_dump(),
             "similarity": opened.similarity.model_dump(),
             "source": plan.source,
             "checkpoint_hash": fingerprint,
@@ -318,7 +318,7 @@ class _Plan(NamedTuple):
         """The shards of the features ``out``: passages, and queries."""
         batches = {"window": self.settings.window, "token_budget": self.settings.token_budget}  # decide how they round
         directory = shard_directory(Path(out), fingerprint(KIND, self.inputs, self.config | batches))
-        settings = _found_from_anywhere(self.settings).model_dump_json()
+        settings = found_from_anywhere(self.settings).model_dump_json()
         counts = (len(self.dataset.passage_ids), len(self.dataset.query_ids))
         return [
             EncodingShards(
@@ -347,7 +347,7 @@ def encoder_records(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {name: meta[name] for name in names if name in meta}
 
 
-def _found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
+def found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
     """The settings with absolute paths of checkpoints that are directories."""
     names = {"checkpoint": settings.checkpoint, "query_checkpoint": settings.query_checkpoint}
     places = {key: str(Path(name).resolve()) for key, name in names.items() if name and Path(name).is_dir()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gnnretrieval.data.formats.table import PARQUET, opened
 from gnnretrieval.data.lines import excerpt, read_lines, require_characters
@@ -66,6 +66,25 @@ class Event(NamedTuple):
     shown: tuple[Shown, ...]
     outside: int
     is_whole: bool = True
+
+
+class Log(Protocol):
+    """Events that can be read, however they are stored."""
+
+    @property
+    def path(self) -> Path:
+        """Their file."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Column by field."""
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether they say what was shown without a click. If not, all that they have are clicks."""
+
+    def events(self) -> Iterator[Event]:
+        """The events, in the file's order."""
 
 
 class EventLog:

@@ -17,14 +17,14 @@ from gnnretrieval.data.inspection.same_text import text_key
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.feedback.cleaning import Cleaned, Impression, clean
-from gnnretrieval.feedback.click_rates import click_rates, count_votes
+from gnnretrieval.feedback.click_rates import ClickRates, click_rates, count_votes
 from gnnretrieval.feedback.columns import require_fields
-from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.events import EventLog, Log
 from gnnretrieval.feedback.judging import Judgement, judge
 from gnnretrieval.feedback.propensities import Propensities, estimate_propensities
 from gnnretrieval.feedback.report import FeedbackReport, LogFigures, SplitJudgements, warnings_of
 from gnnretrieval.feedback.settings import FeedbackSettings
-from gnnretrieval.feedback.time_splits import TRAIN, as_date, boundaries, drift, split_by_time
+from gnnretrieval.feedback.time_splits import TRAIN, Boundaries, Split, as_date, boundaries, drift, split_by_time
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
 from gnnretrieval.storage.making import make_artifact
@@ -33,6 +33,10 @@ from gnnretrieval.storage.provenance import sha256_of_file, write_json
 KIND = "dataset"
 REPORT, JUDGEMENTS = "report.json", "judgements.tsv"
 _COLUMNS = ("split", "query-id", "corpus-id", "impressions", "clicks", "examined", "rate", "low", "high", "relevance")
+
+
+class NoLabelsError(InputError):
+    """No event is left, or no passage is relevant by the clicks."""
 
 
 class ImportedFeedback(Artifact):
@@ -65,7 +69,7 @@ def open_feedback(path: str | Path) -> ImportedFeedback:
 
 
 def import_feedback(
-    logs: Sequence[str | Path],
+    logs: Sequence[str | Path | Log],
     passages: str | Path,
     out: str | Path,
     settings: FeedbackSettings | None = None,
@@ -90,7 +94,8 @@ def import_feedback(
     The order of logs and lines decides nothing. Sessions are not written. The events are held in memory.
 
     Args:
-        logs: Event logs: JSON lines, CSV, TSV or Parquet, plain or gzipped.
+        logs: Event logs: files of JSON lines, CSV, TSV or Parquet, plain or gzipped, or a store's logs
+            (:class:`gnnretrieval.feedback.store.EventStore`).
         passages: A dataset directory, or a file of passages in any format that ``data import`` reads.
         out: Where the dataset goes.
         settings: Limits and thresholds.
@@ -109,10 +114,10 @@ def import_feedback(
     """
     settings = settings or FeedbackSettings()
     require_fields(columns or {})
-    opened = [EventLog(path, columns) for path in logs]
+    opened = [EventLog(log, columns) if isinstance(log, str | Path) else log for log in logs]
     if not opened:
         raise InputError("there is no log to import.")
-    source = _source(Path(passages))
+    source = passages_source(Path(passages))
     times = [None if time is None else _seconds(time) for time in (keep_from, dev_from, test_from)]
 
     def write(directory: Path) -> Mapping[str, Any]:
@@ -136,7 +141,7 @@ def _seconds(time: datetime) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def _source(path: Path) -> tuple[Path, str]:
+def passages_source(path: Path) -> tuple[Path, str]:
     """File and format of the passages."""
     if path.is_dir():
         return path / CORPUS, "beir-corpus"
@@ -146,7 +151,56 @@ def _source(path: Path) -> tuple[Path, str]:
     return path, format_
 
 
-class _Corpus:
+class JudgedImpressions(NamedTuple):
+    """Impressions by split, and what they say.
+
+    Attributes:
+        at: Starts of dev and test.
+        split: The impressions by split.
+        bias: Propensities of the positions, from train.
+        rates: Click rates of train.
+        judgements: Judgements by split.
+    """
+
+    at: Boundaries
+    split: Split
+    bias: Propensities
+    rates: ClickRates
+    judgements: dict[str, list[Judgement]]
+
+
+def judge_impressions(
+    impressions: Sequence[Impression],
+    settings: FeedbackSettings,
+    has_lists: bool = True,
+    dev_from: float | None = None,
+    test_from: float | None = None,
+) -> JudgedImpressions:
+    """Split impressions by time and judge them; position bias and click rates are estimated from train alone.
+
+    Args:
+        impressions: Votes in the order of their times.
+        settings: Shares of the splits, and thresholds.
+        has_lists: Whether the log has what was shown without a click.
+        dev_from: Start of dev, in seconds since 1970; None: by its share.
+        test_from: Start of test, likewise.
+
+    Raises:
+        NoLabelsError: no impression is left for train.
+        InputError: dev does not begin before test.
+    """
+    at = boundaries(impressions, settings, dev_from, test_from)
+    split = split_by_time(impressions, at)
+    bias = estimate_propensities(split.by_name[TRAIN]) if has_lists else Propensities(())
+    votes = {name: count_votes(its, bias, has_lists) for name, its in split.by_name.items() if its}
+    if TRAIN not in votes:
+        raise NoLabelsError("no event is left before dev and test: give a later --dev-from, or smaller shares.")
+    rates = click_rates(votes[TRAIN])
+    judgements = {name: judge(its, rates, settings) for name, its in votes.items()}
+    return JudgedImpressions(at, split, bias, rates, judgements)
+
+
+class WrittenCorpus:
     """The passages: written once, with their ids and a hash of their texts in memory."""
 
     def __init__(self, source: tuple[Path, str], out: Path) -> None:
@@ -176,36 +230,32 @@ class _Question(NamedTuple):
 
 def _write(
     directory: Path,
-    logs: Sequence[EventLog],
+    logs: Sequence[Log],
     source: tuple[Path, str],
     settings: FeedbackSettings,
     redact: bool,
     times: Sequence[float | None],
 ) -> Mapping[str, Any]:
-    corpus = _Corpus(source, directory / CORPUS)
+    corpus = WrittenCorpus(source, directory / CORPUS)
     keep_from, dev_from, test_from = times
     for log in logs:
-        taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
-        say(f"{log.path}: {taken}")
+        if isinstance(log, EventLog):  # a store's columns are no guess
+            taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
+            say(f"{log.path}: {taken}")
     events = (event for log in logs for event in log.events())
     cleaned = clean(events, corpus.keys, settings, redact=redact, keep_from=keep_from)
     impressions = cleaned.impressions
     if not impressions:
         counts = {name: count for name, count in cleaned.figures.as_json().items() if count}
         found = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
-        raise InputError(f"no event of these logs is left ({found}): check --passages and --keep-days.")
+        raise NoLabelsError(f"no event of these logs is left ({found}): check --passages and --keep-days.")
     has_lists = all(log.has_lists for log in logs)
-    at = boundaries(impressions, settings, dev_from, test_from)
-    split = split_by_time(impressions, at)
-    bias = estimate_propensities(split.by_name[TRAIN]) if has_lists else Propensities(())
-    votes = {name: count_votes(its, bias, has_lists) for name, its in split.by_name.items() if its}
-    if TRAIN not in votes:
-        raise InputError("no event is left before dev and test: give a later --dev-from, or smaller shares.")
-    rates = click_rates(votes[TRAIN])
-    judged = {name: _without_same_texts(judge(its, rates, settings), corpus.keys) for name, its in votes.items()}
-    labelled = {name: _with_relevant(its) for name, (its, _) in judged.items()}
+    said = judge_impressions(impressions, settings, has_lists, dev_from, test_from)
+    at, split, bias, rates = said.at, said.split, said.bias, said.rates
+    judged = {name: _without_same_texts(its, corpus.keys) for name, its in said.judgements.items()}
+    labelled = {name: with_relevant(its) for name, (its, _) in judged.items()}
     if not any(labelled.values()):
-        raise InputError(
+        raise NoLabelsError(
             "no passage is relevant by these clicks: import a longer time, or lower --level and --of-background. "
             f"Passages that are no answer are clicked at a rate of {rates.background:.3f}, others at "
             f"{rates.attractive:.3f}."
@@ -260,7 +310,7 @@ def _without_same_texts(judgements: Sequence[Judgement], keys: Mapping[str, int]
     return found, same
 
 
-def _with_relevant(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+def with_relevant(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
     """Judgements by question, of the questions with a relevant passage."""
     by_question: dict[str, list[Judgement]] = {}
     for one in judgements:
@@ -315,7 +365,7 @@ def _write_judgements(
 def _split_figures(
     name: str, impressions: Sequence[Impression], judgements: Sequence[Judgement], same_text: int
 ) -> SplitJudgements:
-    labelled = _with_relevant(judgements)
+    labelled = with_relevant(judgements)
     verdicts = [one.verdict for its in labelled.values() for one in its]
     return SplitJudgements(
         split=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -64,7 +64,7 @@ class SimulationReport(Report):
         )
 
 
-class _Lists(NamedTuple):
+class ShownLists(NamedTuple):
     """Shown lists.
 
     Attributes:
@@ -123,11 +123,7 @@ def simulate_log(
     if rankings is None:
         rankings = _by_bm25(dataset, texts, settings.shown + _SPARE)
     lists = _lists(splits, judged, rankings, settings, rng)
-    theta = 1.0 / np.arange(1, settings.shown + 1) ** settings.position_bias
-    wrong = _wrong_attraction(lists, theta, settings)
-    right = wrong if settings.wrong_clicks == 1 else settings.attraction
-    chance = theta * np.where(lists.relevant, right, wrong) * lists.filled
-    clicked = rng.random(chance.shape) < chance  # (n, K)
+    clicked, theta, right, wrong = draw_clicks(lists, settings, rng)
     ids = list(judged)
     sessions = 0
     with whole_file(Path(out)) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
@@ -153,8 +149,8 @@ def simulate_log(
         clicks=int(clicked.sum()),
         wrong_clicks=int((clicked & ~lists.relevant).sum()),
         propensities=theta.tolist(),
-        attraction=float(right),
-        wrong_attraction=float(wrong),
+        attraction=right,
+        wrong_attraction=wrong,
         dev_from=as_date(_START + _PARTS["dev"][0] * settings.days * _DAY),
         test_from=as_date(_START + _PARTS["test"][0] * settings.days * _DAY),
     )
@@ -177,7 +173,7 @@ def _lists(
     rankings: Mapping[str, Sequence[str]],
     settings: SimulationSettings,
     rng: np.random.Generator,
-) -> _Lists:
+) -> ShownLists:
     number_of = {query: number for number, query in enumerate(judged)}
     times, questions = [], []
     present = {
@@ -194,21 +190,65 @@ def _lists(
         drawn = rng.permutation(len(its))[rng.choice(len(its), count, p=weight / weight.sum())]
         questions.append(np.array([number_of[query] for query in its], dtype=np.int64)[drawn])
         times.append(np.sort(_START + settings.days * _DAY * rng.uniform(begin, end, count)))
-    asked = np.concatenate(questions)
-    ids, shown = list(judged), settings.shown
+    asked, ids = np.concatenate(questions), list(judged)
+    return show_lists(
+        np.concatenate(times),
+        asked,
+        [rankings[ids[question]] for question in asked.tolist()],
+        [judged[ids[question]] for question in asked.tolist()],
+        settings,
+        rng,
+    )
+
+
+def show_lists(
+    times: NDArray[np.float64],
+    questions: NDArray[np.int64],
+    rankings: Sequence[Sequence[str]],
+    relevant: Sequence[Collection[str]],
+    settings: SimulationSettings,
+    rng: np.random.Generator,
+) -> ShownLists:
+    """The lists that a search shows: the best of each ranking, with the variation of the settings.
+
+    Args:
+        times: ``(n,)`` seconds since 1970.
+        questions: ``(n,)`` numbers of the asked questions.
+        rankings: Passage ids for each, best first.
+        relevant: Relevant passages of each.
+        settings: ``shown`` and ``variation`` are used.
+        rng: Source of the variation.
+    """
+    shown = settings.shown
     passages: list[list[str]] = []
-    relevant, filled = np.zeros((2, len(asked), shown), dtype=np.bool_)
-    for row, question in enumerate(asked.tolist()):
-        found = list(rankings[ids[question]])[: shown + _SPARE]
+    is_relevant, filled = np.zeros((2, len(questions), shown), dtype=np.bool_)
+    for row, (ranking, answers) in enumerate(zip(rankings, relevant, strict=True)):
+        found = list(ranking)[: shown + _SPARE]
         scores = np.log(np.arange(1, len(found) + 1)) + settings.variation * rng.gumbel(size=len(found))
         its = [found[place] for place in np.argsort(scores, kind="stable")[:shown].tolist()]
         passages.append(its)
         filled[row, : len(its)] = True
-        relevant[row, : len(its)] = [passage in judged[ids[question]] for passage in its]
-    return _Lists(np.concatenate(times), asked, passages, relevant, filled)
+        is_relevant[row, : len(its)] = [passage in answers for passage in its]
+    return ShownLists(times, questions, passages, is_relevant, filled)
 
 
-def _wrong_attraction(lists: _Lists, theta: NDArray[np.floating], settings: SimulationSettings) -> float:
+def draw_clicks(
+    lists: ShownLists, settings: SimulationSettings, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.floating], float, float]:
+    """Clicks of the position-based model (:func:`simulate_log`) on shown lists.
+
+    Returns:
+        Clicks ``(n, K)``, the propensities of the positions ``(K,)``, and the probability of a click on an examined
+        passage that is relevant, and on another one.
+    """
+    theta = 1.0 / np.arange(1, settings.shown + 1) ** settings.position_bias
+    wrong = _wrong_attraction(lists, theta, settings)
+    right = wrong if settings.wrong_clicks == 1 else settings.attraction
+    chance = theta * np.where(lists.relevant, right, wrong) * lists.filled
+    return rng.random(chance.shape) < chance, theta, float(right), float(wrong)
+
+
+def _wrong_attraction(lists: ShownLists, theta: NDArray[np.floating], settings: SimulationSettings) -> float:
     """Attraction of passages that are not relevant, such that the expected share of wrong clicks is as wanted."""
     right = float((lists.relevant * theta).sum()) * settings.attraction
     others = float(((lists.filled & ~lists.relevant) * theta).sum())

@@ -26,6 +26,7 @@ from gnnretrieval.graph.edges.pair_shards import EdgeShards
 from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.pairs import encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.edges.sources import Wanted
+from gnnretrieval.graph.growth.known_neighbors import neighbors_from
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
 from gnnretrieval.progress import progress, say
@@ -49,6 +50,7 @@ class _Sources(NamedTuple):
     run: Run | None
     edge_file: NDArray[np.floating] | None
     shards: tuple[NeighborShards, Sharding] | None
+    known: Graph | None
 
 
 def build_graph(
@@ -61,6 +63,7 @@ def build_graph(
     edge_file: str | Path | None = None,
     device: str = "cpu",
     sharding: Sharding | None = None,
+    known: Graph | None = None,
     overwrite: bool = False,
 ) -> Graph:
     """Build the graph store ``out`` over the queries of one split. After an interruption, the same call continues.
@@ -75,6 +78,7 @@ def build_graph(
         device: Where to compute.
         sharding: Search the passages in shards, by several processes or machines; the graph is the same. None: in this
             process.
+        known: An earlier graph, whose retrieved lists are used again where nothing changed; the graph is the same.
         overwrite: Replace a graph made from other inputs.
 
     Raises:
@@ -94,7 +98,7 @@ def build_graph(
     shards = (
         None if sharding is None else (_shards(dataset, features, settings, out, sharding.shards, device), sharding)
     )
-    sources = _Sources(dataset, features, read_run(run) if run is not None else None, given, shards)
+    sources = _Sources(dataset, features, read_run(run) if run is not None else None, given, shards, known)
     require_pairs(settings, given)
     inputs = {"dataset": dataset.hash, "features": features.hash}
     for name, file in (("run", run), ("edge file", edge_file)):
@@ -337,6 +341,9 @@ def _neighbors(
         stage, sharding = sources.shards
         run_stage(stage, sharding)
         return *stage.merge(), 0
+    if settings.source is None and settings.search == "exact" and sources.known is not None:
+        ids = query_ids, sources.dataset.passage_ids
+        return *neighbors_from(sources.known, ids, queries, passages, k, similarity, device), 0
     if settings.source is None:
         rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory))
         return rows, scores, 0

@@ -15,8 +15,10 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.vectors import VectorSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures
+from gnnretrieval.feedback.settings import FeedbackSettings
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.index.hybrid import RankingSettings
+from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.settings import Settings
 from gnnretrieval.training.gnn.settings import TrainSettings
 
@@ -153,6 +155,8 @@ class Recipe(Settings):
             the comparison. Paths are relative to the recipe. Not given: none.
         compare: What is reported.
         size: Sizes for ``run --dry-run`` without a dataset.
+        feedback: How event logs are read, for ``update``.
+        update: How ``update`` updates a search from them.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -165,6 +169,8 @@ class Recipe(Settings):
     ranking: RankingSettings | None = None
     compare: CompareSettings = CompareSettings()
     size: SizeSettings | None = None
+    feedback: FeedbackSettings = FeedbackSettings()
+    update: UpdateSettings = UpdateSettings()
 
     @model_validator(mode="before")
     @classmethod

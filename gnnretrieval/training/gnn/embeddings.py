@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
@@ -63,6 +64,7 @@ def embed_passages(
     out: str | Path,
     *,
     features: Features | None = None,
+    kept: Embeddings | None = None,
     device: str = "cpu",
     memory: int = MEMORY,
     overwrite: bool = False,
@@ -75,6 +77,8 @@ def embed_passages(
         out: Directory of the embeddings.
         features: Features by the dual-encoder that was trained with the model; None: there is no such encoder
             (:meth:`GNNEncoderModel.view`).
+        kept: Embeddings by the same model, whose vectors stay: only passages that they lack, or that had another text,
+            are new. None: all are computed.
         device: Where to compute.
         memory: Budget in bytes (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
         overwrite: Replace embeddings made from other inputs.
@@ -89,6 +93,8 @@ def embed_passages(
     model.require_fits(store)
     view = model.view(store, features)
     made_with = store.meta if features is None else features.meta
+    if kept is not None and kept.meta["inputs"]["gnn-encoder"] != model.hash:
+        raise ArtifactError(f"{kept.path}: made with another model than {model.path}. Embed all passages.")
 
     def write(directory: Path) -> dict[str, Any]:
         shape = (store.num_passages, store.dimension)
@@ -97,8 +103,13 @@ def embed_passages(
             progress("embedding", nodes_to_embed(store), "nodes") as meter,
         ):
             budget = {"memory": memory, "scratch": scratch(directory)}
-            for _, vectors in _vectors(model, view, device, meter.advance, None, budget):
-                writer.write(_finite(vectors, model, store))
+            before = None if kept is None else _rows_of_same_texts(store, kept)
+            for rows, vectors in _vectors(model, view, device, meter.advance, None, budget):
+                block = _finite(vectors, model, store).astype(np.float16)
+                if kept is not None and before is not None:
+                    stays = before[rows] >= 0
+                    block[stays] = kept.passages[before[rows][stays]]
+                writer.write(block)
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
             "similarity": model.similarity.model_dump(),
@@ -116,7 +127,8 @@ def embed_passages(
         out,
         KIND,
         inputs={"gnn-encoder": model.hash, "graph": store.hash}
-        | ({"features": features.hash} if features is not None else {}),
+        | ({"features": features.hash} if features is not None else {})
+        | ({"kept": kept.hash} if kept is not None else {}),
         config={},
         write=write,
         overwrite=overwrite,
@@ -196,6 +208,15 @@ def update_embeddings(
     graph = {"graph": store.hash}
     artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write)
     return Embeddings(artifact.path, artifact.meta)
+
+
+def _rows_of_same_texts(store: Graph, kept: Embeddings) -> Rows:
+    """Row in ``kept`` of each passage ``(m,)``; -1: it lacks the passage, or has another text of it."""
+    with TextStore(kept.path / TEXTS) as texts:
+        known = {one.id: (one.row, one.full_text) for one in texts.passages()}
+    with store.texts() as texts:
+        found = [(*known.get(one.id, (-1, "")), one.full_text) for one in texts.passages()]
+    return np.array([row if before == now else -1 for row, before, now in found], dtype=np.int64)
 
 
 def _finite(vectors: NDArray[np.float32], model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:

@@ -25,10 +25,16 @@ class Heads(NamedTuple):
 
 
 def train_head(
-    graph: MessageGraph, steps: int, *, mean: float = 0.0, seed: int = 0, taught: Tensor | None = None
+    graph: MessageGraph,
+    steps: int,
+    *,
+    mean: float = 0.0,
+    seed: int = 0,
+    taught: Tensor | None = None,
+    start: Tensor | None = None,
 ) -> Tensor:
     """Train one matrix ``H`` ``(d, d)`` for both sides; arguments as in :func:`train_heads`."""
-    return train_heads(graph, steps, mean=mean, seed=seed, taught=taught).queries
+    return train_heads(graph, steps, mean=mean, seed=seed, taught=taught, start=start).queries
 
 
 def train_heads(
@@ -39,8 +45,9 @@ def train_heads(
     mean: float = 0.0,
     seed: int = 0,
     taught: Tensor | None = None,
+    start: Tensor | None = None,
 ) -> Heads:
-    """Train linear heads from the identity with an in-batch softmax (eq. 12).
+    """Train linear heads with an in-batch softmax (eq. 12).
 
     A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
     questions. So every question is trained on in every epoch, over nearly the same graph as at search.
@@ -52,15 +59,17 @@ def train_heads(
         mean: Weight of the label mean during training; 0: no label mean.
         seed: Seed of the order of the pairs.
         taught: ``(n,)`` bool, True for queries to train on; None: all.
+        start: ``(d, d)`` head to go on from, on both sides; None: the identity.
 
     Returns:
-        The trained heads; the identity if there is no label.
+        The trained heads; ``start`` if there is no label.
     """
     generator = torch.Generator().manual_seed(seed)
     labels = graph.labels if taught is None else graph.labels[taught[graph.labels[:, 0]]]
     d = graph.passages.shape[1]
-    head = torch.eye(d, requires_grad=True)
-    heads = Heads(head, head if sides == "both" else torch.eye(d, requires_grad=sides == "apart"))
+    begin = torch.eye(d) if start is None else start
+    head = begin.clone().requires_grad_()
+    heads = Heads(head, head if sides == "both" else begin.clone().requires_grad_(sides == "apart"))
     if not len(labels):
         return Heads(*(side.detach() for side in heads))
     optimizer = torch.optim.Adam({id(side): side for side in heads if side.requires_grad}.values(), lr=RATE)

@@ -24,6 +24,7 @@ from gnnretrieval.training.gnn.ladder import (
     FOLDS,
     MOST_HEADS,
     PRIORS,
+    STEPS,
     Climb,
     Judged,
     climb,
@@ -186,25 +187,40 @@ def in_words(messages: Messages) -> str:
 
 
 def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> MessagesTraining:
-    """Train heads over ``store`` and choose the messages on the held-out questions.
-
-    A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
-    about passages with training questions.
-
-    Args:
-        store: The graph.
-        held_out: The dev questions.
-        settings: Settings; ``seed`` and ``evidence`` are used.
-        taught: ``(n,)`` bool, True for queries to train the head on.
+    """As :func:`train_over`, over the vectors and edges of ``store``.
 
     Raises:
         GnnRetrievalError: The vectors of all nodes do not fit into memory.
     """
     require_fit(store)
-    whole = message_graph(store)
+    return train_over(message_graph(store), held_out, settings, taught)
+
+
+def train_over(
+    whole: MessageGraph,
+    held_out: HeldOut,
+    settings: TrainSettings,
+    taught: Tensor,
+    *,
+    cross_validates: bool = True,
+    most: int = len(STEPS),
+) -> MessagesTraining:
+    """Train heads over a graph and choose the messages on the held-out questions.
+
+    A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
+    about passages with training questions.
+
+    Args:
+        whole: The graph.
+        held_out: The dev questions.
+        settings: Settings; ``seed`` and ``evidence`` are used.
+        taught: ``(n,)`` bool, True for queries to train the head on.
+        cross_validates: Whether cross-validated training questions join few dev questions.
+        most: Numbers of steps of a head that are tried, the smallest first.
+    """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
-    few = is_few(held_out)
-    steps = head_steps(graph, taught)
+    few = cross_validates and is_few(held_out)
+    steps = head_steps(graph, taught)[:most]
     with progress("training heads", steps_of_heads(steps, FOLDS * few), "steps") as meter:
         heads = heads_of(graph, steps, settings.seed, taught, meter.advance)
         judged = [Judged.of(graph, heads, held_out.queries, held_out.relevant)]

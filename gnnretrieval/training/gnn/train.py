@@ -84,7 +84,7 @@ def train_gnn(
         made = write_layer(plan, directory, device, ranks)
         if not ranks.first:
             return {}
-        meta = _of_graph(store, dataset) | made.meta | {"made_from": _made_from(out, plan, examples)}
+        meta = of_graph(store, dataset) | made.meta | {"made_from": _made_from(out, plan, examples)}
         towers = [name for name in (PASSAGE, QUERY) if (directory / name).is_dir()]
         (directory / CARD).write_text(model_card(meta, settings, store, made.choice, towers), encoding="utf-8")
         return meta
@@ -299,7 +299,8 @@ def _described(plan: TrainingPlan, training: GNNTraining, choice: Selection) -> 
     }
 
 
-def _of_graph(store: Graph, dataset: Dataset) -> dict[str, Any]:
+def of_graph(store: Graph, dataset: Dataset) -> dict[str, Any]:
+    """Entries of a model's metadata that follow from its graph."""
     return {
         "dimension": store.dimension,
         "edge_dim": store.edge_dim,

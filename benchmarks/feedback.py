@@ -1,0 +1,278 @@
+"""Simulated months of a search that learns from its clicks every night: curves, wrong clicks, and what the gate lets by.
+
+    .venv/bin/python benchmarks/feedback.py --work WORK --data docstrings=DATASET --data fairytaleqa=DATASET \\
+        --features docstrings=FEATURES
+    .venv/bin/python benchmarks/feedback.py --work WORK --page
+
+Users ask the questions of train and dev, see ten passages as the served version ranks them, and click by position,
+relevance and mistake (benchmarks/feedback_nights.py). Versions are compared on the test questions, which nobody asks.
+A set without features gets vectors by latent semantic analysis. Months are kept in WORK one by one; after an
+interruption the same command continues. ``--page`` writes results/feedback.json, .md and .svg of all months there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import click
+import torch
+from feedback_nights import Month, World, without_gate
+from svg_lines import line_plots
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.feedback import SimulationSettings
+from gnnretrieval.progress import say, show_progress
+from gnnretrieval.recipes.update_settings import UpdateSettings
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+
+RESULTS = Path(__file__).resolve().parent / "results"
+WRONG = (0.1, 0.2, 0.4, 1.0)  # 1.0: clicks do not depend on relevance
+WORSE = 0.003  # RR@10 that a promoted version may lose on the truth
+WITHOUT = ("label mean", "linear head", "from scratch")
+
+
+def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], compares: bool) -> dict[str, Any]:
+    """The figures of a month, night by night."""
+    names = ("impressions", "shown")
+    its = {name: settings[name] for name in names}
+    users = SimulationSettings(**its, wrong_clicks=wrong, seed=seed)
+    nights = settings["nights"]
+    month = Month(world, users, UpdateSettings(), nights, heads=settings["heads"])
+    found, others = [], {}
+    for day in range(nights):
+        found.append(month.night(day))
+        if compares and (day + 1) % settings["every"] == 0:
+            others[str(day + 1)] = without_gate(month)
+    return {
+        "wrong": wrong,
+        "seed": seed,
+        "settings": settings,
+        "passages": len(world.passages),
+        "asked": len(world.asked),
+        "truth": len(world.truth),
+        "frozen": month.frozen,
+        "nights": found,
+        "without_gate": others,
+    }
+
+
+def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Promotions of some months, and the worst of them on the truth."""
+    its = list(months)
+    nights = [night for month in its for night in month["nights"]]
+    promoted = [night for night in nights if night["promoted"]]
+    # Against the best version that the month had served until then, so that small losses add up.
+    drops = []
+    for month in its:
+        best = before = month["frozen"]
+        for night in month["nights"]:
+            if night["promoted"]:
+                drops.append((before - night["truth"], best - night["truth"]))
+            before, best = night["truth"], max(best, night["truth"])
+    tested = [night for night in nights if "held_out" in night]
+    return {
+        "months": len(its),
+        "nights": len(nights),
+        "tested": len(tested),
+        "promoted": len(promoted),
+        "worse": sum(drop > WORSE for drop, _ in drops),
+        "largest_drop": max((drop for drop, _ in drops), default=0.0),
+        "largest_drop_from_best": max((drop for _, drop in drops), default=0.0),
+        "refused_better": sum(night["true_gain"] > WORSE for night in tested if not night["promoted"]),
+        "refused_worse": sum(night["true_gain"] < -WORSE for night in tested if not night["promoted"]),
+        "frozen": fmean(month["frozen"] for month in its),
+        "end": fmean(month["nights"][-1]["truth"] for month in its),
+        "precision": fmean(n["right_labels"] / n["labels"] for n in tested) if tested else None,
+        "seconds": fmean(night["seconds"] for night in nights),
+        "seconds_of_warm": _mean(night["seconds"] for night in nights if night["training"] == "warm"),
+        "seconds_of_full": _mean(night["seconds"] for night in nights if night["training"] == "full"),
+    }
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    its = list(values)
+    return fmean(its) if its else None
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    lines = [
+        "# Nights of feedback",
+        "",
+        "A search that learns from its own clicks, simulated. Every night the clicks of all days so far are judged, a",
+        "model is trained or goes on from the promoted one, and the gate compares both on the newest questions, by their",
+        "clicks. The tables compare them on the truth: the relevant passages of test questions, which nobody asks.",
+        "`.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
+        "",
+    ]
+    for name, its in results["sets"].items():
+        settings = its["settings"]
+        lines += [
+            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of the",
+            f"  truth; {settings['impressions']:,} lists a night; vectors: {settings['vectors']}.",
+        ]
+    lines += [
+        "",
+        "Vectors are narrow, training chooses by dev questions alone (without cross-validated ones), and passages do not",
+        "change: so that months fit into minutes. Users differ from this model of them.",
+        "",
+        "## What the gate lets by",
+        "",
+        f"RR@10 × 100. A promotion is *worse* if it loses more than {100 * WORSE:.1f} on the truth.",
+        "",
+        "| set | wrong clicks | months | nights | with a candidate | promoted | worse | largest loss of one | below the "
+        "best before | refused, though better | refused, and worse | frozen encoder | last night |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in results["gate"]:
+        wrong = "random" if row["wrong"] == 1 else f"{row['wrong']:.0%}"
+        promoted = f"{row['promoted']:,} ({row['promoted'] / row['nights']:.1%})"
+        lines.append(
+            f"| {row['set']} | {wrong} | {row['months']} | {row['nights']:,} | {row['tested']:,} | {promoted} | "
+            f"{row['worse']} | {100 * max(row['largest_drop'], 0):.1f} | "
+            f"{100 * max(row['largest_drop_from_best'], 0):.1f} | {row['refused_better']:,} | "
+            f"{row['refused_worse']:,} | {100 * row['frozen']:.1f} | {100 * row['end']:.1f} |"
+        )
+    lines += ["", "## Night by night", "", "![RR@10 by night](feedback.svg)", ""]
+    for curve in results["curves"]:
+        lines += [
+            f"{curve['set']}, {curve['wrong']:.0%} wrong clicks. The loop is the gated one; the others use the same clicks",
+            "every night, without a gate.",
+            "",
+            "| night | frozen | loop | " + " | ".join(WITHOUT) + " |",
+            "|---:|---:|---:|" + "---:|" * len(WITHOUT),
+        ]
+        for night, others in curve["without_gate"].items():
+            loop = curve["loop"][int(night) - 1]
+            cells = [f"{100 * others[one]:.1f}" if one in others else "" for one in WITHOUT]
+            lines.append(f"| {night} | {100 * curve['frozen']:.1f} | {100 * loop:.1f} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += ["## Time", "", "Seconds of judging, training and the gate a night, on a busy machine.", ""]
+    lines += ["| set | mean night | with a warm start | from scratch |", "|---|---:|---:|---:|"]
+    for name, its in results["times"].items():
+        cells = [
+            "" if its[key] is None else f"{its[key]:.1f}" for key in ("seconds", "seconds_of_warm", "seconds_of_full")
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += ["", f"Revision {results['git_revision']}."]
+    return "\n".join(lines) + "\n"
+
+
+def write_results(work: Path) -> None:
+    """Collect the months into the result files."""
+    months: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for file in sorted(work.glob("*.month.json")):
+        month = json.loads(file.read_text(encoding="utf-8"))
+        months.setdefault((month["set"], month["wrong"]), []).append(month)
+    names = sorted({name for name, _ in months})
+    curves = [
+        {
+            "set": name,
+            "wrong": wrong,
+            "frozen": month["frozen"],
+            "loop": [night["truth"] for night in month["nights"]],
+            "without_gate": month["without_gate"],
+        }
+        for (name, wrong), its in sorted(months.items())
+        for month in its
+        if month["without_gate"]
+    ]
+    first = {name: next(its[0] for (one, _), its in months.items() if one == name) for name in names}
+    results: dict[str, Any] = {
+        "sets": {name: {key: first[name][key] for key in ("passages", "asked", "truth", "settings")} for name in names},
+        "gate": [{"set": name, "wrong": wrong, **summary(its)} for (name, wrong), its in sorted(months.items())],
+        "curves": curves,
+        "times": {
+            name: summary(one for (its, _), all_ in months.items() if its == name for one in all_) for name in names
+        },
+        "months": [
+            {"set": name, "wrong": wrong, "seed": month["seed"], "nights": month["nights"]}
+            for (name, wrong), its in sorted(months.items())
+            for month in its
+        ],
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+    }
+    write_json(RESULTS / "feedback.json", results)
+    (RESULTS / "feedback.md").write_text(markdown(results), encoding="utf-8")
+    plots = []
+    for curve in curves:
+        nights = range(1, len(curve["loop"]) + 1)
+        series = {"loop": list(zip(nights, curve["loop"], strict=True))}
+        series["frozen encoder"] = [(1, curve["frozen"]), (len(nights), curve["frozen"])]
+        for one in WITHOUT:
+            series[one] = [(int(n), its[one]) for n, its in curve["without_gate"].items() if one in its]
+        title = f"{curve['set']}, {curve['wrong']:.0%} wrong clicks"
+        plots.append((title, {name: [(x, 100 * y) for x, y in points] for name, points in series.items()}))
+    (RESULTS / "feedback.svg").write_text(line_plots(plots, ("night", "RR@10 on the truth")), encoding="utf-8")
+
+
+def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Path]:
+    return {name: Path(path) for name, _, path in (value.partition("=") for value in values)}
+
+
+@click.command()
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Directory of the months.")
+@click.option("--data", multiple=True, metavar="SET=DATASET", callback=_pairs, help="Sets.")
+@click.option("--features", multiple=True, metavar="SET=FEATURES", callback=_pairs, help="Features of a set.")
+@click.option("--where", metavar="KEY=VALUE", multiple=True, help="As for the other commands, for all sets.")
+@click.option("--nights", default=30, show_default=True)
+@click.option("--impressions", default=1000, show_default=True, help="Lists a night.")
+@click.option("--shown", default=10, show_default=True, help="Passages of a list.")
+@click.option("--heads", default=3, show_default=True, help="Numbers of steps of a head that training tries.")
+@click.option("--dimensions", default=128, show_default=True, help="Width of the vectors.")
+@click.option("--every", default=5, show_default=True, help="Nights between two comparisons without a gate.")
+@click.option("--wrong", "wrongs", type=float, multiple=True, help="Shares of wrong clicks.  [default: 0.1 0.2 0.4 1]")
+@click.option("--seeds", default="0", show_default=True, help="Seeds of the months, such as 0-6.")
+@click.option("--compare", is_flag=True, help="Also compare with uses of the clicks without a gate.")
+@click.option("--page", is_flag=True, help="Only write the page.")
+def main(
+    work: Path,
+    data: dict[str, Path],
+    features: dict[str, Path],
+    where: tuple[str, ...],
+    nights: int,
+    impressions: int,
+    shown: int,
+    heads: int,
+    dimensions: int,
+    every: int,
+    wrongs: tuple[float, ...],
+    seeds: str,
+    compare: bool,
+    page: bool,
+) -> None:
+    """Simulate months, and write the page."""
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    work.mkdir(parents=True, exist_ok=True)
+    low, _, high = seeds.partition("-")
+    for name, place in data.items() if not page else ():
+        dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
+        vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
+        settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}
+        settings |= {"shown": shown, "heads": heads}
+        settings["vectors"] = f"{vectors}, {dimensions} wide"
+        world = None
+        for seed in range(int(low), int(high or low) + 1):
+            for wrong in wrongs or WRONG:
+                file = work / f"{name}-{round(100 * wrong)}-{seed}.month.json"
+                if file.is_file():
+                    continue
+                world = world or World.of(dataset, features.get(name), dimensions)
+                month = month_of(world, wrong, seed, settings, compare)
+                write_json(file, {"set": name, **month})
+                its = summary([month])
+                say(f"{file.name}: {its['promoted']} promoted, {100 * its['frozen']:.1f} to {100 * its['end']:.1f}")
+    if page:
+        write_results(work)
+
+
+if __name__ == "__main__":
+    show_progress()
+    main()

@@ -1,0 +1,270 @@
+"""The event store: events of all logs that were ever read, each once, as files that are only added to.
+
+A file is one addition, written whole. Times, questions and shown passages are kept as they were logged, or masked.
+Instead of a session, its keyed hash is kept: enough to count one vote a session, and to forget it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data.lines import read_lines
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.feedback.cleaning import question_key
+from gnnretrieval.feedback.columns import FIELDS
+from gnnretrieval.feedback.events import Event, Log, Shown
+from gnnretrieval.feedback.redaction import redacted
+from gnnretrieval.pages.reports import Figures
+from gnnretrieval.storage.artifacts import whole_file
+from gnnretrieval.storage.durable import make_directory, sync_directory
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json, write_json
+
+_KEY, _EPOCH = "key", "forgotten.json"
+_COLUMNS = {field: field for field in FIELDS if field not in ("passage", "position")}
+
+
+class StoredFigures(Figures):
+    """What an addition to the store did."""
+
+    read: int
+    """Events of the logs."""
+    added: int
+    known: int
+    """Events that the store had already."""
+    too_old: int
+    """Events before the retention's limit, in the logs."""
+    forgotten: int
+    """Events in the logs that were to be forgotten: they are not added again."""
+    deleted: int
+    """Events of the store that are before it now."""
+    stored: int
+    """Events in the store."""
+
+
+class StoredLog:
+    """A file of the store, to be read as a log.
+
+    Attributes:
+        path: The file.
+        has_lists: As of the log that its events came from.
+    """
+
+    def __init__(self, path: Path, has_lists: bool) -> None:
+        self.path, self.has_lists = path, has_lists
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Column by field: all fields, by their own names."""
+        return dict(_COLUMNS)
+
+    def events(self) -> Iterator[Event]:
+        """The events, in the order in which they were added.
+
+        Raises:
+            ArtifactError: the file is damaged.
+        """
+        for number, line in _lines(self.path):
+            yield _event(line, self.path, number)
+
+
+class EventStore:
+    """The events in a directory, which need not exist yet.
+
+    Args:
+        directory: The directory.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.path = Path(directory)
+
+    def logs(self) -> list[StoredLog]:
+        """The files, in the order of their additions."""
+        return [StoredLog(file, file.stem.endswith("lists")) for file in self._files()]
+
+    @property
+    def hash(self) -> str:
+        """sha256 over the files: equal if nothing was added, deleted or forgotten."""
+        return sha256_of_json({file.name: sha256_of_file(file) for file in self._files()})
+
+    @property
+    def epoch(self) -> int:
+        """How often events were forgotten."""
+        return int(self._forgotten["times"])
+
+    @property
+    def _forgotten(self) -> dict[str, Any]:
+        """How often, and until which time the events of each hash are to be forgotten."""
+        file = self.path / _EPOCH
+        if not file.is_file():
+            return {"times": 0, "until": {}}
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def add(
+        self, logs: Sequence[Log], *, redact: bool = False, keep_from: float | None = None, dry_run: bool = False
+    ) -> StoredFigures:
+        """Add the events of ``logs`` that are not in the store, and delete what is too old.
+
+        An event that a log has twice is two events. If another log, or the store, has it as often, it is the same two:
+        logs may overlap, and may be read again after they grew.
+
+        Args:
+            logs: The logs.
+            redact: Mask personal data in questions before anything is written.
+            keep_from: Seconds since 1970; events before are neither added nor kept. None: all are.
+            dry_run: Only count.
+        """
+        stored: Counter[bytes] = Counter()
+        old = 0
+        for file in self._files():
+            for _, line in _lines(file):
+                stored[_digest(line)] += 1
+                old += keep_from is not None and _time_of(line) < keep_from
+        total, read, too_old, known, forgotten = stored.total(), 0, 0, 0, 0
+        until = self._forgotten["until"]
+        fresh: dict[bool, list[str]] = {True: [], False: []}
+        for log in logs:
+            seen: Counter[bytes] = Counter()
+            for event in log.events():
+                read += 1
+                if keep_from is not None and event.time < keep_from:
+                    too_old += 1
+                    continue
+                if until and any(event.time < until.get(one, 0.0) for one in self._hashes(event)):
+                    forgotten += 1
+                    continue
+                line = self._line(event, redact)
+                digest = _digest(line)
+                seen[digest] += 1
+                if seen[digest] <= stored[digest]:
+                    known += 1
+                    continue
+                stored[digest] += 1
+                fresh[log.has_lists].append(line)
+        added = sum(map(len, fresh.values()))
+        if not dry_run:
+            if old:
+                self._keep(lambda event: event.time >= (keep_from or 0.0))
+            for has_lists, lines in fresh.items():
+                if lines:
+                    self._write(lines, has_lists)
+        return StoredFigures(
+            read=read,
+            added=added,
+            known=known,
+            too_old=too_old,
+            forgotten=forgotten,
+            deleted=old,
+            stored=total - old + added,
+        )
+
+    def forget(self, sessions: Collection[str], questions: Collection[str]) -> int:
+        """Delete the events of some sessions and questions; returns how many.
+
+        What was made from them must be made again without: :attr:`epoch` grows. Logs that still have them may be given
+        again: hashes say which events to leave out, if they are from before now.
+
+        Args:
+            sessions: As in the logs.
+            questions: Their texts, in any spelling, or as they were masked.
+        """
+        hashed = {self._hashed(session) for session in sessions}
+        keys = {question_key(text) for question in questions for text in (question, redacted(question))}
+
+        def is_meant(event: Event) -> bool:
+            return event.session in hashed or question_key(event.question) in keys
+
+        count = sum(is_meant(event) for log in self.logs() for event in log.events())
+        if count:
+            now, before = time.time(), self._forgotten
+            until = before["until"] | dict.fromkeys(sorted({*hashed, *map(self._hashed, keys)}), now)
+            # Before the events go: after a kill in between, nothing that knew them is used again.
+            write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until})
+            self._keep(lambda event: not is_meant(event))
+        return count
+
+    def _hashes(self, event: Event) -> set[str]:
+        """Hashes of a log's event, by which it can be forgotten."""
+        keys = {question_key(text) for text in (event.question, redacted(event.question))}
+        return {self._hashed(one) for one in (event.session, *keys)}
+
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("[0-9]*.jsonl"))
+
+    def _write(self, lines: Iterable[str], has_lists: bool) -> None:
+        files = self._files()
+        number = int(files[-1].name.split("-")[0]) + 1 if files else 1
+        name = f"{number:06d}-{'lists' if has_lists else 'clicks'}.jsonl"
+        _write_lines(self.path / name, lines)
+
+    def _keep(self, is_kept: Callable[[Event], bool]) -> None:
+        """Write the files again, without some events."""
+        for file in self._files():
+            lines = [(line, is_kept(_event(line, file, number))) for number, line in _lines(file)]
+            if all(kept for _, kept in lines):
+                continue
+            if any(kept for _, kept in lines):
+                _write_lines(file, (line for line, kept in lines if kept))
+            else:
+                file.unlink()
+                sync_directory(self.path)
+
+    def _line(self, event: Event, redact: bool) -> str:
+        question, question_id = event.question, event.question_id
+        if redact:
+            question, question_id = redacted(question), redacted(question_id)
+        values = event._asdict() | {
+            "question": question,
+            "question_id": question_id,
+            "session": self._hashed(event.session) if event.session else "",
+        }
+        return json.dumps(values, ensure_ascii=False, sort_keys=True)
+
+    def _hashed(self, session: str) -> str:
+        return hashlib.blake2b(session.encode(), key=self._key, digest_size=12).hexdigest()
+
+    @property
+    def _key(self) -> bytes:
+        file = self.path / _KEY
+        if not file.is_file():
+            make_directory(self.path)
+            with whole_file(file) as partial:
+                descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "w", encoding="ascii") as opened:
+                    opened.write(secrets.token_hex(32))
+        return bytes.fromhex(file.read_text(encoding="ascii"))
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    return read_lines(path, "events of the store")
+
+
+def _digest(line: str) -> bytes:
+    return hashlib.blake2b(line.encode(), digest_size=16).digest()
+
+
+def _time_of(line: str) -> float:
+    return float(json.loads(line)["time"])
+
+
+def _event(line: str, path: Path, number: int) -> Event:
+    try:
+        values: dict[str, Any] = json.loads(line)
+        return Event(**{**values, "shown": tuple(Shown(*one) for one in values["shown"])})
+    except (ValueError, TypeError, KeyError):
+        raise ArtifactError(
+            f"{path}:{number}: this line is damaged. Delete it, or give the logs again that it came from."
+        ) from None

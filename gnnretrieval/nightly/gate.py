@@ -1,0 +1,160 @@
+"""The gate: whether a new model is promoted, by the newest held-out questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.pages.reports import Figures
+from gnnretrieval.recipes.update_settings import UpdateSettings
+from gnnretrieval.resampling import corrected_ps
+
+_BOOTSTRAPS = 2000
+_LEAST_OF_SLICE = 10  # questions; fewer prove nothing
+_CLOSE = 12  # decimals; equal ranks give equal reciprocal ranks
+
+
+class SliceFigures(Figures):
+    """Gain of the new model on some of the held-out questions."""
+
+    name: str
+    questions: int
+    gain: float
+    """Mean RR@10 of the new model minus that of the served one."""
+    low: float
+    """Lower end of the one-sided 95 % bootstrap interval of the gain."""
+    high: float
+    """Upper end of the other one."""
+    p_worse: float
+    """One-sided p-value of a loss."""
+
+
+class GateFigures(Figures):
+    """What the gate measured and decided."""
+
+    questions: int
+    """Held-out questions: the newest ones, which neither model was trained on."""
+    served: float
+    """Mean RR@10 of the served model, over tonight's passages."""
+    candidate: float
+    """Mean RR@10 of the new model."""
+    gain: float
+    low: float
+    """Lower end of the one-sided 95 % bootstrap interval of the gain."""
+    p: float
+    """One-sided p-value of the gain: Fisher's randomisation test, paired by question."""
+    slices: list[SliceFigures]
+    promotes: bool
+    reasons: list[str]
+    """Sentences that say why."""
+
+
+def judge_gain(
+    candidate: NDArray[np.float64],
+    served: NDArray[np.float64],
+    slices: Mapping[str, NDArray[np.bool_]],
+    settings: UpdateSettings,
+) -> GateFigures:
+    """Decide whether a new model is promoted.
+
+    It must gain on the held-out questions with ``p <= evidence``, and lose on none of the slices with
+    ``p <= slice_evidence``. If both models are equally good, it is promoted with the probability ``evidence`` or less.
+
+    Args:
+        candidate: ``(q,)`` RR@10 of each held-out question by the new model.
+        served: ``(q,)`` the same by the served model.
+        slices: ``(q,)`` bool by name, True for the questions of a slice.
+        settings: The levels.
+    """
+    gains = np.round(candidate - served, _CLOSE)
+    count = len(gains)
+    p = corrected_ps(gains[None])[0] if count and gains.any() else 1.0
+    found = [_slice_of(name, gains[mask]) for name, mask in slices.items()]
+    bad = [
+        one
+        for one in found
+        if one.questions >= _LEAST_OF_SLICE and one.gain < 0 and one.p_worse <= settings.slice_evidence
+    ]
+    mean = float(gains.mean()) if count else 0.0
+    reasons = []
+    if count < settings.least:
+        reasons.append(few_questions(count, settings.least))
+    elif not gains.any():
+        reasons.append("The new model ranks all held-out questions as the served one does.")
+    elif mean <= 0 or p > settings.evidence:
+        reasons.append(
+            f"Its gain on the {count:,} newest questions, {100 * mean:+.1f} RR@10, may be chance (p = {p:.2g}, wanted: "
+            f"{settings.evidence:g} or less)."
+        )
+    reasons += [
+        f"Questions {one.name} rank worse: {100 * one.gain:+.1f} RR@10 over {one.questions:,} (p = {one.p_worse:.2g})."
+        for one in bad
+    ]
+    promotes = not reasons
+    if promotes:
+        reasons.append(
+            f"It gains {100 * mean:+.1f} RR@10 on the {count:,} newest questions (p = {p:.2g}), and no slice loses by "
+            "more than chance."
+        )
+    return GateFigures(
+        questions=count,
+        served=float(served.mean()) if count else 0.0,
+        candidate=float(candidate.mean()) if count else 0.0,
+        gain=mean,
+        low=_interval(gains)[0],
+        p=p,
+        slices=found,
+        promotes=promotes,
+        reasons=reasons,
+    )
+
+
+def few_questions(count: int, least: int) -> str:
+    """The reason not to promote anything, with too few held-out questions."""
+    return f"There are {count:,} held-out questions with a label, and at least {least:,} are needed."
+
+
+def popularity_slices(impressions: Sequence[int]) -> dict[str, NDArray[np.bool_]]:
+    """Head, torso and tail: the questions of each third of the impressions, most asked first.
+
+    Args:
+        impressions: How often each question was asked ``(q,)``.
+    """
+    counts = np.asarray(impressions, dtype=np.float64)
+    order = np.argsort(-counts, kind="stable")
+    before = np.cumsum(counts[order]) - counts[order]
+    third = np.empty(len(counts), dtype=np.int64)
+    third[order] = np.minimum(3 * before / max(float(counts.sum()), 1.0), 2).astype(np.int64)
+    names = ("of the head", "of the torso", "of the tail")
+    return {name: third == number for number, name in enumerate(names)}
+
+
+def feedback_slices(relevant: Sequence[Sequence[int]], labelled: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """Questions about passages with and without feedback.
+
+    Args:
+        relevant: Rows of each question's relevant passages.
+        labelled: ``(m,)`` bool, whether a training question has a label on the passage.
+    """
+    warm = np.array([bool(labelled[list(rows)].any()) for rows in relevant], dtype=np.bool_)
+    return {"about passages with feedback": warm, "about passages without feedback": ~warm}
+
+
+def _slice_of(name: str, gains: NDArray[np.float64]) -> SliceFigures:
+    low, high = _interval(gains)
+    p = corrected_ps(-gains[None])[0] if gains.any() else 1.0
+    mean = float(gains.mean()) if len(gains) else 0.0
+    return SliceFigures(name=name, questions=len(gains), gain=mean, low=low, high=high, p_worse=p)
+
+
+def _interval(gains: NDArray[np.float64]) -> tuple[float, float]:
+    """5 % and 95 % percentiles of the mean over bootstrap resamples."""
+    if not len(gains) or not np.ptp(gains):
+        mean = float(gains.mean()) if len(gains) else 0.0
+        return mean, mean
+    rng = np.random.default_rng(0)
+    means = np.array([gains[rng.integers(0, len(gains), len(gains))].mean() for _ in range(_BOOTSTRAPS)])
+    low, high = np.quantile(means, (0.05, 0.95)).tolist()
+    return low, high

@@ -1,0 +1,310 @@
+"""Making the artifacts of a version: a candidate from all events, or the old model over tonight's passages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.beir import read_queries, write_qrels, write_queries
+from gnnretrieval.data.dataset import CORPUS, QUERIES
+from gnnretrieval.data.records import Qrel
+from gnnretrieval.encoders.features import Features, encode_dataset, open_features
+from gnnretrieval.encoders.known_vectors import KnownVectors
+from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.feedback import import_feedback
+from gnnretrieval.feedback.importing import NoLabelsError, WrittenCorpus, passages_source
+from gnnretrieval.feedback.store import EventStore
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.store import Graph, open_graph
+from gnnretrieval.index.faiss_index import build_index
+from gnnretrieval.nightly.gate import GateFigures, feedback_slices, judge_gain, popularity_slices
+from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.recipes.recipe import Recipe
+from gnnretrieval.storage.artifacts import open_artifact, share_file
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.places import META, discard
+from gnnretrieval.storage.provenance import sha256_of_file
+from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages, open_embeddings
+from gnnretrieval.training.gnn.ladder import message_graph, reciprocal_ranks
+from gnnretrieval.training.gnn.messages import TrainedMessages
+from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
+from gnnretrieval.training.gnn.train import train_gnn
+from gnnretrieval.training.gnn.warm_start import continue_messages, keep_trained
+
+TEST = "test"
+
+
+class Version(NamedTuple):
+    """The opened artifacts of a version."""
+
+    path: Path
+    dataset: Dataset
+    features: Features
+    graph: Graph
+    model: GNNEncoderModel
+    embeddings: Embeddings
+
+    @classmethod
+    def open(cls, place: Path) -> Version:
+        """Open a version.
+
+        Raises:
+            ArtifactError: one of its artifacts is missing or damaged.
+        """
+        for name in ("index", "index-dual-encoder"):
+            open_artifact(place / name, "index")
+        return cls(
+            place,
+            Dataset.open(place / "dataset"),
+            open_features(place / "features"),
+            open_graph(place / "graph"),
+            open_model(place / "model"),
+            open_embeddings(place / "embeddings"),
+        )
+
+
+class Maker:
+    """Makes versions of a search.
+
+    Args:
+        recipe: Settings of the stages.
+        passages: Dataset or file of tonight's passages.
+        device: Where to compute.
+
+    Attributes:
+        seconds: How long each step took.
+        encoded: Texts that were encoded.
+    """
+
+    def __init__(self, recipe: Recipe, passages: Path, device: str) -> None:
+        self.recipe, self.passages, self.device = recipe, passages, device
+        self.seconds: dict[str, float] = {}
+        self.encoded = 0
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Count the time inside as the step's."""
+        begun = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begun
+
+    def dataset(self, store: EventStore, out: Path) -> Dataset:
+        """The dataset of all stored events.
+
+        Raises:
+            NoLabelsError: they give no labels to train on.
+        """
+        with self.step("judging"):
+            made = import_feedback(store.logs(), self.passages, out, self.recipe.feedback, overwrite=True)
+            dataset = Dataset.open(made.path)
+        if self.recipe.graph.split not in dataset.splits:
+            raise NoLabelsError("no question of the training time has a relevant passage by its clicks.")
+        return dataset
+
+    def graph(
+        self, dataset: Dataset, out: Path, known: Version | None, *, forgets: bool = False
+    ) -> tuple[Features, Graph]:
+        """Features and graph of a dataset; what the version ``known`` has is used again.
+
+        Args:
+            dataset: The dataset.
+            out: Directory of the version.
+            known: An earlier version; None: everything is made.
+            forgets: Use only what no event can have changed: the vectors of passages.
+        """
+        with self.step("features"):
+            features = self._features(dataset, out, [] if known is None else [known.features], forgets)
+        with self.step("graph"):
+            before = None if known is None or forgets else known.graph
+            how: dict[str, Any] = {"known": before, "device": self.device, "overwrite": True}
+            return features, build_graph(dataset, features, self.recipe.graph, out / "graph", **how)
+
+    def _features(self, dataset: Dataset, out: Path, known: list[Features], forgets: bool) -> Features:
+        encoder = self.recipe.encoder
+        how: dict[str, Any] = {"device": self.device, "overwrite": True}
+        if not known or encoder.sentences != "none":
+            self.encoded += len(dataset.passage_ids) + len(dataset.query_ids)
+            return encode_dataset(dataset, encoder, out / "features", **how)
+        looked_up = KnownVectors(known, sides=("passage",) if forgets else ("passage", "query"), device=self.device)
+        made = encode_dataset(dataset, looked_up, out / "features", **how)
+        self.encoded += sum(looked_up.encoded.values())
+        return made
+
+    def train(self, dataset: Dataset, features: Features, graph: Graph, out: Path) -> GNNEncoderModel:
+        """A model from scratch. What the ladder chooses is a proposal: the gate has the evidence."""
+        settings = self.recipe.train.model_copy(update={"evidence": 1.0})
+        with self.step("training"):
+            return train_gnn(graph, dataset, features, settings, out / "model", device=self.device, overwrite=True)
+
+    def go_on(self, dataset: Dataset, features: Features, graph: Graph, out: Path, before: Version) -> GNNEncoderModel:
+        """The model of ``before``, trained further on labels that are new or have changed, and some others."""
+        start = before.model.load_messages()
+        fresh, replay = _fresh(graph, before.graph), self.recipe.update.replay
+        seed = self.recipe.train.seed
+
+        def trained() -> TrainedMessages:
+            return continue_messages(message_graph(graph), start, fresh, seed=seed, replay=replay)
+
+        with self.step("training"):
+            how = {"replay": replay}
+            return self._kept(trained, dataset, features, graph, out, how, before.model)
+
+    def dual_encoder(self, dataset: Dataset, features: Features, graph: Graph, out: Path) -> GNNEncoderModel:
+        """A model that changes nothing."""
+
+        def identity() -> TrainedMessages:
+            return TrainedMessages(None, Messages())
+
+        return self._kept(identity, dataset, features, graph, out, {"kept": "the dual-encoder"}, None)
+
+    def _kept(
+        self,
+        trained: Any,
+        dataset: Dataset,
+        features: Features,
+        graph: Graph,
+        out: Path,
+        how: Mapping[str, Any],
+        start: GNNEncoderModel | None,
+    ) -> GNNEncoderModel:
+        settings = self.recipe.train
+        return keep_trained(trained, graph, dataset, features, settings, out / "model", how=how, start=start)
+
+    def index(
+        self, features: Features, graph: Graph, model: GNNEncoderModel, out: Path, kept: Embeddings | None = None
+    ) -> Embeddings:
+        """Embeddings and both indexes of a version."""
+        with self.step("index"):
+            how: dict[str, Any] = {"kept": kept, "device": self.device, "overwrite": True}
+            embeddings = embed_passages(model, graph, out / "embeddings", **how)
+            build_index(embeddings, out / "index", overwrite=True)
+            build_index(features, out / "index-dual-encoder", overwrite=True)
+        return embeddings
+
+    def old_model(self, before: Version, out: Path, also: Features | None) -> Embeddings:
+        """Tonight's passages by the model, questions and labels of ``before``; the vectors of its passages stay.
+
+        Args:
+            before: The promoted version.
+            out: Directory of the version that is made.
+            also: Features with vectors of new passages; None: these are encoded.
+        """
+        with self.step("passages"):
+            dataset = self._with_passages(before.dataset, out / "dataset")
+            known = [before.features] if also is None else [also, before.features]
+            features = self._features(dataset, out, known, False)
+            how: dict[str, Any] = {"known": before.graph, "device": self.device, "overwrite": True}
+            graph = build_graph(dataset, features, self.recipe.graph, out / "graph", **how)
+            model = _copied(before.model, out / "model")
+        return self.index(features, graph, model, out, before.embeddings)
+
+    def _with_passages(self, before: Dataset, out: Path) -> Dataset:
+        """The questions and judgements of ``before`` over tonight's passages."""
+        source = passages_source(self.passages)
+
+        def write(directory: Path) -> dict[str, Any]:
+            known = WrittenCorpus(source, directory / CORPUS).keys
+            judged = {
+                split: [
+                    Qrel(query, passage, value)
+                    for query, its in before.split(split).items()
+                    if any(value > 0 and passage in known for passage, value in its.items())
+                    for passage, value in its.items()
+                    if passage in known
+                ]
+                for split in before.splits
+            }
+            asked = {one.query_id for its in judged.values() for one in its}
+            write_queries(
+                directory / QUERIES, (one for one in read_queries(before.path / QUERIES) if one[0].id in asked)
+            )
+            for split, its in judged.items():
+                if its:
+                    write_qrels(directory / "qrels" / f"{split}.tsv", its)
+            return {"counts": {"passages": len(known), "queries": len(asked)}}
+
+        inputs = {"dataset": before.hash, "passages": sha256_of_file(source[0])}
+        config = {"source": "passages of another night"}
+        made = make_artifact(out, "dataset", inputs=inputs, config=config, write=write, overwrite=True)
+        return Dataset.open(made.path)
+
+
+def compare_versions(
+    dataset: Dataset,
+    features: Features,
+    graph: Graph,
+    candidate: Embeddings,
+    served: Embeddings | Features,
+    recipe: Recipe,
+) -> GateFigures:
+    """The gate's comparison on the newest questions of ``dataset``, which are its test split.
+
+    Args:
+        dataset: The candidate's.
+        features: The candidate's.
+        graph: The candidate's.
+        candidate: Embeddings of the new model.
+        served: Vectors of the same passages by the served one.
+        recipe: Settings of the gate.
+    """
+    row = {id_: number for number, id_ in enumerate(dataset.passage_ids)}
+    judged = dataset.split(TEST) if TEST in dataset.splits else {}
+    relevant = {query: [row[one] for one, value in its.items() if value > 0] for query, its in judged.items()}
+    relevant = {query: its for query, its in relevant.items() if its}
+    queries = np.asarray(features.queries[features.rows_of(relevant)], dtype=np.float32)
+    asked = {one.id: int(metadata.get("impressions", 1)) for one, metadata in read_queries(dataset.path / QUERIES)}
+    labelled = np.zeros(graph.num_passages, dtype=np.bool_)
+    labelled[graph.labels[:, 1]] = True
+    its = [*relevant.values()]
+    slices = popularity_slices([asked[query] for query in relevant]) | feedback_slices(its, labelled)
+    ranks = [_ranks(made.passages, made.similarity, queries, its) for made in (candidate, served)]
+    return judge_gain(ranks[0], ranks[1], slices, recipe.update)
+
+
+def _ranks(
+    vectors: NDArray[np.float16], similarity: Similarity, queries: NDArray[np.float32], relevant: list[list[int]]
+) -> NDArray[np.float64]:
+    prepared = torch.from_numpy(similarity.prepare_array(np.asarray(vectors)))
+    return reciprocal_ranks(prepared, torch.from_numpy(similarity.prepare_array(queries)), relevant)
+
+
+def _fresh(graph: Graph, before: Graph) -> NDArray[np.bool_]:
+    """Queries ``(n,)`` whose labels ``before`` lacks, or has otherwise."""
+    known, now = _labels(before), _labels(graph)
+    with graph.texts() as texts:
+        return np.array([now.get(query) != known.get(query) for query in texts.query_ids()], dtype=np.bool_)
+
+
+def _labels(graph: Graph) -> dict[str, set[str]]:
+    """Relevant passages by query, by id."""
+    found: dict[str, set[str]] = {}
+    with graph.texts() as texts:
+        queries, passages = texts.query_ids(), texts.passage_ids()
+    for query, passage in graph.labels.tolist():
+        found.setdefault(queries[query], set()).add(passages[passage])
+    return found
+
+
+def _copied(model: GNNEncoderModel, out: Path) -> GNNEncoderModel:
+    """The same model at another place, in one step; its files are shared."""
+    if (out / META).is_file() and open_model(out).hash == model.hash:
+        return open_model(out)
+    discard(out)
+    partial = out.with_name(".model.copy")
+    shutil.rmtree(partial, ignore_errors=True)
+    for name in (*model.meta["files"], META):
+        (partial / name).parent.mkdir(parents=True, exist_ok=True)
+        share_file(model.path / name, partial / name)
+    partial.rename(out)
+    return open_model(out)

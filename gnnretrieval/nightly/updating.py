@@ -1,0 +1,367 @@
+"""The nightly update: new events become labels, labels a new model, and the gate decides whether it is served."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.data.dataset import CORPUS
+from gnnretrieval.data.formats.recognise import ALL_FORMATS
+from gnnretrieval.data.records import Passage
+from gnnretrieval.encoders.features import Features, found_from_anywhere
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.feedback.columns import require_fields
+from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.importing import NoLabelsError, passages_source
+from gnnretrieval.feedback.store import StoredFigures
+from gnnretrieval.nightly.gate import GateFigures, few_questions
+from gnnretrieval.nightly.making import TEST, Maker, Version, compare_versions
+from gnnretrieval.nightly.report import Outcome, PassageFigures, Training, UpdateReport
+from gnnretrieval.nightly.versions import Versions
+from gnnretrieval.progress import say
+from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
+from gnnretrieval.storage.durable import make_directory
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json, write_json
+from gnnretrieval.training.gnn.embeddings import Embeddings
+from gnnretrieval.training.gnn.warm_start import grew_enough
+
+CANDIDATE, PASSAGES = "candidate", "passages"  # what is made: a new model, and the old one over tonight's passages
+LIVE = "-live"  # ending of the default directory
+
+
+def update_search(
+    path: str | Path,
+    logs: Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    data: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    from_scratch: bool = False,
+    dry_run: bool = False,
+    device: str = "cpu",
+    now: datetime | None = None,
+) -> UpdateReport:
+    """Update a search from event logs, and promote what is better by evidence. The same call goes on after a kill.
+
+    New events go into the store in ``out``. All of its events become a dataset, split by time; the graph over its
+    training questions is the same as one that is built from nothing. A model goes on from the promoted one or, when the
+    labels have grown enough, begins from scratch. The gate compares it with the promoted model on the newest questions
+    (:func:`gnnretrieval.nightly.gate.judge_gain`). If it refuses the new model, tonight's passages are still served, by
+    the old one. What is promoted is a whole version in ``out/versions``, promoted in one step.
+
+    Args:
+        path: The recipe.
+        logs: Event logs. They may overlap, and may have been read before.
+        out: Directory of the search; None: beside the recipe, called ``NAME-live``.
+        data: Dataset or file of tonight's passages, instead of the recipe's.
+        columns: As in :func:`gnnretrieval.feedback.import_feedback`.
+        from_scratch: Train from scratch.
+        dry_run: Count what is new, and write nothing.
+        device: Where to compute.
+        now: The time from which ``keep_days`` counts; None: this one.
+
+    Returns:
+        What was done, and why.
+
+    Raises:
+        InputError: the recipe, a log or the passages cannot be used, or there is no label yet and nothing is served.
+        ArtifactError: another process updates the same search.
+    """
+    path = Path(path)
+    recipe = read_recipe(path)
+    _require_can_update(recipe, path)
+    passages = _passages_of(recipe, path, data)
+    require_fields(columns or {})
+    opened = [EventLog(log, columns) for log in logs]
+    run = Versions(out if out is not None else path.parent / f"{recipe.name}{LIVE}")
+    night = _Night(run, recipe, passages, device, from_scratch)
+    keep_from = _keep_from(recipe, now or datetime.now(UTC))
+    if dry_run:
+        return night.planned(run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from, dry_run=True))
+    with run.held():
+        stored = run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from)
+        say(f"{run.path}: {stored.added:,} new events, {stored.stored:,} in the store")
+        report = night.update(stored)
+        make_directory(run.path / "reports")
+        write_json(run.path / "reports" / f"{len(run.ledger()):05d}.json", report.as_json())
+        return report
+
+
+def _keep_from(recipe: Recipe, now: datetime) -> float | None:
+    if recipe.update.keep_days is None:
+        return None
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (midnight - timedelta(days=recipe.update.keep_days)).timestamp()
+
+
+def _require_can_update(recipe: Recipe, path: Path) -> None:
+    """Refuse a recipe that cannot be updated night by night."""
+    wrong = [
+        (recipe.vectors is not None, "[vectors] come from a file, and new texts need an encoder: give an [encoder]."),
+        (recipe.joint is not None, "[joint] trains the encoder, which would change every vector: leave it out."),
+        (
+            recipe.train.layer != "linear" or recipe.train.is_joint,
+            "update trains layer = linear with mode = frozen: leave the others out of [train].",
+        ),
+        (recipe.graph.takes_run, "edges = run needs a run for every new question: choose other edges in [graph]."),
+        (
+            recipe.graph.edge_vectors == "file",
+            "edge_vectors = file has none for new questions: leave it out of [graph].",
+        ),
+        (
+            recipe.graph.split != "train",
+            "update makes its own splits, and trains on train: leave split out of [graph].",
+        ),
+        (bool(recipe.data.where), "update takes all passages: leave where out of [data]."),
+        (bool(recipe.data.files), "update takes passages from a dataset or one file: give it as source or by --data."),
+    ]
+    for is_wrong, sentence in wrong:
+        if is_wrong:
+            raise InputError(sentence, path)
+
+
+def _passages_of(recipe: Recipe, path: Path, data: str | Path | None) -> Path:
+    source = recipe.data.source
+    if data is None and (source is None or source in DOCSTRINGS):
+        raise InputError("the recipe names no passages: give a dataset or a file of passages with --data.", path)
+    return Path(data) if data is not None else path.parent / str(source)
+
+
+class _Night:
+    """One update of a search."""
+
+    def __init__(self, run: Versions, recipe: Recipe, passages: Path, device: str, from_scratch: bool) -> None:
+        self.run, self.recipe, self.from_scratch = run, recipe, from_scratch
+        self.maker = Maker(recipe, passages, device)
+        self.source = passages_source(passages)
+
+    def planned(self, stored: StoredFigures) -> UpdateReport:
+        """What a dry run finds."""
+        promoted = self.run.promoted
+        reasons = [] if stored.added else ["The logs have no new event."]
+        return self._report("dry run", stored, self._new_passages(promoted), promoted, promoted, reasons=reasons)
+
+    def update(self, stored: StoredFigures) -> UpdateReport:
+        """Make, compare and promote."""
+        run, before = self.run, self.run.promoted
+        forgets = before is not None and run.is_forgotten(before)
+        passages = self._new_passages(before)
+        state = self._state()
+        last = next((line for line in reversed(run.ledger()) if line["action"] == "update"), None)
+        if last is not None and last["state"] == state and not forgets and not self.from_scratch:
+            reason = "There is no new event, no other passage and no other setting since the last update."
+            return self._report("nothing", stored, passages, before, before, reasons=[reason])
+        served = None if before is None else Version.open(run.place(before))
+        if served is not None:
+            self._require_same_encoder(served)
+        report = self._with_events(stored, passages, state, served, before, forgets)
+        run.clear()
+        return report.model_copy(update={"deleted": run.prune(self.recipe.update.versions)})
+
+    def _with_events(
+        self,
+        stored: StoredFigures,
+        passages: PassageFigures,
+        state: str,
+        served: Version | None,
+        before: int | None,
+        forgets: bool,
+    ) -> UpdateReport:
+        maker, run = self.maker, self.run
+        made = run.making(CANDIDATE)
+        make_directory(made)
+        try:
+            dataset = maker.dataset(run.store, made / "dataset")
+        except NoLabelsError as error:
+            if served is None or forgets:
+                raise
+            return self._old_model(stored, passages, state, served, before, None, [_sentence(error.says)], {})
+        few = self._too_few(dataset)
+        if few and served is not None and not forgets and not self.from_scratch:
+            return self._old_model(stored, passages, state, served, before, None, few, {})
+        features, graph = maker.graph(dataset, made, served, forgets=forgets)
+        whole = forgets or self._begins_again(served, len(graph.labels))
+        training: Training = "from scratch" if whole else "warm start"
+        if few and served is None:
+            training, model = "none", maker.dual_encoder(dataset, features, graph, made)
+        elif whole or served is None:
+            model = maker.train(dataset, features, graph, made)
+        else:
+            model = maker.go_on(dataset, features, graph, made, served)
+        embeddings = maker.index(features, graph, model, made)
+        figures: dict[str, Any] = {"training": training, "labels": len(graph.labels)}
+        figures["questions"] = len(dataset.split(self.recipe.graph.split))
+        rest = stored, passages, state, before
+        if forgets:
+            reasons = ["No version has the events that were to be forgotten."]
+            return self._promoted("without forgotten events", CANDIDATE, *rest, None, reasons, figures)
+        vectors: Embeddings | Features = features
+        if served is not None:
+            old = run.making(PASSAGES)
+            vectors = maker.old_model(served, old, features) if passages.differ else served.embeddings
+        with maker.step("gate"):
+            gate = compare_versions(dataset, features, graph, embeddings, vectors, self.recipe)
+        if served is not None and gate.promotes:
+            return self._promoted("new model", CANDIDATE, *rest, gate, gate.reasons, figures)
+        if served is not None:
+            return self._old_model(stored, passages, state, served, before, gate, gate.reasons, figures)
+        if not gate.promotes and training != "none":
+            model = maker.dual_encoder(dataset, features, graph, made)
+            maker.index(features, graph, model, made)
+        said = "It has a new model." if gate.promotes else "It ranks as the dual-encoder, until clicks show more."
+        return self._promoted("first version", CANDIDATE, *rest, gate, [said, *gate.reasons], figures)
+
+    def _too_few(self, dataset: Dataset) -> list[str]:
+        """Why nothing is trained; empty if there are enough held-out questions for the gate."""
+        count = len(dataset.split(TEST)) if TEST in dataset.splits else 0
+        least = self.recipe.update.least
+        return [] if count >= least else [few_questions(count, least)]
+
+    def _old_model(
+        self,
+        stored: StoredFigures,
+        passages: PassageFigures,
+        state: str,
+        served: Version,
+        before: int | None,
+        gate: GateFigures | None,
+        reasons: list[str],
+        figures: dict[str, Any],
+    ) -> UpdateReport:
+        """The old model stays; tonight's passages are served by it."""
+        if passages.differ:
+            if not (self.run.making(PASSAGES) / "index").is_dir():
+                self.maker.old_model(served, self.run.making(PASSAGES), None)
+            its = (stored, passages, state, before, gate, reasons, figures)
+            return self._promoted("passages only", PASSAGES, *its)
+        self.run.sign("update", version=None, outcome="nothing", promoted=before, **self._signed(state, gate, figures))
+        return self._report("nothing", stored, passages, before, before, gate=gate, reasons=reasons, **figures)
+
+    def _promoted(
+        self,
+        outcome: Outcome,
+        name: str,
+        stored: StoredFigures,
+        passages: PassageFigures,
+        state: str,
+        before: int | None,
+        gate: GateFigures | None,
+        reasons: list[str],
+        figures: dict[str, Any],
+    ) -> UpdateReport:
+        number = self.run.put(name, {"outcome": outcome, "promoted": None, **self._signed(state, gate, figures)})
+        return self._report(outcome, stored, passages, number, before, gate=gate, reasons=reasons, **figures)
+
+    def _signed(self, state: str, gate: GateFigures | None, figures: dict[str, Any]) -> dict[str, Any]:
+        """What the ledger says of an update besides its outcome."""
+        entries = {"state": state, "epoch": self.run.store.epoch, "recipe": self._settings(), **figures}
+        if gate is not None:
+            names = ("questions", "served", "candidate", "gain", "low", "p", "promotes", "reasons")
+            entries["gate"] = {name: getattr(gate, name) for name in names}
+        return entries
+
+    def _report(
+        self,
+        outcome: Outcome,
+        stored: StoredFigures,
+        passages: PassageFigures,
+        version: int | None,
+        before: int | None,
+        *,
+        gate: GateFigures | None = None,
+        reasons: list[str],
+        training: Training = "none",
+        labels: int = 0,
+        questions: int = 0,
+    ) -> UpdateReport:
+        return UpdateReport(
+            outcome=outcome,
+            version=version,
+            before=before,
+            events=stored,
+            passages=passages,
+            training=training,
+            questions=questions,
+            labels=labels,
+            encoded=self.maker.encoded,
+            gate=gate,
+            reasons=reasons,
+            deleted=[],
+            seconds={name: round(value, 1) for name, value in self.maker.seconds.items()},
+        )
+
+    def _begins_again(self, served: Version | None, labels: int) -> bool:
+        """Whether training begins from scratch."""
+        if served is None or self.from_scratch:
+            return True
+        epoch, settings = self.run.store.epoch, self._settings()
+        known = (
+            line
+            for line in reversed(self.run.ledger())
+            if line.get("training") == "from scratch" and line["epoch"] == epoch and line["recipe"] == settings
+        )
+        last = next(known, None)
+        if last is None:
+            return True
+        return grew_enough(labels, int(last["labels"]), served.model.load_messages(), self.recipe.update.growth)
+
+    def _settings(self) -> str:
+        """Hash of the settings that a model is trained by."""
+        recipe = self.recipe
+        its = {
+            name: getattr(recipe, name).model_dump(mode="json") for name in ("encoder", "graph", "train", "feedback")
+        }
+        return sha256_of_json(its)
+
+    def _state(self) -> str:
+        """Hash of all that an update is made from."""
+        return sha256_of_json(
+            {
+                "events": self.run.store.hash,
+                "passages": sha256_of_file(self.source[0]),
+                "settings": self._settings(),
+                "gate": self.recipe.update.model_dump(mode="json"),
+            }
+        )
+
+    def _new_passages(self, promoted: int | None) -> PassageFigures:
+        """How tonight's passages differ from the promoted ones."""
+        place, format_ = self.source
+        now = _text_hashes(place, format_)
+        before = {} if promoted is None else _text_hashes(self.run.place(promoted) / "dataset" / CORPUS, "beir-corpus")
+        return PassageFigures(
+            passages=len(now),
+            new=len(now.keys() - before.keys()),
+            changed=sum(before.get(id_, text) != text for id_, text in now.items()),
+            removed=len(before.keys() - now.keys()),
+        )
+
+    def _require_same_encoder(self, served: Version) -> None:
+        was = EncoderSettings.parse(served.features.meta["encoder"])
+        now = found_from_anywhere(trained_settings(self.recipe.encoder))
+        left_out = {"token_budget", "window", "api"}
+        if was.model_dump(exclude=left_out) != now.model_dump(exclude=left_out):
+            raise ArtifactError(
+                f"{served.path}: its vectors are by another encoder than the recipe's. Update into another directory "
+                "(--out), or give back the encoder it had."
+            )
+
+
+def _text_hashes(path: Path, format_: str) -> dict[str, bytes]:
+    """Hash of each passage's text by its id, as an import reads it."""
+    found: dict[str, bytes] = {}
+    for one in ALL_FORMATS[format_].read(path, ""):
+        passage = one.record
+        if isinstance(passage, Passage) and passage.full_text.strip():
+            found.setdefault(passage.id, hashlib.blake2b(passage.full_text.encode(), digest_size=16).digest())
+    return found
+
+
+def _sentence(text: str) -> str:
+    return f"There is nothing to train on: {text}"

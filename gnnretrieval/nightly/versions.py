@@ -1,0 +1,196 @@
+"""The versions of an updated search: whole directories of artifacts, of which one is promoted by one symbolic link.
+
+``RUN/index``, ``RUN/graph`` and the others are links through ``RUN/current``, which names the promoted version. An
+artifact that is opened by such a link finds what it was made from in its own version, since links are resolved first.
+So a reader has one version, whatever is promoted meanwhile.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.feedback.store import EventStore
+from gnnretrieval.storage.artifacts import kind_of
+from gnnretrieval.storage.durable import make_directory, sync_directory
+from gnnretrieval.storage.json_files import read_json
+from gnnretrieval.storage.locks import locked
+from gnnretrieval.storage.provenance import write_json
+
+ARTIFACTS = ("dataset", "features", "graph", "model", "embeddings", "index", "index-dual-encoder")
+CURRENT, LEDGER, RECORD = "current", "ledger.jsonl", "version.json"
+_VERSIONS, _MAKING = "versions", "making"
+
+
+class Versions:
+    """The versions in a directory, which need not exist yet.
+
+    Attributes:
+        path: The directory.
+        store: Its events.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.store = EventStore(self.path / "events")
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a version."""
+        return bool(self.numbers())
+
+    def numbers(self) -> list[int]:
+        """Numbers of the versions, in order."""
+        return sorted(int(place.name) for place in (self.path / _VERSIONS).glob("[0-9]*") if place.name.isdigit())
+
+    def place(self, number: int) -> Path:
+        """Directory of a version."""
+        return self.path / _VERSIONS / f"{number:04d}"
+
+    def making(self, name: str) -> Path:
+        """Directory in which a version is made."""
+        return self.path / _MAKING / name
+
+    @property
+    def promoted(self) -> int | None:
+        """Number of the promoted version; None: there is none."""
+        link = self.path / CURRENT
+        return int(link.readlink().name) if link.is_symlink() else None
+
+    def record(self, number: int) -> dict[str, Any]:
+        """What is known of a version: how it was made, and from which events.
+
+        Raises:
+            ArtifactError: there is no such version.
+        """
+        file = self.place(number) / RECORD
+        if not file.is_file():
+            there = ", ".join(map(str, self.numbers())) or "none"
+            raise ArtifactError(f"{self.path}: there is no version {number}. There are: {there}.")
+        found: dict[str, Any] = read_json(file, "the record of a version")
+        return found
+
+    def is_forgotten(self, number: int) -> bool:
+        """Whether events that a version was made from were to be forgotten since."""
+        return bool(self.record(number)["epoch"] < self.store.epoch)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock, so that one process changes the versions, and finish what a killed one began.
+
+        Raises:
+            ArtifactError: another process holds it, or the directory has artifacts of another command.
+        """
+        for name in ARTIFACTS:
+            place = self.path / name
+            if place.exists() and not place.is_symlink():
+                what = kind_of(place) or "a file or directory"
+                raise ArtifactError(f"{place}: {what} of another command is here. Update into another directory.")
+        make_directory(self.path)
+        with locked(self.path / "update", "update"):
+            self._recover()
+            yield
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """The lines of the ledger, oldest first."""
+        file = self.path / LEDGER
+        if not file.is_file():
+            return []
+        text = file.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]  # a kill or a full disk may have cut the last line
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def sign(self, action: str, **entries: Any) -> None:
+        """Add a line to the ledger: who did what, and when."""
+        file = self.path / LEDGER
+        line = {
+            "action": action,
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "who": _who(),
+            **entries,
+        }
+        lines = [*self.ledger(), line]
+        with file.open("r+b" if file.is_file() else "w+b") as opened:
+            kept = opened.read()
+            opened.truncate(kept.rfind(b"\n") + 1)
+            opened.seek(0, os.SEEK_END)
+            opened.write((json.dumps(lines[-1], ensure_ascii=False) + "\n").encode())
+            opened.flush()
+            os.fsync(opened.fileno())
+        sync_directory(self.path)
+
+    def put(self, name: str, record: dict[str, Any]) -> int:
+        """Put what was made under ``name`` among the versions, promote it, and sign the ledger; returns its number."""
+        made = self.making(name)
+        number = 1 + max([*self.numbers(), *(line.get("version") or 0 for line in self.ledger())], default=0)
+        write_json(made / RECORD, {"version": number, **record})
+        make_directory(self.path / _VERSIONS)
+        made.rename(self.place(number))
+        sync_directory(self.path / _VERSIONS)
+        self._finish(number)
+        return number
+
+    def promote(self, number: int) -> None:
+        """Promote a version in one step: whoever opens the run now has it."""
+        for name in ARTIFACTS:
+            link = self.path / name
+            if not link.is_symlink():
+                link.symlink_to(Path(CURRENT) / name)
+        partial = self.path / f".{CURRENT}.partial"
+        partial.unlink(missing_ok=True)
+        partial.symlink_to(Path(_VERSIONS) / self.place(number).name)
+        partial.replace(self.path / CURRENT)
+        sync_directory(self.path)
+
+    def prune(self, keep: int) -> list[int]:
+        """Delete versions: all but the promoted one and the last ``keep``, and those with forgotten events."""
+        numbers, promoted = self.numbers(), self.promoted
+        last = numbers[-keep:]
+        gone = [
+            number for number in numbers if number != promoted and (number not in last or self.is_forgotten(number))
+        ]
+        for number in gone:
+            self._delete(self.place(number))
+        return gone
+
+    def clear(self) -> None:
+        """Delete what is half made."""
+        self._delete(self.path / _MAKING)
+
+    def _finish(self, number: int) -> None:
+        self.promote(number)
+        self.sign("update", **self.record(number))
+
+    def _recover(self) -> None:
+        """A version that lies among the others and is not in the ledger was about to be promoted."""
+        numbers = self.numbers()
+        signed = {line.get("version") for line in self.ledger()}
+        if numbers and numbers[-1] not in signed:
+            self._finish(numbers[-1])
+            self.clear()
+        for left in (self.path / _VERSIONS).glob(".*"):
+            shutil.rmtree(left)
+
+    def _delete(self, place: Path) -> None:
+        """Delete a directory; it is gone from its name at once."""
+        if place.exists():
+            gone = self.path / _VERSIONS / f".{place.name}"
+            make_directory(gone.parent)
+            place.rename(gone)
+            sync_directory(place.parent)
+            shutil.rmtree(gone)
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a process without an account
+        return "unknown"

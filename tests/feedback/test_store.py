@@ -1,0 +1,79 @@
+"""The event store: every event once, without sessions, and without what was to be forgotten."""
+
+import json
+
+import pytest
+
+from gnnretrieval.errors import ArtifactError
+from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.store import EventStore
+
+
+@pytest.fixture
+def store(tmp_path):
+    return EventStore(tmp_path / "events")
+
+
+def log(path, *lines, **more):
+    """A log of lists; a line is a time, a session and a question."""
+    records = [
+        {"time": time, "session": session, "query": query, "shown": ["a", "b"], "clicked": ["b"], **more}
+        for time, session, query in lines
+    ]
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return EventLog(path)
+
+
+def stored(store):
+    return sorted((event.time, event.question) for log in store.logs() for event in log.events())
+
+
+def test_logs_may_overlap_and_events_that_a_log_has_twice_stay_two(store, tmp_path):
+    twice = ((1, "", "x"), (1, "", "x"), (2, "s", "y"))
+    first = store.add([log(tmp_path / "a.jsonl", *twice)])
+    assert (first.read, first.added, first.stored) == (3, 3, 3)
+    again = store.add([log(tmp_path / "a.jsonl", *twice), log(tmp_path / "b.jsonl", *twice[1:], (3, "s", "z"))])
+    assert (again.read, again.added, again.known, again.stored) == (6, 1, 5, 4)
+    assert stored(store) == [(1, "x"), (1, "x"), (2, "y"), (3, "z")]
+
+
+def test_events_are_read_back_as_they_were_logged_except_for_the_session(store, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "time,session,query,passage,position,clicked,dwell\n5,me,What is it,p1,1,true,3\n5,me,What is it,p2,2,false,\n"
+    )
+    store.add([EventLog(path)])
+    before, after = list(EventLog(path).events()), [event for one in store.logs() for event in one.events()]
+    assert [event._replace(session="") for event in before] == [event._replace(session="") for event in after]
+    assert len({event.session for event in after}) == 1
+    assert store.logs()[0].has_lists
+    assert not any('"me"' in one.path.read_text() for one in store.logs())
+
+
+def test_old_events_go_and_personal_data_is_masked_before_it_is_written(store, tmp_path):
+    store.add([log(tmp_path / "a.jsonl", (1, "s", "old"), (9, "s", "mail me@example.org"))], redact=True)
+    assert stored(store) == [(1, "old"), (9, "mail [email]")]
+    figures = store.add([log(tmp_path / "b.jsonl", (2, "s", "old too"), (10, "s", "new"))], keep_from=5.0)
+    assert (figures.too_old, figures.deleted, figures.added, figures.stored) == (1, 1, 1, 2)
+    assert stored(store) == [(9, "mail [email]"), (10, "new")]
+
+
+def test_what_is_forgotten_is_not_added_again_by_a_log_that_still_has_it(store, tmp_path):
+    lines = ((1, "s", "x"), (2, "t", "y"), (3, "u", "mail me@example.org"))
+    store.add([log(tmp_path / "a.jsonl", *lines)], redact=True)
+    assert store.forget(["s"], ["Mail  me@example.org?"]) == 2
+    assert (store.epoch, stored(store)) == (1, [(2, "y")])
+    again = store.add([log(tmp_path / "a.jsonl", *lines)], redact=True)
+    assert (again.forgotten, again.known, again.added) == (2, 1, 0)
+    assert store.forget(["nobody"], []) == 0
+    assert store.epoch == 1
+
+
+def test_a_dry_run_and_a_damaged_line(store, tmp_path):
+    assert store.add([log(tmp_path / "a.jsonl", (1, "s", "x"))], dry_run=True).added == 1
+    assert not store.path.exists()
+    store.add([log(tmp_path / "a.jsonl", (1, "s", "x"))])
+    file = store.logs()[0].path
+    file.write_text('{"time": 1}\n')
+    with pytest.raises(ArtifactError, match=f"{file}:1: this line is damaged"):
+        list(store.logs()[0].events())

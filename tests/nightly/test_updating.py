@@ -1,0 +1,290 @@
+"""The nightly update: what is promoted and what is not, after kills too, and while it is served."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from gnnretrieval import Retriever
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.nightly import Versions, forget_events, making, roll_back, update_search, updating
+from gnnretrieval.nightly.making import Version
+from gnnretrieval.recipes.recipe import read_recipe
+from gnnretrieval.serve import ServeSettings, create_app
+from gnnretrieval.serve.served import open_version
+from tests.killed_runs import Killed
+from tests.nightly.conftest import Search
+
+
+def served(run: Versions) -> Retriever:
+    """What a server opens, with all of its files of one version."""
+    return open_version(lambda: Retriever.open(run.path), 0)
+
+
+def version_of(run: Versions, number: int) -> Version:
+    return Version.open(run.place(number))
+
+
+def test_the_first_night_serves_the_dual_encoder_until_clicks_show_more(first_night):
+    search, report = first_night
+    assert (report.outcome, report.version, report.training) == ("first version", 1, "none")
+    assert report.reasons[0] == "It ranks as the dual-encoder, until clicks show more."
+    with_before = served(search.run)
+    question = next(iter(Dataset.open(search.run.place(1) / "dataset").queries())).text
+    assert [hit.id for hit in with_before.search(question)] == [
+        hit.id for hit in with_before.search(question, system="dual-encoder")
+    ]
+
+
+def test_a_true_gain_is_promoted_and_signed_in_the_ledger(two_nights):
+    search, report = two_nights
+    assert (report.outcome, report.version, report.before, report.training) == ("new model", 2, 1, "from scratch")
+    assert report.gate.promotes
+    assert report.gate.gain > 0.2
+    line = search.run.ledger()[-1]
+    assert (line["action"], line["version"], line["outcome"]) == ("update", 2, "new model")
+    assert line["gate"]["gain"] == report.gate.gain
+    assert {"who", "when"} <= line.keys()
+    assert "Version 2 is promoted: a new model." in report.to_text()
+    assert "Nightly update" in report.to_html()
+    assert json.loads((search.run.path / "reports" / "00002.json").read_text())["version"] == 2
+
+
+def test_the_graph_of_a_night_is_that_of_a_build_from_nothing(two_nights, tmp_path):
+    search, report = two_nights
+    assert 0 < report.encoded < 40  # texts of new questions only
+    its = version_of(search.run, 2)
+    again = build_graph(its.dataset, its.features, read_recipe(search.recipe).graph, tmp_path / "graph")
+    assert its.graph.hash == again.hash
+
+
+def test_nothing_new_changes_nothing(search):
+    ledger = search.run.ledger()
+    report = search.update()
+    assert (report.outcome, report.version, report.events.added) == ("nothing", 2, 0)
+    assert search.run.ledger() == ledger
+
+
+def test_a_dry_run_counts_what_is_new_and_writes_nothing(first_night, tmp_path):
+    search = first_night[0].copied(tmp_path / "search")
+    search.set_passages(new="zu zu", p00="ba bu", p01="")
+    before = files(search.run.path)
+    report = search.update(dry_run=True)
+    assert (report.outcome, report.events.added) == ("dry run", len(search.log) - round(0.5 * len(search.log)))
+    assert report.passages.model_dump() == {"passages": 40, "new": 1, "changed": 1, "removed": 1}
+    assert files(search.run.path) == before
+
+
+def test_new_passages_are_served_by_the_old_model_and_the_others_rank_as_before(search):
+    before = version_of(search.run, 2)
+    search.set_passages(new="zu zu zu", p39="")
+    report = search.update()
+    assert (report.outcome, report.version, report.gate.promotes) == ("passages only", 3, False)
+    now = version_of(search.run, 3)
+    assert now.model.hash == before.model.hash
+    rows = {id_: row for row, id_ in enumerate(now.dataset.passage_ids)}
+    assert "new" in rows
+    assert "p39" not in rows
+    kept = [id_ for id_ in before.dataset.passage_ids if id_ in rows]
+    old = before.embeddings.passages[[before.dataset.passage_ids.index(id_) for id_ in kept]]
+    assert np.array_equal(old, now.embeddings.passages[[rows[id_] for id_ in kept]])
+    assert served(search.run).search("zu zu zu", k=3)[0].id == "new"
+
+
+def test_a_warm_start_goes_on_from_the_promoted_model(search):
+    text = "a question of tomorrow"
+    lists = [json.loads(line) for line in search.log[-40:]]
+    for number, one in enumerate(lists):
+        one |= {"query": text, "session": f"new {number}", "clicked": one["shown"][:1]}
+        one["shown"] = lists[0]["shown"]
+    search.log = [*search.log, *(json.dumps(one) + "\n" for one in lists)]
+    report = search.update()
+    assert report.training == "warm start"
+    assert report.outcome in ("new model", "nothing")
+
+
+def test_versions_are_pruned_and_the_promoted_one_stays(search):
+    search.recipe.write_text(search.recipe.read_text() + "versions = 1\n")
+    search.set_passages(new="zu zu zu")
+    assert search.update().deleted == [1, 2]
+    assert search.run.numbers() == [3]
+    assert served(search.run).num_passages == 41
+
+
+def test_rollback_is_one_step_and_is_signed(search):
+    assert roll_back(search.run.path) == 1
+    assert search.run.promoted == 1
+    assert Path(served(search.run).index.made_from("embeddings")).parent.name == "0001"
+    line = search.run.ledger()[-1]
+    assert (line["action"], line["to"], line["promoted"]) == ("rollback", 1, 2)
+    assert roll_back(search.run.path, 2) == 2
+    for wrong, sentence in ((9, "there is no version 9. There are: 1, 2"),):
+        with pytest.raises(ArtifactError, match=sentence):
+            roll_back(search.run.path, wrong)
+    roll_back(search.run.path, 1)
+    with pytest.raises(ArtifactError, match="there is no version before 1"):
+        roll_back(search.run.path)
+
+
+PLACES = [
+    (making, "import_feedback"),
+    (making, "encode_dataset"),
+    (making, "build_graph"),
+    (making, "train_gnn"),
+    (making, "embed_passages"),
+    (making, "build_index"),
+    (updating, "compare_versions"),
+    (updating.Versions, "put"),
+    (updating.Versions, "promote"),
+    (updating.Versions, "sign"),
+    (updating.Versions, "prune"),
+]
+
+
+def ending(real: Callable[..., object], after: bool) -> Callable[..., object]:
+    """A function that ends its process, before or after it has done its work."""
+
+    def ends(*args: object, **how: object) -> object:
+        if after:
+            real(*args, **how)
+        raise Killed
+
+    return ends
+
+
+def kills() -> Iterator[tuple[object, str, bool]]:
+    """Each place, before and after its call."""
+    for where, name in PLACES:
+        yield where, name, False
+        yield where, name, True
+
+
+def test_after_a_kill_at_any_step_the_same_command_goes_on_and_a_whole_version_is_served(
+    first_night, two_nights, tmp_path
+):
+    search = first_night[0].copied(tmp_path / "search")
+    killed = 0
+    for where, name, after in kills():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, ending(getattr(where, name), after))
+            try:
+                search.update()
+            except Killed:
+                killed += 1
+        assert served(search.run).search("zu", k=3)
+    assert killed >= 16
+    search.update()
+    assert (search.run.promoted, search.run.numbers()) == (2, [1, 2])
+    lines = [line for line in search.run.ledger() if line["version"] == 2]
+    assert len(lines) == 1
+    assert not search.run.making("candidate").exists()
+    unbroken = version_of(two_nights[0].run, 2)
+    assert version_of(search.run, 2).embeddings.hash == unbroken.embeddings.hash
+
+
+def test_a_server_loses_no_request_while_versions_are_promoted(search):
+    run = search.run
+
+    def load(before):
+        return open_version(lambda: Retriever.open(run.path, older=before.retriever), 0, is_patient=True)
+
+    app = create_app(served(run), ServeSettings(watch=0.02), load=load)
+    answered: dict[str, int] = {}
+    done = threading.Event()
+    with TestClient(app) as client:
+
+        def promote():
+            for number in range(8):
+                roll_back(run.path, 1 + number % 2)
+                done.wait(0.05)
+            done.set()
+
+        thread = threading.Thread(target=promote)
+        thread.start()
+        while not done.is_set() or len(answered) < 2:
+            answer = client.post("/search", json={"question": "zu zu", "k": 3})
+            assert answer.status_code == 200
+            assert len(answer.json()["hits"]) == 3
+            answered[answer.headers["index-version"]] = answered.get(answer.headers["index-version"], 0) + 1
+        thread.join()
+    assert len(answered) == 2
+
+
+def test_forgotten_events_leave_the_bytes_of_never_having_had_them(new_search, tmp_path, tiny_dataset, tiny_checkpoint):
+    lists = [json.loads(line) for line in new_search.log]
+    secret, session = "the secret question", lists[3]["session"]
+    more = [{**one, "query": secret, "session": f"other {number}"} for number, one in enumerate(lists[:60])]
+    never = [one for one in lists if one["session"] != session]
+    new_search.log = [json.dumps(one) + "\n" for one in [*lists, *more]]
+    new_search.update()
+    without = Search(tmp_path / "without", tiny_dataset, tiny_checkpoint, [json.dumps(one) + "\n" for one in never])
+    without.update()
+    assert forget_events(new_search.run.path, [session], ["The SECRET question?"]) > 60
+    with pytest.raises(InputError, match="Nothing was forgotten"):
+        forget_events(new_search.run.path, [session])
+    report = update_search(new_search.recipe, [new_search.place / "log.jsonl"])  # the log still has them
+    assert (report.outcome, report.version, report.deleted) == ("without forgotten events", 2, [1])
+    assert report.events.forgotten > 60
+    assert not [name for name, text in files(new_search.run.path).items() if b"secret" in text.lower()]
+    here, there = version_of(new_search.run, 2), version_of(without.run, 1)
+    assert here.dataset.hash == there.dataset.hash
+    for name in ("features", "graph"):
+        assert getattr(here, name).hash == getattr(there, name).hash
+    trained = without.update(from_scratch=True)  # the first version may have kept the dual-encoder
+    if trained.outcome == "new model" or there.model.load_messages().messages.steps:
+        there = version_of(without.run, without.run.promoted)
+        assert here.embeddings.hash == there.embeddings.hash
+
+
+def test_what_was_made_from_forgotten_events_is_not_promoted_again(search):
+    session = json.loads(search.log[0])["session"]
+    forget_events(search.run.path, [session])
+    with pytest.raises(ArtifactError, match="made from events that were to be forgotten"):
+        roll_back(search.run.path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[train]\nlayer = 'gat'\n", "update trains layer = linear"),
+        ("[graph]\nedges = 'run'\n", "edges = run needs a run"),
+        ("[update]\nevidenc = 0.1\n", "Did you mean 'evidence'"),
+    ],
+)
+def test_a_recipe_that_cannot_be_updated_is_a_sentence(new_search, text, sentence):
+    new_search.recipe.write_text(f'name = "tiny"\n[data]\nsource = "passages.jsonl"\n{text}')
+    with pytest.raises(InputError, match=sentence):
+        new_search.update()
+    assert not new_search.run.path.exists()
+
+
+def test_bad_places_are_a_sentence(new_search, tiny_dataset):
+    shutil.copytree(tiny_dataset, new_search.run.path / "dataset")
+    with pytest.raises(ArtifactError, match="Update into another directory"):
+        new_search.update(0.1)
+    with pytest.raises(ArtifactError, match="gnnretrieval update made no version here"):
+        roll_back(new_search.place)
+    with pytest.raises(InputError, match="there is nothing to forget"):
+        forget_events(new_search.run.path)
+    new_search.recipe.write_text('name = "tiny"\n')
+    with pytest.raises(InputError, match="the recipe names no passages"):
+        new_search.update()
+
+
+def test_clicks_without_a_label_are_kept_for_another_night(new_search):
+    new_search.log = new_search.log[:3]
+    with pytest.raises(InputError):
+        new_search.update()
+    assert new_search.run.promoted is None
+    assert sum(1 for log in new_search.run.store.logs() for _ in log.events()) == 3
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()}
