@@ -254,7 +254,7 @@ def encode_shard(
         device: Device of the checkpoint.
 
     Returns:
-        The shard's files: of passages, and of queries if there are as many windows of them.
+        Files of the shard, one of passages, and one of queries if there are as many windows of them.
 
     Raises:
         GnnRetrievalError: As :func:`encode_dataset`.

@@ -13,11 +13,12 @@ from gnnretrieval.pages.html import Html, escape, write_page
 
 _MOST = 1500  # passages, and questions: more cannot be told apart at this size
 _WIDTH, _HEIGHT, _EDGE = 440, 330, 8  # in SVG units; the page scales it
+_SIZE = f'width="{_WIDTH * 1.4:.0f}" height="{_HEIGHT * 1.4:.0f}"'  # of the file, in pixels
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #8b95a3; --s0: #2563a8; --s1: #c2610a; }
 @media (prefers-color-scheme: dark) { :root { --paper: #1a2028; --ink: #6b7686; --s0: #7db3ee; --s1: #f2a65a; } }
 .paper { fill: var(--paper); }
-.still { stroke: var(--ink); } .tail, .head { stroke: var(--s0); } .asked { stroke: var(--s1); }
+.still { stroke: var(--ink); } .tail, .head { stroke: var(--s1); } .asked { stroke: var(--s0); }
 """
 
 
@@ -40,7 +41,7 @@ def write_picture(shown: PassageMap, path: str | Path) -> None:
         ArtifactError: The map is damaged.
         GnnRetrievalError: The file cannot be written.
     """
-    write_page(_drawing(shown, 'xmlns="http://www.w3.org/2000/svg"', f"<style>{_STYLE}</style>"), path)
+    write_page(_drawing(shown, f'xmlns="http://www.w3.org/2000/svg" {_SIZE}', f"<style>{_STYLE}</style>"), path)
 
 
 def _drawing(shown: PassageMap, attributes: str, before: str = "") -> Html:

@@ -103,7 +103,7 @@ def _verdict(run: RecipeRun) -> Card:
     said = _with_code(" ".join(run.verdict().sentences()))
     if run.map is None:
         return section("Verdict", said)
-    whole = ()
+    whole: tuple[object, ...] = ()
     if (run.directory / MAP).is_file():
         whole = (" ", element("a", "The map to move, zoom and search", href=MAP), ".")
     if not run.map.meta["share_moved"]:

@@ -50,12 +50,12 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """What is done, for progress: ``encoding passages``."""
+        """What is done, such as ``encoding passages``; progress shows it."""
         ...
 
     @property
     def unit(self) -> str:
-        """What :attr:`parts` counts: ``passages``."""
+        """What :attr:`parts` counts, such as ``passages``."""
         ...
 
     @property

@@ -22,6 +22,18 @@ def test_what_has_no_embeddings_is_refused(made, refuses, tmp_path):
     refuses("map", "build", made.index, "--method", "tsne", "--out", out, out=out)
 
 
+def test_a_map_s_page_lies_beside_it_and_its_picture_where_it_is_told(embeddings, succeeds, refuses, tmp_path):
+    place = embeddings.with_name("map-of-picture")
+    said = succeeds("map", "build", embeddings, "--out", place).err
+    assert f"Next: gnnretrieval map view {place}," in said
+    assert succeeds("map", "view", place).err.startswith(f"{place}.html: the page")
+    svg = tmp_path / "map.svg"
+    assert succeeds("map", "view", place, "--svg", svg).err.startswith(f"{svg}: the picture")
+    assert svg.read_text("utf-8").startswith("<svg ")
+    both = ("--svg", tmp_path / "other.svg", "--html", tmp_path / "other.html")
+    refuses("map", "view", place, *both, says=("--html writes a page and --svg a picture",), out=both[1])
+
+
 def test_a_map_is_written_as_one_file(embeddings, succeeds, refuses, tmp_path):
     place = tmp_path / "map.html"
     succeeds("map", "build", embeddings, "--out", embeddings.with_name("map-of-file"))

@@ -118,6 +118,18 @@ def test_features_of_a_dual_encoder_are_made_again_only_if_it_was_kept(model, ke
     assert (str(tmp_path / "features-joint") in stages) == (kept is not False)
 
 
+@pytest.mark.parametrize(("dev", "is_drawn"), [(None, True), ({"believed": True}, True), ({"believed": False}, False)])
+def test_a_map_is_made_unless_the_dual_encoder_was_kept(dev, is_drawn, tmp_path):
+    if dev is not None:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "meta.json").write_text(json.dumps({"dev": dev}))
+    stages = {stage.name: stage for stage in dry_run(GRAPHS / "squad.toml", out=tmp_path).stages}
+    assert ("map" in stages) == is_drawn
+    if is_drawn:
+        sizes = read_recipe(GRAPHS / "squad.toml").size
+        assert stages["map"].bytes == 4 * (5 * sizes.passages + 2 * sizes.graph_queries)
+
+
 def test_widths_that_nothing_tells_are_unknown(tiny_dataset, tmp_path):
     (tmp_path / "tiny.toml").write_text(
         f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n[encoder]\ncheckpoint = "nobody/none"\n'

@@ -93,7 +93,7 @@ async function showServed() {
   find("offer").textContent = examples.gained ? "Questions that gained most" : "Some of the graph's own questions";
   find("examples").replaceChildren(...examples.questions.map((one) => make("li", {}, make("button", {
     type: "button", class: "card", onclick: () => goTo({ q: one.question, ...(one.passage ? { passage: one.passage } : {}) }),
-  }, make("span", {}, one.question), one.after ? make("span", { class: "gain" }, `rank ${one.before ?? "beyond 100"} → ${one.after}`) : null))));
+  }, make("span", {}, one.question), one.after ? make("span", { class: "gain" }, `rank ${one.before ?? "below 100"} → ${one.after}`) : null))));
   if (!graph) return;
   state.served.no_what_if = graph.no_what_if;
   const share = (value) => `${(100 * value).toFixed(1)} %`;

@@ -44,7 +44,7 @@ function whatIfOf(kind, id, question) {
     rank();
   } },
   make("b", {}, "What if"), make("label", { class: "unseen", for: "what-if-question" }, "A training question for this passage"), typed, make("button", { type: "submit" }, "Add"),
-  make("label", { for: "what-if-scale", title: "Factor on λ, or with layer = linear on the weights of all messages, for this passage" }, "λ"), scale, shown,
+  make("span", { class: "scale" }, make("label", { for: "what-if-scale", title: "Factor on λ, or with layer = linear on the weights of all messages, for this passage" }, "λ"), scale, shown),
   make("button", { class: "plain", type: "button", onclick: () => {
     undoWhatIf();
     for (const box of find("node").querySelectorAll(".tick")) box.checked = true;
