@@ -8,7 +8,11 @@ import sys
 import numpy as np
 import pytest
 
+from gnnretrieval.data import Dataset
+from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.subgraph import Subgraph
+from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.ranks import Ranks
 from tests.forks import ROOT
 
 TRAINING = """
@@ -72,3 +76,14 @@ def test_a_part_of_a_subgraph_is_the_subgraph_of_its_passages(tiny_graph, rows):
     expected = tiny_graph.subgraph(passages[rows], visible)
     for name, one, other in zip(Subgraph._fields, found, expected, strict=True):
         assert np.array_equal(one, other), name
+
+
+def test_a_linear_layer_over_a_frozen_encoder_refuses_several_processes(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    with pytest.raises(
+        GnnRetrievalError, match="trains in one process, in seconds to minutes: start it without torchrun"
+    ):
+        train_gnn(
+            tiny_graph, Dataset.open(tiny_dataset), tiny_features, TrainSettings(), tmp_path / "m", ranks=Ranks(0, 2)
+        )
