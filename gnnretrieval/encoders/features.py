@@ -294,7 +294,7 @@ def encode_shard(
         device: Device of the checkpoint.
 
     Returns:
-        The shard's files: of passages, and of queries if there are as many windows of them.
+        Files of the shard, for passages, and for queries if there are as many windows of them.
 
     Raises:
         GnnRetrievalError: As :func:`encode_dataset`.

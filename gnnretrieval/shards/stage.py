@@ -50,12 +50,12 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """What is done, for progress: ``encoding passages``."""
+        """What is done, as progress shows it, such as ``encoding passages``."""
         ...
 
     @property
     def unit(self) -> str:
-        """What :attr:`parts` counts: ``passages``."""
+        """What :attr:`parts` counts, such as ``passages``."""
         ...
 
     @property
