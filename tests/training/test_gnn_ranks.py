@@ -20,6 +20,8 @@ import json
 import sys
 from pathlib import Path
 import numpy as np
+import scipy.stats
+import torch._dynamo  # the optimizer imports it: here once, not in every process
 from gnnretrieval.graph import open_graph
 from gnnretrieval.training import TrainSettings
 from gnnretrieval.training.gnn.dev import DevSet
