@@ -51,9 +51,14 @@ def finish(process: int) -> int:
 
 
 def as_two(call: Callable[[], None], logs: Path) -> list[int]:
-    """Exit codes of two processes that are the ranks of one run, as torchrun starts them; it keeps the store too."""
+    """As :func:`as_ranks`, of two processes."""
+    return as_ranks(call, logs, 2)
+
+
+def as_ranks(call: Callable[[], None], logs: Path, count: int) -> list[int]:
+    """Exit codes of the processes that are the ranks of one run, as torchrun starts them; it keeps the store too."""
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port)}
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port)}
     shared |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
-    ranks = [start(call, logs / f"{rank}.log", RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(2)]
+    ranks = [start(call, logs / f"{rank}.log", RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(count)]
     return [finish(rank) for rank in ranks]

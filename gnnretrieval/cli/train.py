@@ -66,9 +66,9 @@ def train(
 
     The default layer is linear: a linear head and messages along the graph's edges, in seconds to minutes. --layer gat,
     or any setting of it, is the paper's graph attention with masked graph training. --mode joint also trains the
-    dual-encoder, in one process or several (torchrun --nproc-per-node=4 -m gnnretrieval train …); with --layer linear,
-    only its query encoder, which takes minutes. After an interruption, the same command continues, with the same
-    result.
+    dual-encoder; with --layer linear, only its query encoder, which takes minutes. Both, and --layer gat, run in one
+    process or several (torchrun --nproc-per-node=4 -m gnnretrieval train …). After an interruption, the same command
+    continues, with the same result.
 
     \b
     Example: gnnretrieval train work/graph

@@ -38,6 +38,27 @@ class Subgraph(NamedTuple):
     query_index: Rows
     query_offsets: Rows
 
+    def part(self, rows: slice) -> Subgraph:
+        """The subgraph of some consecutive ones of its passages; ``rows`` are their positions."""
+        bounds = self.passage_offsets[rows.start : rows.stop + 1]
+        of_passages = slice(bounds[0], bounds[-1])
+        queries, passage_index = np.unique(self.passage_index[of_passages], return_inverse=True)
+        counts = self.query_offsets[queries + 1] - self.query_offsets[queries]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        of_queries = np.arange(offsets[-1]) + np.repeat(self.query_offsets[queries] - offsets[:-1], counts)
+        sources, query_index = np.unique(self.query_index[of_queries], return_inverse=True)
+        return Subgraph(
+            passages=self.passages[rows],
+            queries=self.queries[queries],
+            sources=self.sources[sources],
+            passage_edges=self.passage_edges[of_passages],
+            passage_index=passage_index,
+            passage_offsets=bounds - bounds[0],
+            query_edges=self.query_edges[of_queries],
+            query_index=query_index,
+            query_offsets=offsets,
+        )
+
 
 def edges_into(
     passages: Rows | slice,

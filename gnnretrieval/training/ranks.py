@@ -52,6 +52,23 @@ class Ranks:
                 dist.all_reduce(tensor)
         return tensor
 
+    def share(self, total: int) -> slice:
+        """The part of ``0 … total - 1`` that is this process's."""
+        return slice(total * self.rank // self.count, total * (self.rank + 1) // self.count)
+
+    def rows_of_all(self, own: Tensor, total: int) -> Tensor:
+        """Rows ``(total, d)`` of all processes, from each one's :meth:`share` ``(s, d)``.
+
+        Only the own rows carry a gradient. The sum of everyone's gradients is that of one process with all rows.
+        """
+        if self.count == 1:
+            return own
+        place = self.share(total)
+        rows = torch.zeros((total, own.shape[1]), dtype=own.dtype, device=own.device)
+        rows[place] = own.detach()
+        self.sum_(rows)
+        return torch.cat([rows[: place.start], own, rows[place.stop :]])
+
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Give every parameter the sum of its gradients; one that a process did not use has none there."""
         if self.count == 1:

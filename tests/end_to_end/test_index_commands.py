@@ -229,7 +229,7 @@ def test_exported_vectors_ask_for_themselves(made, succeeds, refuses, tmp_path):
     vectors = ("--vectors", tmp_path / "v.npy", "--query-ids", tmp_path / "v.ids.txt")
     succeeds("search", "--index", made.index, *vectors, "--run", tmp_path / "self.run")
     assert all(ranking[0].passage_id == id_ for id_, ranking in read_run(tmp_path / "self.run").items())
-    refuses("index", "export", made.index, says=("give --out FILE, or --dsn DATABASE",))
+    refuses("index", "export", made.index, says=("give --out FILE, --dsn DATABASE",))
     refuses("index", "export", made.index, "--out", tmp_path / "v.csv", says=(".npy or .parquet",))
     refuses("index", "export", made.index, "--out", tmp_path / "w.npy", "--hnsw", says=("--hnsw goes with --dsn",))
     refuses("index", "export", made.index, "--dsn", "x", "--lancedb", tmp_path / "l", says=("one of them",))

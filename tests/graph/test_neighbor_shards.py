@@ -13,7 +13,7 @@ from gnnretrieval.shards import Shard, Sharding
 @pytest.fixture
 def few_together(monkeypatch):
     """Shards of as few passages as these sets have."""
-    monkeypatch.setattr(neighbor_shards, "_ALIGNED", 1)
+    monkeypatch.setattr(neighbor_shards, "ALIGNED", 1)
     monkeypatch.setattr(neighbor_shards, "_QUERIES", 7)
 
 

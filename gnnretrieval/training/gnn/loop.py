@@ -50,7 +50,8 @@ class GNNTraining:
         learned: Positives and mined negatives; None: the labels of the store.
         encoders: The dual-encoder, with ``mode = joint``; None: it is frozen.
         start: Weights of a GNN-encoder to start from; None: the identity.
-        ranks: The processes that train together, with ``mode = joint``.
+        ranks: The processes that train together. Over a frozen dual-encoder each embeds its share of the passages that
+            a step scores, and all compute the same loss.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class GNNTraining:
         if self.whole_corpus:  # with a teacher every passage is a candidate: the teacher scores any of them
             everything = self.allowed if self.teacher is None else None
             everything = np.arange(self.store.num_passages) if everything is None else everything
-        graph = self.tensors.tensors(self._subgraph(everything, visible, rng)) if everything is not None else None
+        graph = self._own_graph(everything, visible, rng) if everything is not None else None
         steps: list[dict[str, float]] = []
         queries = rng.permutation(np.flatnonzero(masked & self.learned.taught))
         for start in range(0, len(queries), settings.batch_size):
@@ -188,6 +189,12 @@ class GNNTraining:
     def _subgraph(self, passages: Rows, visible: NDArray[np.bool_], rng: np.random.Generator) -> Subgraph:
         sample = (self.settings.neighbors, rng) if self.settings.neighbors is not None else None
         return self.store.subgraph(passages, visible, dropped=self.dropped, sample=sample)
+
+    def _own_graph(self, passages: Rows, visible: NDArray[np.bool_], rng: np.random.Generator) -> GraphBatch:
+        """Tensors of this process's share of ``passages``; edges are sampled for all of them, by the same generator."""
+        subgraph = self._subgraph(passages, visible, rng)
+        alone = self.ranks.count == 1
+        return self.tensors.tensors(subgraph if alone else subgraph.part(self.ranks.share(len(passages))))
 
     def _step(
         self,
@@ -211,10 +218,11 @@ class GNNTraining:
         self.optimizer.zero_grad()
         if self.encoders is None:
             if graph is None:
-                graph = self.tensors.tensors(self._subgraph(step.candidates, visible, rng))
+                graph = self._own_graph(step.candidates, visible, rng)
             vectors = self.similarity.prepare(self.tensors.gather(store.query_features, queries))  # (b, d)
             of_step = self._loss(step, queries, vectors, graph)
             of_step.backward()  # type: ignore[no-untyped-call]
+            self.ranks.sum_gradients(self.model.parameters())
             loss = float(of_step.detach())
         else:
             loss = self._joint_gradient(step, queries, self._subgraph(step.candidates, visible, rng))
@@ -249,6 +257,8 @@ class GNNTraining:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.reduced):
             interactive = self.model(graph)
         embeddings = self.similarity.prepare(interactive)  # (C, d), float32
+        if self.encoders is None:
+            embeddings = self.ranks.rows_of_all(embeddings, len(step.candidates))
         rows = torch.from_numpy(np.searchsorted(queries, step.queries)).to(self.device)
         scores = self.scale * vectors[rows] @ embeddings.T  # (B, C)
         positives = torch.from_numpy(step.positives).to(self.device)

@@ -62,7 +62,7 @@ def train_gnn(
         start: A GNN-encoder of the same shape to start from; None: the identity. It may have been trained over another
             dual-encoder of the same width.
         device: Where to compute.
-        ranks: The processes that train together, with ``mode = joint``.
+        ranks: The processes that train together; one with ``layer = linear`` over a frozen dual-encoder.
         overwrite: Replace a model made from other inputs.
 
     Returns:
@@ -72,8 +72,11 @@ def train_gnn(
         ArtifactError: The graph was built from other features, or ``start`` has another shape.
         GnnRetrievalError: There are no dev questions, or settings and inputs do not fit together.
     """
-    if ranks.count > 1 and not settings.is_joint:
-        raise GnnRetrievalError("only mode = joint trains in several processes: train mode = frozen in one.")
+    if ranks.count > 1 and settings.layer == "linear" and not settings.is_joint:
+        raise GnnRetrievalError(
+            "layer = linear over a frozen dual-encoder trains in one process, in seconds to minutes: start it without "
+            "torchrun, or give --layer gat or --mode joint."
+        )
     require_unpurged(store, features)
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
 
