@@ -351,7 +351,7 @@ def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick
     for name in only or (*DOCSTRINGS, *((SQUAD,) if data else ())):
         figures = {"quick": quick, **figures_of(OneSet.of(name, data, work, quick), seeds, pooled)}
         sets = json.loads(place.read_text("utf-8"))["sets"] if place.is_file() else {}
-        found = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
+        found: dict[str, Any] = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
         found |= {"versions": library_versions(), "cpus": os.cpu_count()}
         write_json(place, found)
         (RESULTS / "late_interaction.md").write_text(markdown(found), encoding="utf-8")
