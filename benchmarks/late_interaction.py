@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/late_interaction.py --work WORK
 
 The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of its
-questions. Late interaction is trained by the settings of ``encoder train colbert --small``; --quick trains on fewer
-questions and shorter passages, and the page says so. The GNN-encoder is over frozen MiniLM with its defaults. It is the
-first stage of MaxSim and of adaptive retrieval, which score the same number of passages. Everything is trained on the
-same labels; the tables are of test. Every training is kept in WORK; after an interruption, the same command continues.
-Writes results/late_interaction.json and .md; with --only, the other sets stay there as they are.
+questions and passages. Late interaction is trained by the settings of ``encoder train colbert --small``; --quick takes
+a smaller sample, shorter passages and no hard negatives, and the page says so. The GNN-encoder is over frozen MiniLM
+with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which score the same number of passages.
+Everything is trained on the same labels; the tables are of test. Every training is kept in WORK; after an interruption,
+the same command continues. Writes results/late_interaction.json and .md; with --only, the other sets stay there.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SQUAD = "squad-open"
-SAMPLE = {"train": 1500, "dev": 200, "test": 400}  # questions of the sample of squad-open
-PASSAGES = 2000  # its passages: those of these questions, and others up to this number
-QUICK = {"query_share": 0.3, "hard_negatives": 0, "dev_queries": 100, "dev_passages": 300}
+SAMPLE = {"train": 4000, "dev": 500, "test": 1000}  # questions of the sample of squad-open
+PASSAGES = 5000  # its passages: those of these questions, and others up to this number
+SMALL_SAMPLE = {"train": 400, "dev": 80, "test": 200}  # with --quick
+SMALL_PASSAGES = 600
+QUICK = {"hard_negatives": 0, "dev_queries": 80, "dev_passages": 200}
 QUICK_TOKENS = 96
 RR, RECALL, DEPTH, BUDGET, TIMED = "RR@10", "R@100", 100, 100, 30
 BM25_SYSTEM, DUAL, GNN, LATE, INT8 = "bm25", "dual-encoder", "gnn-encoder", "late interaction", "late interaction, int8"
@@ -77,15 +79,16 @@ class OneSet(NamedTuple):
     quick: bool
 
     @classmethod
-    def of(cls, name: str, data: Path | None, work: Path, quick: bool) -> OneSet:
+    def of(cls, source: str, data: Path | None, work: Path, quick: bool) -> OneSet:
         """Make the set under ``work``, or reuse what is there."""
+        name = f"{source}-quick" if quick else source
         where = work / "datasets" / name
-        if name in DOCSTRINGS:
-            make_docstring_corpus(where, DOCSTRINGS[name], overwrite=True)
+        if source in DOCSTRINGS:
+            make_docstring_corpus(where, DOCSTRINGS[source], overwrite=True)
         elif data is None:
-            raise click.UsageError(f"{name} is a sample of files that you have: give their directory with --data.")
+            raise click.UsageError(f"{source} is a sample of files that you have: give their directory with --data.")
         elif not (where / "corpus.jsonl").is_file():
-            _sample(data / name, where)
+            _sample(data / source, where, *((SMALL_SAMPLE, SMALL_PASSAGES) if quick else (SAMPLE, PASSAGES)))
         return cls(name, work / name, Dataset.open(where), quick)
 
     @property
@@ -95,7 +98,8 @@ class OneSet(NamedTuple):
 
     def frozen(self) -> tuple[Features, Graph, Index]:
         """Features by frozen MiniLM, their graph, and the dual-encoder's index."""
-        encoder = EncoderSettings(max_tokens=128 if self.name in DOCSTRINGS else None)  # as in the recipes
+        is_docstrings = self.name.removesuffix("-quick") in DOCSTRINGS
+        encoder = EncoderSettings(max_tokens=128 if is_docstrings else None)  # as in the recipes
         features = encode_dataset(self.dataset, encoder, self.place / "features", overwrite=True)
         graph = build_graph(self.dataset, features, GraphSettings(), self.place / "graph", overwrite=True)
         return features, graph, build_index(features, self.place / "index-dual-encoder", overwrite=True)
@@ -131,11 +135,11 @@ class OneSet(NamedTuple):
         return {name: dict(values) for name, values in per_query(self.dataset.split("test"), run, [RR, RECALL]).items()}
 
 
-def _sample(source: Path, place: Path) -> None:
+def _sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> None:
     """Write a dataset with a sample of the questions of each split, and of the passages."""
     (place / "qrels").mkdir(parents=True, exist_ok=True)
     kept, relevant = set[str](), set[str]()
-    for split, size in SAMPLE.items():
+    for split, size in sizes.items():
         head, *lines = (source / "qrels" / f"{split}.tsv").read_text("utf-8").splitlines()
         ids = sorted({line.split("\t")[0] for line in lines})
         chosen = set(random.Random(0).sample(ids, min(size, len(ids))))
@@ -148,7 +152,7 @@ def _sample(source: Path, place: Path) -> None:
     (place / "queries.jsonl").write_text("\n".join(some) + "\n", "utf-8")
     passages = {json.loads(line)["_id"]: line for line in (source / "corpus.jsonl").read_text("utf-8").splitlines()}
     others = sorted(passages.keys() - relevant)
-    relevant |= set(random.Random(1).sample(others, max(0, PASSAGES - len(relevant))))
+    relevant |= set(random.Random(1).sample(others, max(0, most - len(relevant))))
     some = [line for id_, line in passages.items() if id_ in relevant]
     (place / "corpus.jsonl").write_text("\n".join(some) + "\n", "utf-8")  # last: it says that all is there
 
@@ -197,7 +201,6 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
         "tokens": late.meta["num_passage_tokens"] / passages,
         "labels": len(one.dataset.split("train")),
         "rows": rows_of(values, costs),
-        "trained_on": one.trained(0).meta["examples"]["queries"],
     }
 
 
@@ -325,8 +328,8 @@ def _about(one: Mapping[str, Any]) -> str:
     quick = ""
     if one["quick"]:
         quick = (
-            f" Late interaction trained for one epoch on {one['trained_on']:,} of the training questions, without hard "
-            f"negatives, and reads {QUICK_TOKENS} tokens of a passage (--quick)."
+            f" With --quick: late interaction trained for one epoch without hard negatives, and reads {QUICK_TOKENS} "
+            "tokens of a passage."
         )
     return (
         f"{one['passages']:,} passages with {one['tokens']:.0f} vectors of tokens each, {one['labels']:,} training and "
@@ -339,7 +342,7 @@ def _about(one: Mapping[str, Any]) -> str:
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
 @click.option("--only", multiple=True, help="Measure only this set; may be repeated.")
 @click.option("--seeds", default=3, show_default=True, help="How many.")
-@click.option("--quick", is_flag=True, help="Train late interaction on fewer questions and shorter passages.")
+@click.option("--quick", is_flag=True, help="Small samples, shorter passages, no hard negatives: some minutes.")
 @click.option("--pooled", is_flag=True, help="Also a GNN-encoder over the means of token vectors.")
 def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick: bool, pooled: bool) -> None:
     """Train, measure, and write the page."""
@@ -348,7 +351,7 @@ def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick
     for name in only or (*DOCSTRINGS, *((SQUAD,) if data else ())):
         figures = {"quick": quick, **figures_of(OneSet.of(name, data, work, quick), seeds, pooled)}
         sets = json.loads(place.read_text("utf-8"))["sets"] if place.is_file() else {}
-        found = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
+        found: dict[str, Any] = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
         found |= {"versions": library_versions(), "cpus": os.cpu_count()}
         write_json(place, found)
         (RESULTS / "late_interaction.md").write_text(markdown(found), encoding="utf-8")

@@ -72,7 +72,7 @@ class PartArrays(Artifact):
         if len(set(np.diff(starts).tolist())) > 1:
             raise ArtifactError(f"{self.path / QUERY_TOKEN_STARTS}: queries of several lengths. Encode again.")
         array: NDArray[np.float16] = load_array(self.path / QUERY_TOKENS, (total, width), np.float16)
-        return array.reshape(count, -1, width)
+        return array.reshape(count, total // max(1, count), width)
 
     def _starts(self, name: str, texts: str, parts: str) -> NDArray[np.int64]:
         starts: NDArray[np.int64] = load_array(self.path / name, (self.meta[texts] + 1,), np.int64)

@@ -93,12 +93,14 @@ class MaxSimReranker:
             raise ArtifactError(
                 f"{self.features.path}: these features have no passage {error}. Encode the dataset of the index."
             ) from None
-        if self._kept[0] != list(queries):  # adaptive retrieval asks for the same questions again
+        asked, vectors = self._kept
+        if asked != list(queries):  # adaptive retrieval asks for the same questions again
             made = self._encoder.encode_tokens(queries, "query").vectors
-            self._kept = (list(queries), made.reshape(len(queries), -1, self._encoder.dimension))
+            vectors = made.reshape(len(queries), -1, self._encoder.dimension)
+            self._kept = (list(queries), vectors)
         return [
             maxsim_of(query, self._tokens, self._starts, own, self.device).tolist()
-            for query, own in zip(self._kept[1], rows, strict=True)
+            for query, own in zip(vectors, rows, strict=True)
         ]
 
 

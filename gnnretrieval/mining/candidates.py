@@ -57,6 +57,8 @@ def search(
     """
     if features is None:
         return _by_bm25(texts, queries, k, directory)
+    if features.has_tokens:
+        return _by_tokens(features, queries, k, device)
     if features.has_sentences:
         return _by_sentences(features, queries, k, device)
     return _by_passages(features, queries, k, directory, device)
@@ -91,6 +93,19 @@ def _by_passages(features: Features, queries: Sequence[int], k: int, directory: 
                 resume=state,
             )
         yield from zip(rows, scores, strict=True)
+
+
+def _by_tokens(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Found]:
+    """Score each passage by MaxSim."""
+    from gnnretrieval.encoders.maxsim import maxsim_top_k
+
+    starts, tokens, vectors = np.asarray(features.token_starts), features.tokens, features.query_tokens
+    total = len(starts) - 1
+    for part in blocks(len(queries), _QUERIES):
+        with progress("searching by MaxSim", total, "passages") as meter:
+            asked = vectors[np.asarray(queries[part])]
+            found = maxsim_top_k(asked, tokens, starts, min(k, total), device=device, advance=meter.advance)
+        yield from zip(*found, strict=True)
 
 
 def _by_sentences(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Found]:

@@ -203,3 +203,18 @@ def test_sentences_are_purged_with_their_passage(tiny_dataset, tiny_settings, tm
     purge_passages(tmp_path / "index", GONE)
     assert holding(tmp_path, traces) == set()
     assert not open_features(tmp_path / "features").sentences[rows].any()
+
+
+def test_tokens_are_purged_with_their_passage(tiny_late, tmp_path):
+    place = tmp_path / "features"
+    shutil.copytree(tiny_late.path, place)
+    features = open_features(place)
+    build_index(features, tmp_path / "index")
+    starts = features.token_starts
+    rows = np.concatenate([np.arange(starts[row], starts[row + 1]) for row in (1, 7)])
+    own = np.array(features.tokens[rows])
+    assert own.any()
+    purge_passages(tmp_path / "index", GONE)
+    left = open_features(place)
+    assert not left.tokens[rows].any()
+    assert left.tokens[: starts[1]].any()

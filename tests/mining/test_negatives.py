@@ -9,6 +9,7 @@ from gnnretrieval.data.answers import answer_words
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.index.late_search import late_run
 from gnnretrieval.mining import mine_negatives
 from gnnretrieval.mining import negatives as negatives_module
 from gnnretrieval.mining.negatives import NegativeSettings
@@ -156,6 +157,18 @@ def test_by_sentences_a_passage_has_the_score_of_its_best_one(tiny_dataset, tiny
     for one in example.negatives:
         assert np.float32(one.score) == best[one.passage]
         assert one.rank == list(best).index(one.passage) + 1
+
+
+def test_by_late_interaction_a_passage_has_its_maxsim(tiny_dataset, tiny_late, tmp_path):
+    opened = Dataset.open(tiny_dataset)
+    made = mine_negatives(opened, NegativeSettings(top_k=5), tmp_path / "negatives", features=tiny_late)
+    example = next(made.examples())
+    (ranking,) = late_run(tiny_late, [example.query], 40).values()
+    scores = {one.passage_id: (rank, one.score) for rank, one in enumerate(ranking, 1)}
+    assert example.negatives
+    for one in example.negatives:
+        assert one.rank == scores[one.passage][0]
+        assert one.score == pytest.approx(scores[one.passage][1], abs=1e-5)
 
 
 def test_the_same_inputs_are_reused_and_the_artifact_says_what_it_is_made_from(

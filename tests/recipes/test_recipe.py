@@ -156,3 +156,9 @@ def test_what_cannot_be_extended_is_named(write, tmp_path, extends, base, messag
     (tmp_path / "base.toml").write_text(f'name = "base"\n{base}', encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_recipe(write(f'name = "mine"\nextends = {extends}\n'))
+
+
+def test_a_ranking_that_adds_nothing_to_the_index_is_refused(write):
+    assert read_recipe(write('name = "a"\n[ranking]\nrerank = "late"\nadaptive = "gar"\n')).ranking.adaptive == "gar"
+    with pytest.raises(InputError, match="adds nothing to the index"):
+        read_recipe(write('name = "a"\n[ranking]\nrerank_depth = 5\n'))

@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from gnnretrieval import Retriever
 from gnnretrieval.recipes import run_recipe, write_report
 from gnnretrieval.recipes.examples import changed_examples
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
@@ -31,6 +32,8 @@ evidence = 1.0
 [joint.dual_encoder]
 precision = "float32"
 encoder_learning_rate = 1e-3
+[ranking]
+hybrid = true
 """
 ENCODER = """
 name = "tiny-dpr"
@@ -73,6 +76,16 @@ def run(evil_dataset, tiny_checkpoint, tmp_path_factory):
     made = run_recipe(place / "tiny.toml", data=evil_dataset)
     assert write_report(made) == place / "tiny" / "report.html"
     return made
+
+
+def test_a_ranking_over_the_index_is_one_more_system(run):
+    assert list(run.runs) == ["bm25", "dual-encoder", "gnn-encoder", "gnn-encoder+bm25"]
+    retriever = Retriever.open(run.index.path, ranking=run.recipe.ranking)
+    features, queries = run.its_features or run.features, {q.id: q.text for q in run.dataset.queries_of("test")}
+    vectors = features.queries[features.rows_of(queries)]
+    ours = retriever.run(queries, run.recipe.compare.depth, vectors=vectors)
+    found = {id_: [one.passage_id for one in ranking] for id_, ranking in run.runs["gnn-encoder+bm25"].items()}
+    assert found == {id_: [one.passage_id for one in ranking] for id_, ranking in ours.items()}
 
 
 @pytest.fixture(scope="module")

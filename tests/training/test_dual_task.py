@@ -8,6 +8,7 @@ from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.towers import Item
 
 TEXTS = Texts({"q1": "one", "q2": "two"}, {"a": "A", "b": "B", "n": "N", "twin": "a."})
 SIMILARITY = Similarity(normalize=True, scale=3.0)
@@ -16,8 +17,8 @@ SIMILARITY = Similarity(normalize=True, scale=3.0)
 class Words:
     """Stands for a tower: a text is its length in tokens."""
 
-    def tokens(self, texts):
-        return [[1] * len(text) for text in texts]
+    def items(self, tower, texts):
+        return [Item(tower, (1,) * len(text)) for text in texts]
 
 
 def task(loss="contrastive", probability=None, negatives=("n",), **settings):
