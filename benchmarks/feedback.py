@@ -1,4 +1,4 @@
-"""Simulated months of a search that learns from its clicks every night: curves, wrong clicks, and what the gate lets by.
+"""Simulated months of a search that learns from its clicks every night, and what the gate lets by.
 
     .venv/bin/python benchmarks/feedback.py --work WORK --data docstrings=DATASET --data fairytaleqa=DATASET \\
         --features docstrings=FEATURES
@@ -43,7 +43,7 @@ def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], co
     users = SimulationSettings(**its, wrong_clicks=wrong, seed=seed)
     nights = settings["nights"]
     month = Month(world, users, UpdateSettings(), nights, heads=settings["heads"])
-    found, others = [], {}
+    found, others = list[dict[str, Any]](), dict[str, dict[str, float]]()
     for day in range(nights):
         found.append(month.night(day))
         if compares and (day + 1) % settings["every"] == 0:
@@ -105,28 +105,29 @@ def markdown(results: Mapping[str, Any]) -> str:
         "# Nights of feedback",
         "",
         "A search that learns from its own clicks, simulated. Every night the clicks of all days so far are judged, a",
-        "model is trained or goes on from the promoted one, and the gate compares both on the newest questions, by their",
-        "clicks. The tables compare them on the truth: the relevant passages of test questions, which nobody asks.",
-        "`.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
+        "model is trained or goes on from the promoted one, and the gate compares both on the newest questions, by",
+        "their clicks. The tables compare them on the truth: the relevant passages of test questions, which nobody",
+        "asks. `.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
         "",
     ]
     for name, its in results["sets"].items():
         settings = its["settings"]
         lines += [
-            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of the",
-            f"  truth; {settings['impressions']:,} lists a night; vectors: {settings['vectors']}.",
+            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of",
+            f"  the truth; {settings['impressions']:,} lists a night; vectors: {settings['vectors']}.",
         ]
     lines += [
         "",
-        "Vectors are narrow, training chooses by dev questions alone (without cross-validated ones), and passages do not",
-        "change: so that months fit into minutes. Users differ from this model of them.",
+        "So that months fit into minutes, vectors are narrow, training chooses by dev questions alone (without",
+        "cross-validated ones), in most months it tries only the shortest heads, and passages do not change. Users",
+        "differ from this model of them.",
         "",
         "## What the gate lets by",
         "",
         f"RR@10 × 100. A promotion is *worse* if it loses more than {100 * WORSE:.1f} on the truth.",
         "",
-        "| set | wrong clicks | months | nights | with a candidate | promoted | worse | largest loss of one | below the "
-        "best before | refused, though better | refused, and worse | frozen encoder | last night |",
+        "| set | wrong clicks | months | nights | with a candidate | promoted | worse | largest loss of one "
+        "| below the best before | refused, though better | refused, and worse | frozen encoder | last night |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in results["gate"]:
@@ -141,8 +142,8 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines += ["", "## Night by night", "", "![RR@10 by night](feedback.svg)", ""]
     for curve in results["curves"]:
         lines += [
-            f"{curve['set']}, {curve['wrong']:.0%} wrong clicks. The loop is the gated one; the others use the same clicks",
-            "every night, without a gate.",
+            f"{curve['set']}, {curve['wrong']:.0%} wrong clicks. The loop is the gated one; the others use the same",
+            "clicks every night, without a gate.",
             "",
             "| night | frozen | loop | " + " | ".join(WITHOUT) + " |",
             "|---:|---:|---:|" + "---:|" * len(WITHOUT),

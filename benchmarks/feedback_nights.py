@@ -52,7 +52,9 @@ class World(NamedTuple):
         relevant: Rows of the relevant passages of each query.
         asked: Rows of the queries that users ask.
         truth: Rows of the queries that nobody asks, on which versions are compared.
-        neighbors: ``(n, K)`` the dual-encoder's best passages, and their scores.
+        neighbors: ``(n, K)`` the dual-encoder's best passages.
+        scores: ``(n, K)`` their scores.
+        similarity: How vectors are compared.
     """
 
     passages: NDArray[np.float32]
@@ -60,7 +62,8 @@ class World(NamedTuple):
     relevant: list[list[int]]
     asked: NDArray[np.int64]
     truth: NDArray[np.int64]
-    neighbors: tuple[NDArray[np.int64], NDArray[np.float32]]
+    neighbors: NDArray[np.int64]
+    scores: NDArray[np.float32]
     similarity: Any
 
     @classmethod
@@ -88,13 +91,13 @@ class World(NamedTuple):
             made = open_features(features)
             made.require_of(dataset)
             similarity = made.similarity
-            found = tuple(similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries))
-            axes = np.linalg.svd(found[0], full_matrices=False)[2][:dimensions].T
-            found = tuple(one @ axes for one in found)
+            whole = [similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries)]
+            axes = np.linalg.svd(whole[0], full_matrices=False)[2][:dimensions].T
+            found = whole[0] @ axes, whole[1] @ axes
         passages, queries = (similarity.prepare_array(np.ascontiguousarray(one, dtype=np.float32)) for one in found)
-        neighbors = exact_top_k(queries, passages, K, similarity)
+        neighbors, scores = exact_top_k(queries, passages, K, similarity)
         asked = np.array(sorted({*rows[TRAIN], *rows[DEV]} - {*rows[TEST]}))
-        return cls(passages, queries, relevant, asked, np.array(rows[TEST]), neighbors, similarity)
+        return cls(passages, queries, relevant, asked, np.array(rows[TEST]), neighbors, scores, similarity)
 
     def on_truth(self, vectors: Tensor) -> NDArray[np.float64]:
         """RR@10 of each query of the truth."""
@@ -107,7 +110,7 @@ class World(NamedTuple):
         pairs = [(place, passage) for place, its in enumerate(labels.values()) for passage in sorted(its)]
         found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         vectors = self.queries[queries]
-        rows, scores = (one[queries] for one in self.neighbors)
+        rows, scores = self.neighbors[queries], self.scores[queries]
         joined = with_labels(rows, scores, found, vectors, self.passages, self.similarity).rows
         return MessageGraph(
             torch.from_numpy(self.passages),
