@@ -228,6 +228,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 @click.option("--shown", default=10, show_default=True, help="Passages of a list.")
 @click.option("--heads", default=3, show_default=True, help="Numbers of steps of a head that training tries.")
 @click.option("--dimensions", default=128, show_default=True, help="Width of the vectors.")
+@click.option("--joined", is_flag=True, help="Users see what is served joined with BM25's ranking.")
 @click.option("--every", default=5, show_default=True, help="Nights between two comparisons without a gate.")
 @click.option("--wrong", "wrongs", type=float, multiple=True, help="Shares of wrong clicks.  [default: 0.1 0.2 0.4 1]")
 @click.option("--seeds", default="0", show_default=True, help="Seeds of the months, such as 0-6.")
@@ -243,6 +244,7 @@ def main(
     shown: int,
     heads: int,
     dimensions: int,
+    joined: bool,
     every: int,
     wrongs: tuple[float, ...],
     seeds: str,
@@ -257,7 +259,7 @@ def main(
         dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
         vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
         settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}
-        settings |= {"shown": shown, "heads": heads}
+        settings |= {"shown": shown, "heads": heads, "joined": joined}
         settings["vectors"] = f"{vectors}, {dimensions} wide"
         world = None
         for seed in range(int(low), int(high or low) + 1):
@@ -265,7 +267,7 @@ def main(
                 file = work / f"{name}-{round(100 * wrong)}-{seed}.month.json"
                 if file.is_file():
                     continue
-                world = world or World.of(dataset, features.get(name), dimensions)
+                world = world or World.of(dataset, features.get(name), dimensions, joined)
                 month = month_of(world, wrong, seed, settings, compare)
                 write_json(file, {"set": name, **month})
                 its = summary([month])

@@ -24,6 +24,7 @@ from gnnretrieval.nightly.gate import GateFigures, few_questions
 from gnnretrieval.nightly.making import TEST, Maker, Version, compare_versions
 from gnnretrieval.nightly.report import Outcome, PassageFigures, Training, UpdateReport
 from gnnretrieval.nightly.versions import Versions
+from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.storage.durable import make_directory
@@ -187,6 +188,9 @@ class _Night:
             return self._old_model(stored, passages, state, served, before, None, few, {})
         features, graph = maker.graph(dataset, made, served, forgets=forgets)
         whole = forgets or self._begins_again(served, len(graph.labels))
+        if served is not None and not whole and served.model.load_messages().messages == Messages():
+            reason = "The served model is the dual-encoder. Training begins when the labels have grown by half."
+            return self._old_model(stored, passages, state, served, before, None, [reason], {})
         training: Training = "from scratch" if whole else "warm start"
         if few and served is None:
             training, model = "none", maker.dual_encoder(dataset, features, graph, made)
