@@ -1,4 +1,4 @@
-"""Simulated months of a search that learns from its clicks every night: curves, wrong clicks, and what the gate lets by.
+"""Simulated months of a search that learns from its clicks every night, and what the gate lets by.
 
     .venv/bin/python benchmarks/feedback.py --work WORK --data docstrings=DATASET --data fairytaleqa=DATASET \\
         --features docstrings=FEATURES
@@ -43,7 +43,7 @@ def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], co
     users = SimulationSettings(**its, wrong_clicks=wrong, seed=seed)
     nights = settings["nights"]
     month = Month(world, users, UpdateSettings(), nights, heads=settings["heads"])
-    found, others = [], {}
+    found, others = list[dict[str, Any]](), dict[str, dict[str, float]]()
     for day in range(nights):
         found.append(month.night(day))
         if compares and (day + 1) % settings["every"] == 0:
@@ -105,28 +105,29 @@ def markdown(results: Mapping[str, Any]) -> str:
         "# Nights of feedback",
         "",
         "A search that learns from its own clicks, simulated. Every night the clicks of all days so far are judged, a",
-        "model is trained or goes on from the promoted one, and the gate compares both on the newest questions, by their",
-        "clicks. The tables compare them on the truth: the relevant passages of test questions, which nobody asks.",
-        "`.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
+        "model is trained or goes on from the promoted one, and the gate compares both on the newest questions, by",
+        "their clicks. The tables compare them on the truth: the relevant passages of test questions, which nobody",
+        "asks. `.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
         "",
     ]
     for name, its in results["sets"].items():
         settings = its["settings"]
         lines += [
-            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of the",
-            f"  truth; {settings['impressions']:,} lists a night; vectors: {settings['vectors']}.",
+            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of",
+            f"  the truth; {settings['impressions']:,} lists a night; vectors: {settings['vectors']}.",
         ]
     lines += [
         "",
-        "Vectors are narrow, training chooses by dev questions alone (without cross-validated ones), and passages do not",
-        "change: so that months fit into minutes. Users differ from this model of them.",
+        "So that months fit into minutes, vectors are narrow, training chooses by dev questions alone (without",
+        "cross-validated ones), in most months it tries only the shortest heads, and passages do not change. Users",
+        "differ from this model of them.",
         "",
         "## What the gate lets by",
         "",
         f"RR@10 × 100. A promotion is *worse* if it loses more than {100 * WORSE:.1f} on the truth.",
         "",
-        "| set | wrong clicks | months | nights | with a candidate | promoted | worse | largest loss of one | below the "
-        "best before | refused, though better | refused, and worse | frozen encoder | last night |",
+        "| set | wrong clicks | months | nights | with a candidate | promoted | worse | largest loss of one "
+        "| below the best before | refused, though better | refused, and worse | frozen encoder | last night |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in results["gate"]:
@@ -141,8 +142,8 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines += ["", "## Night by night", "", "![RR@10 by night](feedback.svg)", ""]
     for curve in results["curves"]:
         lines += [
-            f"{curve['set']}, {curve['wrong']:.0%} wrong clicks. The loop is the gated one; the others use the same clicks",
-            "every night, without a gate.",
+            f"{curve['set']}, {curve['wrong']:.0%} wrong clicks. The loop is the gated one; the others use the same",
+            "clicks every night, without a gate.",
             "",
             "| night | frozen | loop | " + " | ".join(WITHOUT) + " |",
             "|---:|---:|---:|" + "---:|" * len(WITHOUT),
@@ -227,6 +228,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 @click.option("--shown", default=10, show_default=True, help="Passages of a list.")
 @click.option("--heads", default=3, show_default=True, help="Numbers of steps of a head that training tries.")
 @click.option("--dimensions", default=128, show_default=True, help="Width of the vectors.")
+@click.option("--joined", is_flag=True, help="Users see what is served joined with BM25's ranking.")
 @click.option("--every", default=5, show_default=True, help="Nights between two comparisons without a gate.")
 @click.option("--wrong", "wrongs", type=float, multiple=True, help="Shares of wrong clicks.  [default: 0.1 0.2 0.4 1]")
 @click.option("--seeds", default="0", show_default=True, help="Seeds of the months, such as 0-6.")
@@ -242,6 +244,7 @@ def main(
     shown: int,
     heads: int,
     dimensions: int,
+    joined: bool,
     every: int,
     wrongs: tuple[float, ...],
     seeds: str,
@@ -256,7 +259,7 @@ def main(
         dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
         vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
         settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}
-        settings |= {"shown": shown, "heads": heads}
+        settings |= {"shown": shown, "heads": heads, "joined": joined}
         settings["vectors"] = f"{vectors}, {dimensions} wide"
         world = None
         for seed in range(int(low), int(high or low) + 1):
@@ -264,7 +267,7 @@ def main(
                 file = work / f"{name}-{round(100 * wrong)}-{seed}.month.json"
                 if file.is_file():
                     continue
-                world = world or World.of(dataset, features.get(name), dimensions)
+                world = world or World.of(dataset, features.get(name), dimensions, joined)
                 month = month_of(world, wrong, seed, settings, compare)
                 write_json(file, {"set": name, **month})
                 its = summary([month])

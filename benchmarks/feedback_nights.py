@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.encoders.similarity import Similarity
@@ -52,7 +53,10 @@ class World(NamedTuple):
         relevant: Rows of the relevant passages of each query.
         asked: Rows of the queries that users ask.
         truth: Rows of the queries that nobody asks, on which versions are compared.
-        neighbors: ``(n, K)`` the dual-encoder's best passages, and their scores.
+        neighbors: ``(n, K)`` the dual-encoder's best passages.
+        scores: ``(n, K)`` their scores.
+        similarity: How vectors are compared.
+        lexical: BM25's best passages of each query, with which users see what is served joined; else empty.
     """
 
     passages: NDArray[np.float32]
@@ -60,17 +64,20 @@ class World(NamedTuple):
     relevant: list[list[int]]
     asked: NDArray[np.int64]
     truth: NDArray[np.int64]
-    neighbors: tuple[NDArray[np.int64], NDArray[np.float32]]
+    neighbors: NDArray[np.int64]
+    scores: NDArray[np.float32]
     similarity: Any
+    lexical: list[list[int]]
 
     @classmethod
-    def of(cls, dataset: Dataset, features: Path | None, dimensions: int) -> World:
+    def of(cls, dataset: Dataset, features: Path | None, dimensions: int, joined: bool) -> World:
         """The world of a dataset: users ask the questions of train and dev.
 
         Args:
             dataset: The set.
             features: Its features; None: latent semantic analysis of TF-IDF, which takes seconds instead of hours.
             dimensions: Width that the vectors are projected to, by their first singular vectors.
+            joined: Whether users see lists that are joined with BM25's.
         """
         row = {id_: number for number, id_ in enumerate(dataset.passage_ids)}
         query_row = {id_: number for number, id_ in enumerate(dataset.query_ids)}
@@ -88,13 +95,18 @@ class World(NamedTuple):
             made = open_features(features)
             made.require_of(dataset)
             similarity = made.similarity
-            found = tuple(similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries))
-            axes = np.linalg.svd(found[0], full_matrices=False)[2][:dimensions].T
-            found = tuple(one @ axes for one in found)
+            whole = [similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries)]
+            axes = np.linalg.svd(whole[0], full_matrices=False)[2][:dimensions].T
+            found = whole[0] @ axes, whole[1] @ axes
         passages, queries = (similarity.prepare_array(np.ascontiguousarray(one, dtype=np.float32)) for one in found)
-        neighbors = exact_top_k(queries, passages, K, similarity)
+        neighbors, scores = exact_top_k(queries, passages, K, similarity)
+        lexical: list[list[int]] = []
+        if joined:
+            bm25 = BM25([passage.full_text for passage in dataset.passages()])
+            found_by_words = bm25.top_k_of([query.text for query in dataset.queries()], DEPTH)
+            lexical = [best.tolist() for best, _ in found_by_words]
         asked = np.array(sorted({*rows[TRAIN], *rows[DEV]} - {*rows[TEST]}))
-        return cls(passages, queries, relevant, asked, np.array(rows[TEST]), neighbors, similarity)
+        return cls(passages, queries, relevant, asked, np.array(rows[TEST]), neighbors, scores, similarity, lexical)
 
     def on_truth(self, vectors: Tensor) -> NDArray[np.float64]:
         """RR@10 of each query of the truth."""
@@ -107,7 +119,7 @@ class World(NamedTuple):
         pairs = [(place, passage) for place, its in enumerate(labels.values()) for passage in sorted(its)]
         found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         vectors = self.queries[queries]
-        rows, scores = (one[queries] for one in self.neighbors)
+        rows, scores = self.neighbors[queries], self.scores[queries]
         joined = with_labels(rows, scores, found, vectors, self.passages, self.similarity).rows
         return MessageGraph(
             torch.from_numpy(self.passages),
@@ -118,6 +130,15 @@ class World(NamedTuple):
             self.similarity.normalize,
             self.similarity.scale,
         )
+
+
+def joined(*rankings: Sequence[int]) -> list[int]:
+    """Rankings joined by reciprocal ranks (RRF), best first."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, passage in enumerate(ranking, 1):
+            scores[passage] = scores.get(passage, 0.0) + 1 / (60 + rank)
+    return sorted(scores, key=lambda passage: (-scores[passage], passage))[:DEPTH]
 
 
 def _analysed(dataset: Dataset, dimensions: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -209,7 +230,10 @@ class Month:
         rows = self._order[drawn]
         distinct, place = np.unique(rows, return_inverse=True)
         scores = torch.from_numpy(self.world.queries[distinct]) @ self.served.vectors.T
-        best = [[str(one) for one in its] for its in scores.topk(DEPTH, dim=1).indices.tolist()]
+        ranked = scores.topk(DEPTH, dim=1).indices.tolist()
+        if self.world.lexical:
+            ranked = [joined(its, self.world.lexical[row]) for its, row in zip(ranked, distinct.tolist(), strict=True)]
+        best = [[str(one) for one in its] for its in ranked]
         answers = [{str(one) for one in self.world.relevant[row]} for row in rows.tolist()]
         lists = show_lists(times, rows, [best[one] for one in place.tolist()], answers, self.users, self.rng)
         clicked, *_ = draw_clicks(lists, self.users, self.rng)
@@ -256,6 +280,8 @@ class Month:
         graph = self.world.graph(train)
         count = len(graph.labels)
         is_full = grew_enough(count, self._labels_then, self.served.trained, self.settings.growth)
+        if not is_full and self.served.trained.messages == Messages():
+            return {}
         if is_full:
             self._labels_then = count
             trained = train_whole(graph, self.dev(labels), self.heads).trained

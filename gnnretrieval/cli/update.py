@@ -45,6 +45,7 @@ def update(
     Example: gnnretrieval update my-run.toml --events log.csv --dry-run
     """
     from gnnretrieval.nightly import update_search
+    from gnnretrieval.nightly.updating import live_directory
     from gnnretrieval.pages.html import require_page_place, write_page
 
     if html is not None:
@@ -59,7 +60,7 @@ def update(
     else:
         echo(report.to_text())
     if report.outcome == "first version":
-        echo_next(f"gnnretrieval serve {out or recipe.with_name('NAME-live')} --watch 10")
+        echo_next(f"gnnretrieval serve {out or live_directory(recipe)} --watch 10")
 
 
 @click.command()

@@ -122,6 +122,7 @@ class EventStore:
             keep_from: Seconds since 1970; events before are neither added nor kept. None: all are.
             dry_run: Only count.
         """
+        key = self._key(create=not dry_run)
         stored: Counter[bytes] = Counter()
         old = 0
         for file in self._files():
@@ -138,10 +139,10 @@ class EventStore:
                 if keep_from is not None and event.time < keep_from:
                     too_old += 1
                     continue
-                if until and any(event.time < until.get(one, 0.0) for one in self._hashes(event)):
+                if until and any(event.time < until.get(one, 0.0) for one in _hashes(event, key)):
                     forgotten += 1
                     continue
-                line = self._line(event, redact)
+                line = _line(event, redact, key)
                 digest = _digest(line)
                 seen[digest] += 1
                 if seen[digest] <= stored[digest]:
@@ -176,7 +177,8 @@ class EventStore:
             sessions: As in the logs.
             questions: Their texts, in any spelling, or as they were masked.
         """
-        hashed = {self._hashed(session) for session in sessions}
+        key = self._key(create=False)
+        hashed = {_hashed(session, key) for session in sessions}
         keys = {question_key(text) for question in questions for text in (question, redacted(question))}
 
         def is_meant(event: Event) -> bool:
@@ -185,16 +187,11 @@ class EventStore:
         count = sum(is_meant(event) for log in self.logs() for event in log.events())
         if count:
             now, before = time.time(), self._forgotten
-            until = before["until"] | dict.fromkeys(sorted({*hashed, *map(self._hashed, keys)}), now)
+            until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(one, key) for one in keys)}), now)
             # Before the events go: after a kill in between, nothing that knew them is used again.
             write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until})
             self._keep(lambda event: not is_meant(event))
         return count
-
-    def _hashes(self, event: Event) -> set[str]:
-        """Hashes of a log's event, by which it can be forgotten."""
-        keys = {question_key(text) for text in (event.question, redacted(event.question))}
-        return {self._hashed(one) for one in (event.session, *keys)}
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("[0-9]*.jsonl"))
@@ -217,30 +214,41 @@ class EventStore:
                 file.unlink()
                 sync_directory(self.path)
 
-    def _line(self, event: Event, redact: bool) -> str:
-        question, question_id = event.question, event.question_id
-        if redact:
-            question, question_id = redacted(question), redacted(question_id)
-        values = event._asdict() | {
-            "question": question,
-            "question_id": question_id,
-            "session": self._hashed(event.session) if event.session else "",
-        }
-        return json.dumps(values, ensure_ascii=False, sort_keys=True)
-
-    def _hashed(self, session: str) -> str:
-        return hashlib.blake2b(session.encode(), key=self._key, digest_size=12).hexdigest()
-
-    @property
-    def _key(self) -> bytes:
+    def _key(self, create: bool) -> bytes:
+        """The key of the hashes; without one that is kept and none to create, one of zeros."""
         file = self.path / _KEY
         if not file.is_file():
+            if not create:
+                return bytes(32)
             make_directory(self.path)
             with whole_file(file) as partial:
                 descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(descriptor, "w", encoding="ascii") as opened:
                     opened.write(secrets.token_hex(32))
         return bytes.fromhex(file.read_text(encoding="ascii"))
+
+
+def _line(event: Event, redact: bool, key: bytes) -> str:
+    """An event as a line of the store."""
+    question, question_id = event.question, event.question_id
+    if redact:
+        question, question_id = redacted(question), redacted(question_id)
+    values = event._asdict() | {
+        "question": question,
+        "question_id": question_id,
+        "session": _hashed(event.session, key) if event.session else "",
+    }
+    return json.dumps(values, ensure_ascii=False, sort_keys=True)
+
+
+def _hashes(event: Event, key: bytes) -> set[str]:
+    """Hashes of a log's event, by which it can be forgotten."""
+    keys = {question_key(text) for text in (event.question, redacted(event.question))}
+    return {_hashed(one, key) for one in (event.session, *keys)}
+
+
+def _hashed(text: str, key: bytes) -> str:
+    return hashlib.blake2b(text.encode(), key=key, digest_size=12).hexdigest()
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

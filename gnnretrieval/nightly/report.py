@@ -30,11 +30,13 @@ class PassageFigures(Figures):
     changed: int
     """Passages with another text."""
     removed: int
+    in_other_order: bool = False
+    """The same passages, with other rows."""
 
     @property
     def differ(self) -> bool:
-        """Whether any is new, changed or gone."""
-        return bool(self.new or self.changed or self.removed)
+        """Whether any is new, changed, gone or in another row."""
+        return bool(self.new or self.changed or self.removed or self.in_other_order)
 
 
 class UpdateReport(Report):

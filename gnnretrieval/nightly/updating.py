@@ -24,6 +24,7 @@ from gnnretrieval.nightly.gate import GateFigures, few_questions
 from gnnretrieval.nightly.making import TEST, Maker, Version, compare_versions
 from gnnretrieval.nightly.report import Outcome, PassageFigures, Training, UpdateReport
 from gnnretrieval.nightly.versions import Versions
+from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.storage.durable import make_directory
@@ -79,7 +80,7 @@ def update_search(
     passages = _passages_of(recipe, path, data)
     require_fields(columns or {})
     opened = [EventLog(log, columns) for log in logs]
-    run = Versions(out if out is not None else path.parent / f"{recipe.name}{LIVE}")
+    run = Versions(out if out is not None else live_directory(path))
     night = _Night(run, recipe, passages, device, from_scratch)
     keep_from = _keep_from(recipe, now or datetime.now(UTC))
     if dry_run:
@@ -91,6 +92,11 @@ def update_search(
         make_directory(run.path / "reports")
         write_json(run.path / "reports" / f"{len(run.ledger()):05d}.json", report.as_json())
         return report
+
+
+def live_directory(path: Path) -> Path:
+    """Where the search of the recipe at ``path`` is, unless another directory is named."""
+    return path.parent / f"{read_recipe(path).name}{LIVE}"
 
 
 def _keep_from(recipe: Recipe, now: datetime) -> float | None:
@@ -187,6 +193,9 @@ class _Night:
             return self._old_model(stored, passages, state, served, before, None, few, {})
         features, graph = maker.graph(dataset, made, served, forgets=forgets)
         whole = forgets or self._begins_again(served, len(graph.labels))
+        if served is not None and not whole and served.model.load_messages().messages == Messages():
+            reason = "The served model is the dual-encoder. Training begins when the labels have grown by half."
+            return self._old_model(stored, passages, state, served, before, None, [reason], {})
         training: Training = "from scratch" if whole else "warm start"
         if few and served is None:
             training, model = "none", maker.dual_encoder(dataset, features, graph, made)
@@ -255,7 +264,7 @@ class _Night:
         reasons: list[str],
         figures: dict[str, Any],
     ) -> UpdateReport:
-        number = self.run.put(name, {"outcome": outcome, "promoted": None, **self._signed(state, gate, figures)})
+        number = self.run.put(name, {"outcome": outcome, **self._signed(state, gate, figures)})
         return self._report(outcome, stored, passages, number, before, gate=gate, reasons=reasons, **figures)
 
     def _signed(self, state: str, gate: GateFigures | None, figures: dict[str, Any]) -> dict[str, Any]:
@@ -340,6 +349,7 @@ class _Night:
             new=len(now.keys() - before.keys()),
             changed=sum(before.get(id_, text) != text for id_, text in now.items()),
             removed=len(before.keys() - now.keys()),
+            in_other_order=promoted is not None and now.keys() == before.keys() and [*now] != [*before],
         )
 
     def _require_same_encoder(self, served: Version) -> None:

@@ -117,12 +117,11 @@ class Versions:
             "who": _who(),
             **entries,
         }
-        lines = [*self.ledger(), line]
         with file.open("r+b" if file.is_file() else "w+b") as opened:
             kept = opened.read()
             opened.truncate(kept.rfind(b"\n") + 1)
             opened.seek(0, os.SEEK_END)
-            opened.write((json.dumps(lines[-1], ensure_ascii=False) + "\n").encode())
+            opened.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
             opened.flush()
             os.fsync(opened.fileno())
         sync_directory(self.path)
@@ -131,7 +130,7 @@ class Versions:
         """Put what was made under ``name`` among the versions, promote it, and sign the ledger; returns its number."""
         made = self.making(name)
         number = 1 + max([*self.numbers(), *(line.get("version") or 0 for line in self.ledger())], default=0)
-        write_json(made / RECORD, {"version": number, **record})
+        write_json(made / RECORD, {"version": number, "promoted": number, **record})
         make_directory(self.path / _VERSIONS)
         made.rename(self.place(number))
         sync_directory(self.path / _VERSIONS)

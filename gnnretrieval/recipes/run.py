@@ -306,6 +306,8 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
     """Check before any work what a later stage would refuse."""
     if directory.resolve() == dataset.path.resolve():
         raise InputError("the results would go into the dataset's directory: choose another with --out.", directory)
+    if (directory / "index").is_symlink():
+        raise InputError("gnnretrieval update keeps its versions here: choose another directory with --out.", directory)
     graph, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
     if recipe.compare.split == dev_split(dataset):
         raise InputError(

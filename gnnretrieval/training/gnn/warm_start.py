@@ -117,6 +117,7 @@ def keep_trained(
         vectors = message_vectors(graph, made.head, made.messages)
         now, before = (reciprocal_ranks(one, judged.queries, judged.relevant) for one in (vectors, graph.passages))
         gains = np.round(now - before, 12)
+        labelled = len(np.unique(store.labels[:, 0]))
         p = corrected_ps(gains[None])[0] if gains.any() else 1.0
         kept = made.messages != Messages()
         meta = of_graph(store, dataset) | {
@@ -133,7 +134,7 @@ def keep_trained(
                 "chosen": {"RR@10": float(now.mean())},
                 "kept": in_words(made.messages),
             },
-            "queries": {"trained_on": 0 if start is None else len(np.unique(store.labels[:, 0])), "labelled": 0},
+            "queries": {"trained_on": 0 if start is None else labelled, "labelled": labelled},
             "made_from": {"graph": relative_to(out, store.path)},
         }
         (directory / CARD).write_text(model_card(meta, settings, store), encoding="utf-8")

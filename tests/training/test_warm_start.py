@@ -1,0 +1,69 @@
+"""A warm start: the head goes on from where it was, by few steps, and the messages keep their settings."""
+
+import numpy as np
+import pytest
+import torch
+
+from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
+from gnnretrieval.training.gnn import warm_start
+from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.ladder import reciprocal_ranks
+from gnnretrieval.training.gnn.messages import TrainedMessages
+from gnnretrieval.training.gnn.warm_start import continue_messages, grew_enough
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Questions that are turned against the passages that they want: what a head can learn."""
+    rng = np.random.default_rng(0)
+    passages = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(60, 12))).float(), dim=1)
+    turn = torch.from_numpy(np.linalg.qr(rng.normal(size=(12, 12)))[0]).float()
+    labels = torch.arange(120)[:, None].repeat(1, 2) % torch.tensor([120, 60])
+    noise = 0.1 * torch.from_numpy(rng.normal(size=(120, 12))).float()
+    queries = torch.nn.functional.normalize(passages[labels[:, 1]] @ (turn + torch.eye(12)) + noise, dim=1)
+    neighbors = (queries @ passages.T).topk(3).indices
+    return MessageGraph(passages, queries, neighbors, labels, torch.ones(120, dtype=torch.bool), True, 20.0)
+
+
+def ranked(graph, trained):
+    vectors = message_vectors(graph, trained.head, trained.messages)
+    relevant = [[row] for row in graph.labels[:, 1].tolist()]
+    return float(reciprocal_ranks(vectors, graph.queries, relevant).mean())
+
+
+def test_it_goes_on_from_the_head_by_few_steps(graph, monkeypatch):
+    steps = []
+
+    def counted(graph, count, **how):
+        steps.append(count)
+        return train_head(graph, count, **how)
+
+    monkeypatch.setattr(warm_start, "train_head", counted)
+    taught = torch.arange(120) < 108
+    start = TrainedMessages(train_head(graph, 60, taught=taught), Messages(steps=60, mean=0.1))
+    fresh = ~taught.numpy()
+    trained = continue_messages(graph, start, fresh)
+    assert steps == [24]  # 12 new labels and 36 of the others, of 120
+    assert trained.messages == start.messages
+    assert 0 < float((trained.head - start.head).norm()) < float((start.head - torch.eye(12)).norm())
+    identity = TrainedMessages(None, Messages())
+    assert ranked(graph, trained) > ranked(graph, identity) + 0.05
+    assert torch.equal(continue_messages(graph, start, fresh).head, trained.head)
+
+
+def test_without_a_head_or_new_labels_nothing_is_trained(graph):
+    identity = TrainedMessages(None, Messages(mean=0.2))
+    assert continue_messages(graph, identity, np.ones(120, dtype=bool)) is identity
+    start = TrainedMessages(torch.eye(12), Messages(steps=10))
+    assert continue_messages(graph, start, np.zeros(120, dtype=bool)) is start
+
+
+def test_a_head_from_the_identity_is_a_head_from_nothing(graph):
+    assert torch.equal(train_head(graph, 5), train_head(graph, 5, start=torch.eye(12)))
+
+
+def test_training_begins_again_when_the_labels_have_grown_enough():
+    head, identity = TrainedMessages(torch.eye(2), Messages(steps=1)), TrainedMessages(None, Messages())
+    assert [grew_enough(labels, 100, head, 1.0) for labels in (199, 200)] == [False, True]
+    assert [grew_enough(labels, 100, identity, 1.0) for labels in (149, 150)] == [False, True]
+    assert grew_enough(1, 0, identity, 1.0)
