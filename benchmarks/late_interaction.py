@@ -302,7 +302,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         "by question. Bytes are those of the vectors that a ranking reads, a passage. ms is the median time of a",
         "question, one at a time from its text to its ranking, on a machine that did other work too: read ratios.",
         "",
-        "`.venv/bin/python benchmarks/late_interaction.py --work WORK` makes this page.",
+        "`.venv/bin/python benchmarks/late_interaction.py --work WORK --data DIRECTORY` makes this page.",
     ]
     for name, one in found["sets"].items():
         lines += ["", f"## {name}", "", _about(one), ""]
