@@ -35,7 +35,7 @@ class GateFigures(Figures):
     """What the gate measured and decided."""
 
     questions: int
-    """Held-out questions: the newest ones, which neither model was trained on."""
+    """The newest questions, which neither model was trained on."""
     served: float
     """Mean RR@10 of the served model, over tonight's passages."""
     candidate: float
@@ -44,7 +44,7 @@ class GateFigures(Figures):
     low: float
     """Lower end of the one-sided 95 % bootstrap interval of the gain."""
     p: float
-    """One-sided p-value of the gain: Fisher's randomisation test, paired by question."""
+    """One-sided p-value of the gain, by Fisher's randomisation test, paired by question."""
     slices: list[SliceFigures]
     promotes: bool
     reasons: list[str]

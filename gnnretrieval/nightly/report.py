@@ -44,7 +44,7 @@ class UpdateReport(Report):
 
     outcome: Outcome
     version: int | None
-    """The promoted version; None: there is none."""
+    """The promoted version, or None."""
     before: int | None
     """The version that was promoted before."""
     events: StoredFigures
@@ -54,9 +54,9 @@ class UpdateReport(Report):
     """Training questions with a label."""
     labels: int
     encoded: int
-    """Texts that were encoded; the vectors of the others were known."""
+    """Texts that were encoded. The vectors of the others were known."""
     gate: GateFigures | None
-    """None: nothing was compared."""
+    """What the gate measured, or None if nothing was compared."""
     reasons: list[str]
     """Sentences that say why."""
     deleted: list[int]
