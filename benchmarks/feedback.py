@@ -22,7 +22,7 @@ from typing import Any
 import click
 import torch
 from feedback_nights import Month, World, without_gate
-from svg_lines import line_plots
+from svg_plot import line_plots
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.feedback import SimulationSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +26,7 @@ _ID_COLUMNS = ("id", "_id")
 _VECTOR_COLUMNS = ("vector", "embedding", "vectors", "embeddings")
 
 
-class VectorFile:
+class VectorFile(ABC):
     """Vectors ``(count, dimension)`` in a file, with their ids; made by :func:`open_vectors`.
 
     Attributes:
@@ -63,8 +64,9 @@ class VectorFile:
         """sha256 over the sha256 of each of its files."""
         return sha256_of_json([_sha256(path) for path in self.files])
 
+    @abstractmethod
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        raise NotImplementedError
+        """As :meth:`blocks`, unchecked."""
 
     def refuse(self, row: int, what: str) -> NoReturn:
         """Raise an :class:`InputError` that says ``what`` is wrong with the vector at ``row`` and names its id."""
