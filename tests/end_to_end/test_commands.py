@@ -45,6 +45,8 @@ def test_every_command_of_the_tree_is_known_here():
     assert set(COMMANDS) == {
         "quickstart",
         "run",
+        "rollback",
+        "update",
         "baselines",
         "data convert",
         "data docstrings",
@@ -55,6 +57,7 @@ def test_every_command_of_the_tree_is_known_here():
         "encoder import",
         "encoder inspect",
         "encoder train",
+        "feedback forget",
         "feedback import",
         "feedback simulate",
         "graph add",

@@ -63,7 +63,7 @@ def test_the_encoders_are_compared_and_the_next_command_named(trained):
         line.split()[0] for line in outcome.out.splitlines() if re.match(r"(bm25|start|trained|by-sentence)\b", line)
     ]
     assert rows == ["bm25", "start", "trained", "by-sentence"]
-    assert f"--checkpoint {directory / 'work' / 'by-sentence'}" in outcome.out
+    assert f"--checkpoint {directory / 'work' / 'by-sentence'}" in outcome.err
     assert "[trained]" in outcome.err
     assert "kept epoch" in outcome.err
     assert f"The report, to open in a browser: {directory / 'work' / 'report.html'}" in outcome.out

@@ -144,4 +144,4 @@ def test_several_processes_for_a_frozen_encoder_are_refused(graph, refuses, tmp_
 
     monkeypatch.setattr(ranks, "ALONE", ranks.Ranks(0, 2))
     monkeypatch.setattr(ranks.Ranks, "agree", lambda self, value: value)
-    refuses("train", graph, "--out", tmp_path / "model", says=["train mode = frozen in one"])
+    refuses("train", graph, "--out", tmp_path / "model", says=["over a frozen dual-encoder trains in one process"])

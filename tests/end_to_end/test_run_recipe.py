@@ -74,7 +74,7 @@ def test_the_second_run_reuses_everything_and_changes_no_byte(first_run, succeed
     directory, outcome = first_run
     before = {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()}
     again = succeeds("run", directory / "tiny.toml")
-    assert again.err.count("already made from these inputs, reused") == 9
+    assert again.err.count("already made from these inputs, reused") == 10
     assert again.out == outcome.out
     assert {path: path.read_bytes() for path in (directory / "tiny").rglob("*") if path.is_file()} == before
 
