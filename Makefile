@@ -3,6 +3,9 @@ PYTHON ?= python3
 PIP_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+# One more than processors, as tests wait for servers and other processes; at most 4, for memory's sake.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+PYTEST := -m pytest -n $(WORKERS) --dist loadscope
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
 .PHONY: quickstart test test-browser coverage lint docs oldest release hashes install clean
@@ -11,7 +14,7 @@ quickstart: $(VENV)/installed
 	$(BIN)/gnnretrieval quickstart
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope
+	$(BIN)/python $(PYTEST)
 
 # The explorer's tests in Chromium, from the system (apt install chromium); without it they are skipped.
 test-browser: $(VENV)/installed-test
@@ -20,7 +23,7 @@ test-browser: $(VENV)/installed-test
 
 # Which lines the tests run, in htmlcov/index.html.
 coverage: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope --cov=gnnretrieval --cov-report=html
+	$(BIN)/python $(PYTEST) --cov=gnnretrieval --cov-report=html
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -36,7 +39,7 @@ docs: $(VENV)/installed-docs
 oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt $(PIP_FLAGS) --editable '.[cpu,offline,test]'
-	$(VENV)-oldest/bin/python -m pytest -n auto --maxprocesses 4 --dist loadscope
+	$(VENV)-oldest/bin/python $(PYTEST)
 
 # The wheel in dist/, and the tests' notebook run by a wheel like it.
 release: $(VENV)/installed-test
