@@ -1,4 +1,4 @@
-"""Stages in shards over two hosts: the same bytes, whoever runs them and whoever is killed; speed, and merging.
+"""Stages in shards over two hosts: the same bytes for any workers and after any kill; speed, and merging.
 
     .venv/bin/python benchmarks/scale_out.py --work DIRECTORY
 

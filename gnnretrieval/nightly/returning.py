@@ -68,5 +68,5 @@ def forget_events(path: str | Path, sessions: Sequence[str] = (), questions: Seq
 def _opened(path: str | Path) -> Versions:
     run = Versions(path)
     if not run.exists:
-        raise ArtifactError(f"{run.path}: gnnretrieval update made no version here.")
+        raise ArtifactError(f"{run.path}: there is no version of a search here. gnnretrieval update makes one.")
     return run

@@ -138,7 +138,7 @@ class Versions:
         return number
 
     def promote(self, number: int) -> None:
-        """Promote a version in one step: whoever opens the run now has it."""
+        """Promote a version in one step: every later reader of the run opens it."""
         for name in ARTIFACTS:
             link = self.path / name
             if not link.is_symlink():
