@@ -265,7 +265,7 @@ def test_bad_places_are_a_sentence(new_search, tiny_dataset):
     shutil.copytree(tiny_dataset, new_search.run.path / "dataset")
     with pytest.raises(ArtifactError, match="Update into another directory"):
         new_search.update(0.1)
-    with pytest.raises(ArtifactError, match="there is no version of a search here"):
+    with pytest.raises(ArtifactError, match=r"no version of a search here\. gnnretrieval update makes one"):
         roll_back(new_search.place)
     with pytest.raises(InputError, match="there is nothing to forget"):
         forget_events(new_search.run.path)
