@@ -32,7 +32,7 @@ from gnnretrieval.nightly.gate import feedback_slices, judge_gain, popularity_sl
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.training import TrainSettings
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.ladder import MEANS, head_steps, reciprocal_ranks
 from gnnretrieval.training.gnn.messages import TrainedMessages, train_over
@@ -288,7 +288,7 @@ class Month:
         else:
             fresh = np.array([self.served.labels.get(row) != its for row, its in train.items()])
             trained = continue_messages(graph, self.served.trained, fresh, replay=self.settings.replay)
-        vectors = message_vectors(graph, trained.head, trained.messages)
+        vectors = message_vectors(graph, trained.heads, trained.messages)
         relevant = [[*its] for its in test.values()]
         queries = torch.from_numpy(self.world.queries[np.array([*test], dtype=np.int64)])
         candidate, served = (reciprocal_ranks(one, queries, relevant) for one in (vectors, self.served.vectors))
@@ -332,13 +332,13 @@ def without_gate(month: Month) -> dict[str, float]:
         return float(world.on_truth(chosen).mean())
 
     everyone = torch.ones(len(graph.queries), dtype=torch.bool)
-    heads = [(steps, train_head(graph, steps)) for steps in head_steps(graph, everyone)]
+    heads = [(steps, train_heads(graph, steps)) for steps in head_steps(graph, everyone)]
     begun = time.perf_counter()
     trained = train_whole(graph, dev, month.heads).trained
     seconds = time.perf_counter() - begun
     return {
         "label mean": best([message_vectors(graph, None, Messages(mean=mean)) for mean in MEANS]),
         "linear head": best([message_vectors(graph, head, Messages(steps=steps)) for steps, head in heads]),
-        "from scratch": float(world.on_truth(message_vectors(graph, trained.head, trained.messages)).mean()),
+        "from scratch": float(world.on_truth(message_vectors(graph, trained.heads, trained.messages)).mean()),
         "from scratch, seconds": seconds,
     }

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from same_labels import OneSet
 
+from gnnretrieval.nn.label_messages import Messages, message_vectors
 from gnnretrieval.progress import show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.ladder import STEPS, message_graph, reciprocal_ranks, steps_over
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -45,9 +46,8 @@ def measure(one: OneSet, seed: int = 0) -> list[dict[str, Any]]:
         inside = graph.without(torch.from_numpy(hidden))
         row: dict[str, Any] = {"questions": count, "labels": len(inside.labels)}
         for steps in TRIED:
-            head = train_head(inside, steps, seed=seed) if steps else torch.eye(inside.passages.shape[1])
-            passages = inside.prepare(inside.passages @ head.T)
-            found = reciprocal_ranks(passages, inside.prepare(queries @ head.T), wanted)
+            heads = train_heads(inside, steps, seed=seed) if steps else None
+            found = reciprocal_ranks(message_vectors(inside, heads, Messages(steps)), queries, wanted)
             row[str(steps)] = round(100 * float(found.mean()), 1)
         rows.append({**row, "chosen": [steps_over(len(inside.labels), steps) for steps in STEPS]})
     return rows

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.nn.label_messages import MessageGraph, label_mean, local_scale, nearness
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides, local_scale, mixed, nearness
 from gnnretrieval.progress import progress
-from gnnretrieval.training.gnn.head import Heads, Sides, train_heads
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.ladder import PRIORS, SCALINGS, STEPS, reciprocal_ranks_of_scores, steps_over
 
 _QUERIES = 256  # queries that are scored together
@@ -123,14 +123,11 @@ class Sided(NamedTuple):
 
 def prepared(graph: MessageGraph, heads: Heads | None, setting: DenseSetting) -> Sided:
     """The vectors that :func:`score` compares, with label mean, heads and local scaling applied."""
-    passages, queries, head = label_mean(graph, setting.mean), graph.queries, None
-    if heads is not None:
-        passages, queries, head = passages @ heads.passages.T, graph.prepare(queries @ heads.queries.T), heads.queries
-    passages = graph.prepare(passages)
+    passages, queries = mixed(graph, heads, setting.mean)
     if setting.scaling:
         near = nearness(graph, passages, queries)
         passages = passages * local_scale(near, float(near.mean()), setting.scaling)[:, None]
-    return Sided(passages, queries, head)
+    return Sided(passages, queries, None if heads is None else heads.queries)
 
 
 def score(graph: MessageGraph, sides: Sided, setting: DenseSetting, queries: Tensor) -> Tensor:

@@ -173,8 +173,8 @@ class MessagesExplainer:
         self._graph = message_graph(store)
         trained = model.load_messages()
         self._trained, self._mean = trained, trained.messages.mean
-        self._rejections = rejections(self._graph, trained.head, trained.messages)  # (n, k)
-        self._vectors = message_vectors(self._graph, trained.head, trained.messages)
+        self._rejections = rejections(self._graph, trained.heads, trained.messages)  # (n, k)
+        self._vectors = message_vectors(self._graph, trained.heads, trained.messages)
         self._texts = store.texts()
 
     def explain(self, row: int, most: int = 5) -> Explanation:
@@ -212,7 +212,7 @@ class MessagesExplainer:
         """Vectors ``(r, d)`` of some passages after a change, on the part of the graph that they depend on."""
         hidden = torch.zeros(len(self._graph.queries), dtype=torch.bool)
         hidden[change.without] = True
-        head, kept = self._trained
+        heads, kept = self._trained
         messages = kept._replace(
             mean=change.scale * kept.mean,
             step_size=change.scale * kept.step_size,
@@ -221,7 +221,7 @@ class MessagesExplainer:
         )
         added = as_added(self._graph, self.store, change.vectors, change.neighbors, change.passage)
         part = part_around(self._graph.without(hidden), self.store, rows, messages.rounds, added)
-        return message_vectors(part, head, messages, most=len(rows)).numpy()
+        return message_vectors(part, heads, messages, most=len(rows)).numpy()
 
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.

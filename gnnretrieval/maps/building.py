@@ -19,7 +19,7 @@ from gnnretrieval.index.retriever import index_in
 from gnnretrieval.maps.passage_map import KIND, PassageMap
 from gnnretrieval.maps.projection import PCA, UMAP, Floats, Projection
 from gnnretrieval.maps.settings import MapSettings
-from gnnretrieval.nn.label_messages import seen_by_head
+from gnnretrieval.nn.label_messages import seen_by_heads
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, gather_rows, release
 from gnnretrieval.storage.artifacts import kind_of, open_artifact, relative_to
@@ -69,8 +69,8 @@ def build_map(
 
     One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
     displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has a linear head,
-    all vectors are those after the head: it maps passages and questions alike, and the displacements are what the
-    messages along the graph add. With a head alone there are none.
+    all vectors are those after it: the head maps passages and questions into one space, and the displacements are what
+    the messages along the graph add. With a head alone there are none.
 
     Args:
         embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.
@@ -157,13 +157,13 @@ class _Vectors(NamedTuple):
 
 def _vectors_of(graph: Graph, model: GNNEncoderModel, embeddings: Embeddings) -> _Vectors:
     """The vectors of a graph that a model sees, and those that it made."""
-    head, messages = model.load_messages() if model.is_linear else (None, None)
-    if head is None or messages is None:
+    heads, messages = model.load_messages() if model.is_linear else (None, None)
+    if heads is None or messages is None:
         arrays = (graph.passage_features, embeddings.passages, graph.query_features)
         return _Vectors(graph.similarity, *arrays, after_head=False)
     require_fit(graph)
     with torch.no_grad():
-        seen = seen_by_head(message_graph(graph), head, messages)
+        seen = seen_by_heads(message_graph(graph), heads, messages)
     before, after, questions = (vectors.numpy() for vectors in seen)
     return _Vectors(graph.similarity, before, after, questions, after_head=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,20 @@ NEAREST = 10  # queries that make up a passage's nearness
 SAMPLE = 16384  # maximum number of queries among which they are searched
 _QUERIES = 1024  # queries per block
 _LEAST, _MOST = 0.5, 2.0  # limits of a passage's nearness, as multiples of the level
+
+Sides = Literal["both", "queries", "apart"]
+
+
+class Heads(NamedTuple):
+    """Matrices ``H_q`` of queries and ``H_p`` of passages, ``(d, d)`` each; a shared head is both."""
+
+    queries: Tensor
+    passages: Tensor
+
+    @classmethod
+    def shared(cls, head: Tensor) -> Heads:
+        """The same head ``(d, d)`` on both sides."""
+        return cls(head, head)
 
 
 class MessageGraph(NamedTuple):
@@ -64,6 +78,7 @@ class Messages(NamedTuple):
         scaling: ``γ``, exponent of local scaling: the vectors of passages that are near to many queries get shorter.
         level: ``r``, nearness at which scaling does not change a vector; 0: the mean over the passages. Fixed after
             training, so that new queries change only the passages that they are near to.
+        sides: ``both``: one head for both sides; ``apart``: one for queries and one for passages.
     """
 
     steps: int = 0
@@ -74,6 +89,12 @@ class Messages(NamedTuple):
     trained_mean: float = 0.0
     scaling: float = 0.0
     level: float = 0.0
+    sides: Sides = "both"
+
+    @property
+    def head(self) -> Messages:
+        """The head alone, without messages."""
+        return Messages(self.steps, trained_mean=self.trained_mean, sides=self.sides)
 
     @property
     def keeps_lengths(self) -> bool:
@@ -83,7 +104,7 @@ class Messages(NamedTuple):
 
 def message_vectors(
     graph: MessageGraph,
-    head: Tensor | None,
+    heads: Heads | None,
     messages: Messages,
     near: dict[Messages, Tensor] | None = None,
     most: int | None = None,
@@ -91,33 +112,33 @@ def message_vectors(
     r"""Passage vectors after all messages ``(m, d)`` float32, for the dot product with plain query vectors.
 
     .. math::
-        x_p &= h_p + w \Bigl(\tfrac{1}{|L_p|} \sum_{q \in L_p} h_q - h_p\Bigr), \qquad z_p = \widehat{H x_p} \\
+        z_p &= \widehat{(1 - w)\, H_p h_p + \tfrac{w}{|L_p|} \sum_{q \in L_p} H_q h_q} \\
         z_p &\leftarrow \widehat{z_p^{(0)} - \eta \sum_{t} \sum_{q \in N_p \setminus L_p} \pi_{qp}^{(t)}
-        \widehat{H h_q}},
-        \qquad \pi_{qp} = \mathrm{softmax}_{p \in N_q \cup L_q}(\tau\, z_p^\top \widehat{H h_q}) \\
-        v_p &= (1 + c\,[L_p \ne \emptyset])\, (r / r_p)^{\gamma}\; H^\top z_p, \qquad
-        r_p = \tfrac{1}{10} \sum_{q \in \mathrm{top}_{10}(p)} z_p^\top \widehat{H h_q}
+        \widehat{H_q h_q}},
+        \qquad \pi_{qp} = \mathrm{softmax}_{p \in N_q \cup L_q}(\tau\, z_p^\top \widehat{H_q h_q}) \\
+        v_p &= (1 + c\,[L_p \ne \emptyset])\, (r / r_p)^{\gamma}\; H_q^\top z_p, \qquad
+        r_p = \tfrac{1}{10} \sum_{q \in \mathrm{top}_{10}(p)} z_p^\top \widehat{H_q h_q}
 
     The label mean is one hop of uniform attention over label edges. In a rejection round each query spreads attention
     over its passages, and those that it retrieved and that are not relevant move away from it: a gradient step on
     eq. 12 with respect to the passages. Local scaling ranks hubs lower, the passages that are near to many queries:
     the passages' half of CSLS (Conneau et al. 2018, eq. 4) as a factor (Zelnik-Manor and Perona 2004). As
-    :math:`(Hq)^\top z_p = q^\top (H^\top z_p)`, the head is folded into the passage vectors, and encoding a query costs
-    no more than before.
+    :math:`(H_q h_q)^\top z_p = h_q^\top (H_q^\top z_p)`, the queries' head is folded into the passage vectors, and
+    encoding a query costs no more than before.
 
     Args:
         graph: Features and edges.
-        head: ``H`` ``(d, d)``; None: the identity.
+        heads: ``H_q`` and ``H_p``; None: the identity.
         messages: Weights of the messages.
         near: Nearness of the passages by the messages that it depends on, looked up and added to; for several calls
             with the same graph and heads.
         most: Only the vectors of the first ``most`` passages ``(most, d)``; None: of all.
     """
-    vectors, queries, _ = _projected(graph, head, messages)
+    vectors, queries, _ = _projected(graph, heads, messages)
     vectors = vectors[:most]
     if graph.bank is not None and messages.scaling:
-        queries = graph.bank if head is None else graph.prepare(graph.bank @ head.T)
-    folded = vectors if head is None else vectors @ head
+        queries = graph.bank if heads is None else graph.prepare(graph.bank @ heads.queries.T)
+    folded = vectors if heads is None else vectors @ heads.queries
     if messages.prior:
         folded = folded * (1 + messages.prior * (graph.label_counts[:most] > 0).float())[:, None]
     if messages.scaling:
@@ -130,26 +151,26 @@ def message_vectors(
     return folded
 
 
-def seen_by_head(graph: MessageGraph, head: Tensor, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Passages before and after the messages, and queries, in the space of the head.
+def seen_by_heads(graph: MessageGraph, heads: Heads, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Passages before and after the messages, and queries, in the space that the heads map to.
 
-    There :math:`\widehat{H h_q}^\top z_p` is what ranks, before prior and local scaling.
+    There :math:`\widehat{H_q h_q}^\top z_p` is what ranks, before prior and local scaling.
 
     Returns:
-        :math:`\widehat{H h_p}` ``(m, d)``, ``z_p`` ``(m, d)`` and :math:`\widehat{H h_q}` ``(n, d)``.
+        :math:`\widehat{H_p h_p}` ``(m, d)``, ``z_p`` ``(m, d)`` and :math:`\widehat{H_q h_q}` ``(n, d)``.
     """
-    after, queries, _ = _projected(graph, head, messages)
-    return graph.prepare(graph.passages @ head.T), after, queries
+    after, queries, _ = _projected(graph, heads, messages)
+    return graph.prepare(graph.passages @ heads.passages.T), after, queries
 
 
-def rejections(graph: MessageGraph, head: Tensor | None, messages: Messages) -> Tensor:
+def rejections(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Tensor:
     """Weight with which each query pushed away each passage that it retrieved, ``η Σ_t π`` ``(n, k)`` float32."""
-    return _projected(graph, head, messages)[2]
+    return _projected(graph, heads, messages)[2]
 
 
-def mean_nearness(graph: MessageGraph, head: Tensor | None, messages: Messages) -> float:
+def mean_nearness(graph: MessageGraph, heads: Heads | None, messages: Messages) -> float:
     """``r``, the mean of ``r_p`` over the passages."""
-    vectors, queries, _ = _projected(graph, head, messages)
+    vectors, queries, _ = _projected(graph, heads, messages)
     return float(nearness(graph, vectors, queries).mean())
 
 
@@ -187,25 +208,32 @@ def local_scale(near: Tensor, level: float, scaling: float) -> Tensor:
     return (near / level).clamp(_LEAST, _MOST) ** -scaling
 
 
-def _projected(graph: MessageGraph, head: Tensor | None, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
+def _projected(graph: MessageGraph, heads: Heads | None, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
     """``z_p`` after label mean and rejection ``(m, d)``, queries ``(n, d)``, and the weights of :func:`rejections`."""
-    mixed = label_mean(graph, messages.mean)
-    if head is None:
-        passages, queries = graph.prepare(mixed), graph.queries
-    else:
-        passages, queries = graph.prepare(mixed @ head.T), graph.prepare(graph.queries @ head.T)
+    passages, queries = mixed(graph, heads, messages.mean)
     moved, strength = rejected(graph, passages, queries, messages.rounds, messages.step_size)
     return moved, queries, strength
 
 
-def label_mean(graph: MessageGraph, weight: float) -> Tensor:
-    """Passages mixed with the mean of their labelled queries ``(m, d)``; a passage without labels is unchanged."""
-    if not weight:
-        return graph.passages
-    sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
-    counts = graph.label_counts[:, None]
-    mean = torch.where(counts > 0, sums / counts.clamp(min=1), graph.passages)
-    return torch.lerp(graph.passages, mean, weight)
+def mixed(graph: MessageGraph, heads: Heads | None, weight: float) -> tuple[Tensor, Tensor]:
+    """Passages after head and label mean ``(m, d)``, and queries after their head ``(n, d)``, ready to compare.
+
+    A passage without labels has no label mean.
+
+    Args:
+        graph: Features and labels.
+        heads: ``H_q`` and ``H_p``; None: the identity.
+        weight: ``w``, weight of the label mean.
+    """
+    passages, queries = graph.passages, graph.queries
+    if heads is not None:
+        passages, queries = passages @ heads.passages.T, queries @ heads.queries.T  # not of length 1 yet
+    if weight:
+        sums = torch.zeros_like(passages).index_add_(0, graph.labels[:, 1], queries[graph.labels[:, 0]])
+        counts = graph.label_counts[:, None]
+        mean = torch.where(counts > 0, sums / counts.clamp(min=1), passages)
+        passages = torch.lerp(passages, mean, weight)
+    return graph.prepare(passages), graph.queries if heads is None else graph.prepare(queries)
 
 
 def rejected(

@@ -57,8 +57,8 @@ def test_head_and_label_mean_are_those_of_the_gnn_encoder():
     """The baseline is a special case of the model."""
     graph, head = graph_of(), torch.tensor([[1.0, 0.3], [0.0, 1.0]])
     setting = DenseSetting(steps=1, mean=0.4)
-    ours = score(graph, prepared(graph, Heads(head, head), setting), setting, ASKED)[0]
-    vectors = message_vectors(graph, head, Messages(steps=1, mean=0.4))
+    ours = score(graph, prepared(graph, Heads.shared(head), setting), setting, ASKED)[0]
+    vectors = message_vectors(graph, Heads.shared(head), Messages(steps=1, mean=0.4))
     theirs = F.normalize(ASKED @ head.T) @ F.normalize(vectors @ torch.linalg.inv(head)).T
     assert ours.argsort().tolist() == (ASKED @ vectors.T)[0].argsort().tolist()
     torch.testing.assert_close(ours, theirs[0])

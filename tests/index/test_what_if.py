@@ -15,7 +15,7 @@ from gnnretrieval.index import what_if
 from gnnretrieval.index.explain import AttentionExplainer, GraphChange, MessagesExplainer, NoWhatIf
 from gnnretrieval.index.what_if import Change
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
-from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training.gnn import message_part
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import edge_moments
@@ -38,14 +38,13 @@ def smaller(tiny_dataset, tiny_features, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def head(tiny_graph):
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(tiny_graph.dimension, tiny_graph.dimension, generator=generator)
-    return torch.eye(tiny_graph.dimension) + 0.1 * noise
+def heads(tiny_graph):
+    d = tiny_graph.dimension
+    return Heads(*(torch.eye(d) + 0.1 * torch.randn(2, d, d, generator=torch.Generator().manual_seed(0))))
 
 
-def explainer(store, head, messages=ALL):
-    return MessagesExplainer(SimpleNamespace(load_messages=lambda: TrainedMessages(head, messages)), store)
+def explainer(store, heads, messages=ALL):
+    return MessagesExplainer(SimpleNamespace(load_messages=lambda: TrainedMessages(heads, messages)), store)
 
 
 def change(explainer, without=(), vectors=None, neighbors=None, passage=0, scale=1.0):
@@ -60,46 +59,46 @@ def touched(store):
 
 
 @pytest.mark.parametrize("messages", [ALL, ALL._replace(rounds=0), ALL._replace(scaling=0.0, rounds=3)])
-def test_linear_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller, head, messages):
-    rows, one = touched(tiny_graph), explainer(tiny_graph, head, messages)
+def test_linear_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller, heads, messages):
+    rows, one = touched(tiny_graph), explainer(tiny_graph, heads, messages)
     found = one.vectors_if(rows, change(one, [GONE]))
-    expected = message_vectors(message_graph(smaller), head, messages)[rows]
+    expected = message_vectors(message_graph(smaller), heads, messages)[rows]
     assert np.abs(found - expected.numpy()).max() < 1e-5
     assert np.abs(found[0] - one.vectors_if(rows, change(one))[0]).max() > 1e-2
 
 
-def test_linear_vectors_are_those_of_a_graph_with_the_question_added(tiny_graph, head, tmp_path):
+def test_linear_vectors_are_those_of_a_graph_with_the_question_added(tiny_graph, heads, tmp_path):
     path = shutil.copytree(tiny_graph.path, tmp_path / "graph")
     text = tiny_graph.texts().query(22).text + " more"
     larger = open_graph(path).add(queries={"new": text}, qrels={"new": {"p31": 1}})
-    one = explainer(tiny_graph, head)
+    one = explainer(tiny_graph, heads)
     neighbors = larger.neighbors[60:].astype(np.int64)
     rows = np.array([31, *sorted({*neighbors[0].tolist()} - {31})])
     vectors = larger.query_features[60:].astype(np.float32)
     found = one.vectors_if(rows, change(one, vectors=vectors, neighbors=neighbors, passage=31))
-    expected = message_vectors(message_graph(larger), head, ALL)[rows].numpy()
+    expected = message_vectors(message_graph(larger), heads, ALL)[rows].numpy()
     assert np.abs(found - expected).max() < 1e-5
     assert np.abs(found - one.vectors_if(rows, change(one))).max() > 1e-2
 
 
-def test_scale_0_leaves_the_head_alone_and_1_what_training_kept(tiny_graph, head):
-    rows, one = np.array([3, 5]), explainer(tiny_graph, head)
+def test_scale_0_leaves_the_head_alone_and_1_what_training_kept(tiny_graph, heads):
+    rows, one = np.array([3, 5]), explainer(tiny_graph, heads)
     graph = message_graph(tiny_graph)
-    none = message_vectors(graph, head, Messages(steps=1))[rows].numpy()
+    none = message_vectors(graph, heads, Messages(steps=1))[rows].numpy()
     assert np.allclose(one.vectors_if(rows, change(one, scale=0.0)), none, atol=1e-5)
-    assert np.allclose(one.vectors_if(rows, change(one)), message_vectors(graph, head, ALL)[rows].numpy(), atol=1e-5)
+    assert np.allclose(one.vectors_if(rows, change(one)), message_vectors(graph, heads, ALL)[rows].numpy(), atol=1e-5)
 
 
-def test_a_part_that_is_too_large_is_refused(tiny_graph, head, monkeypatch):
+def test_a_part_that_is_too_large_is_refused(tiny_graph, heads, monkeypatch):
     monkeypatch.setattr(message_part, "MOST_NODES", 10)
-    one = explainer(tiny_graph, head)
+    one = explainer(tiny_graph, heads)
     with pytest.raises(TooLarge, match="more than 10 passages and questions"):
         one.vectors_if(np.array([3]), change(one))
 
 
-def test_a_model_without_messages_says_so(tiny_graph, head):
-    assert "no messages" in explainer(tiny_graph, head, Messages(steps=1)).no_what_if
-    assert explainer(tiny_graph, head).no_what_if is None
+def test_a_model_without_messages_says_so(tiny_graph, heads):
+    assert "no messages" in explainer(tiny_graph, heads, Messages(steps=1)).no_what_if
+    assert explainer(tiny_graph, heads).no_what_if is None
 
 
 def test_attention_s_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller):

@@ -14,7 +14,7 @@ from gnnretrieval.maps.building import _vectors_of, build_map, embeddings_behind
 from gnnretrieval.maps.passage_map import open_map
 from gnnretrieval.maps.points import points_of
 from gnnretrieval.maps.settings import MapSettings
-from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training.gnn.embeddings import Embeddings
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.messages import TrainedMessages
@@ -128,23 +128,23 @@ def test_texts_of_another_version_are_refused(built, embeddings, tmp_path):
 
 
 class WithHead:
-    """A GNN-encoder with a linear head and a label mean."""
+    """A GNN-encoder with separate heads and a label mean."""
 
     is_linear = True
 
     def load_messages(self):
-        head = torch.eye(32) + 0.3 * torch.randn(32, 32, generator=torch.Generator().manual_seed(0))
-        return TrainedMessages(head, Messages(steps=1, mean=0.4))
+        change = 0.3 * torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(0))
+        return TrainedMessages(Heads(*(torch.eye(32) + change)), Messages(steps=1, mean=0.4, sides="apart"))
 
 
 def test_with_a_linear_head_vectors_are_those_that_rank(tiny_graph):
     """All are in the space of the head, where cosines rank as the embeddings do, and only the messages move."""
     vectors = _vectors_of(tiny_graph, WithHead(), None)
     assert vectors.after_head
-    head, messages = WithHead().load_messages()
+    heads, messages = WithHead().load_messages()
     graph = message_graph(tiny_graph)
-    lengths = (graph.queries @ head.T).norm(dim=1).numpy()
-    ranks_by = (graph.queries @ message_vectors(graph, head, messages).T).numpy()  # (n, m)
+    lengths = (graph.queries @ heads.queries.T).norm(dim=1).numpy()
+    ranks_by = (graph.queries @ message_vectors(graph, heads, messages).T).numpy()  # (n, m)
     np.testing.assert_allclose(lengths[:, None] * vectors.questions @ vectors.after.T, ranks_by, atol=1e-4)
     without = (graph.label_counts == 0).numpy()
     assert 0 < without.sum() < len(without)

@@ -8,12 +8,13 @@ from torch.nn import functional as F
 
 from gnnretrieval.nn import label_messages
 from gnnretrieval.nn.label_messages import (
+    Heads,
     MessageGraph,
     Messages,
-    label_mean,
     local_scale,
     mean_nearness,
     message_vectors,
+    mixed,
     nearness,
     rejected,
 )
@@ -36,8 +37,9 @@ def test_no_messages_are_the_dual_encoder():
 
 
 def test_label_mean_mixes_a_passage_with_its_labelled_queries_alone():
-    mixed = label_mean(graph_of(), 0.5)
-    torch.testing.assert_close(mixed, torch.tensor([[0.9, 0.3], [0.0, 1.0], [0.6, 0.8]]))
+    passages, queries = mixed(graph_of()._replace(normalize=False), None, 0.5)
+    torch.testing.assert_close(passages, torch.tensor([[0.9, 0.3], [0.0, 1.0], [0.6, 0.8]]))
+    assert queries.equal(graph_of().queries)
 
 
 def test_a_passage_moves_away_from_what_found_it_and_wanted_another():
@@ -64,12 +66,14 @@ def test_rounds_compute_attention_again():
     assert not torch.allclose(once, twice)
 
 
-def test_the_head_is_folded_into_the_passages():
-    graph, head = graph_of(), torch.tensor([[1.0, 0.5], [-0.2, 0.9]])
-    asked = torch.tensor([0.3, 0.7])
-    folded = message_vectors(graph, head, Messages(steps=1, mean=0.3))
-    projected = F.normalize(label_mean(graph, 0.3) @ head.T, dim=1)
-    torch.testing.assert_close(folded @ asked, projected @ (head @ asked))
+def test_the_heads_are_folded_into_the_passages():
+    """Passages are mapped by their head, and their questions by the queries' head, before they are mixed."""
+    graph, asked = graph_of(), torch.tensor([0.3, 0.7])
+    heads = Heads(torch.tensor([[1.0, 0.5], [-0.2, 0.9]]), torch.tensor([[0.8, -0.1], [0.4, 1.1]]))
+    folded = message_vectors(graph, heads, Messages(steps=1, mean=0.3, sides="apart"))
+    mapped = graph._replace(passages=graph.passages @ heads.passages.T, queries=graph.queries @ heads.queries.T)
+    projected = message_vectors(mapped, None, Messages(mean=0.3))
+    torch.testing.assert_close(folded @ asked, projected @ (heads.queries @ asked))
 
 
 @pytest.mark.parametrize("prior", [-0.3, 0.03])

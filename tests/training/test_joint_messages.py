@@ -12,7 +12,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
-from gnnretrieval.nn.label_messages import Messages, mean_nearness, message_vectors
+from gnnretrieval.nn.label_messages import Heads, Messages, mean_nearness, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
@@ -95,7 +95,7 @@ def test_what_is_embedded_is_what_was_measured_on_dev(model, tiny_graph, tiny_da
     assert values.mean() == pytest.approx(model.meta["dev"]["chosen"]["RR@10"], abs=0.02)
     view, head = message_graph(model.view(tiny_graph, features)), load_file(model.path / "model.safetensors")["head"]
     assert not torch.allclose(head, torch.eye(len(head)), atol=1e-2)
-    expected = message_vectors(view, head, Messages(**model.meta["messages"]))
+    expected = message_vectors(view, Heads.shared(head), Messages(**model.meta["messages"]))
     np.testing.assert_allclose(np.asarray(embeddings.passages, np.float32), expected, atol=1e-3)
 
 
@@ -151,7 +151,7 @@ def test_the_level_of_local_scaling_is_that_of_the_trained_encoder(tiny_graph, t
     features = encode_dataset(Dataset.open(tiny_dataset), its, tmp_path / "features")
     kept = joint.load_messages()
     assert kept.messages.scaling == 0.3
-    level = mean_nearness(message_graph(joint.view(tiny_graph, features)), kept.head, kept.messages)
+    level = mean_nearness(message_graph(joint.view(tiny_graph, features)), kept.heads, kept.messages)
     assert kept.messages.level == pytest.approx(level, abs=0.01)
     assert level != pytest.approx(mean_nearness(message_graph(tiny_graph), None, Messages()), abs=0.05)
 

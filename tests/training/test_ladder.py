@@ -1,5 +1,7 @@
 """The linear head, and the choice on dev that climbs from the dual-encoder."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch.nn import functional as F
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training.gnn import ladder
-from gnnretrieval.training.gnn.head import _Relevant, train_head
+from gnnretrieval.training.gnn.head import _Relevant, train_heads
 from gnnretrieval.training.gnn.ladder import (
     Judged,
     climb,
@@ -40,7 +42,7 @@ def rotated_graph(count: int = 40, d: int = 8) -> MessageGraph:
 
 def test_a_trained_head_ranks_what_the_identity_could_not():
     graph = rotated_graph()
-    head = train_head(graph, 300)
+    head = train_heads(graph, 300).queries
     wanted = [[row] for row in range(len(graph.queries))]
     before = reciprocal_ranks(graph.passages, graph.queries, wanted).mean()
     folded = F.normalize(graph.passages @ head.T, dim=1) @ head
@@ -49,12 +51,13 @@ def test_a_trained_head_ranks_what_the_identity_could_not():
 
 def test_the_same_seed_trains_the_same_head():
     graph = rotated_graph()
-    assert train_head(graph, 5, mean=0.2, seed=3).equal(train_head(graph, 5, mean=0.2, seed=3))
+    first, second = (train_heads(graph, 5, sides="apart", mean=0.2, seed=3) for _ in range(2))
+    assert all(map(torch.equal, first, second))
 
 
 def test_a_head_learns_from_taught_queries_alone():
     graph = rotated_graph()
-    assert train_head(graph, 5, taught=torch.zeros(40, dtype=torch.bool)).equal(torch.eye(8))
+    assert train_heads(graph, 5, taught=torch.zeros(40, dtype=torch.bool)).queries.equal(torch.eye(8))
 
 
 def test_what_is_relevant_to_a_query_is_looked_up_among_a_step_s_passages():
@@ -66,7 +69,9 @@ def test_what_is_relevant_to_a_query_is_looked_up_among_a_step_s_passages():
 def test_a_step_masks_its_own_question():
     """A passage's only question is masked in its step, so the mean's weight is without effect."""
     graph = rotated_graph()
-    torch.testing.assert_close(train_head(graph, 5, mean=0.4), train_head(graph, 5))
+    for sides in ("both", "apart"):
+        found, expected = train_heads(graph, 5, sides=sides, mean=0.4), train_heads(graph, 5, sides=sides)
+        torch.testing.assert_close(tuple(found), tuple(expected))
 
 
 def test_reciprocal_rank_counts_a_tie_against_the_query_and_cuts_at_ten():
@@ -118,7 +123,8 @@ def test_gains_by_chance_are_seldom_significant():
 def test_it_tries_what_the_baselines_of_the_same_form_try():
     tried = set()
     climb(lambda messages: tried.add(messages) or np.full(200, 0.5 + 0.1 * len(tried)))  # every rung is kept
-    heads = [Messages(setting.steps) for setting in CHOICES["linear-head"]]
+    of_heads = [*CHOICES["linear-head"], *CHOICES["linear-heads-apart"][1:]]
+    heads = [Messages(setting.steps, sides=setting.sides) for setting in of_heads]
     means = [Messages(mean=setting.mean) for setting in CHOICES["label-mean"] if setting.mean <= 0.5]
     both = [
         Messages(setting.steps, setting.mean) for setting in CHOICES["linear-head+label-mean"] if setting.mean <= 0.5
@@ -168,8 +174,10 @@ def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeyp
         assert not fold.graph.visible[rows].any()
         assert not torch.isin(fold.graph.labels[:, 0], torch.tensor(rows)).any()
         torch.testing.assert_close(fold.queries, graph.queries[rows])
-        for mean in (0.0, 0.2):
-            assert fold.heads[4, mean].equal(train_head(fold.graph, 3, mean=mean, taught=taught))
+        assert {(head.trained_mean, head.sides) for head in fold.heads} == {*product((0.0, 0.2), ("both", "apart"))}
+        for head, its in fold.heads.items():
+            expected = train_heads(fold.graph, 3, sides=head.sides, mean=head.trained_mean, taught=taught)
+            assert all(map(torch.equal, its, expected))
 
 
 def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):

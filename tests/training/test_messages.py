@@ -14,7 +14,7 @@ from gnnretrieval.graph.growth.add import add_to_graph
 from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index.explain import MessagesExplainer, explainer_of
-from gnnretrieval.nn.label_messages import Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 from gnnretrieval.training.gnn import ladder
 from gnnretrieval.training.gnn import messages as module
@@ -65,7 +65,7 @@ def test_what_was_trained_is_what_is_loaded_and_embedded(model, embeddings, tiny
     trained = model.load_messages()
     assert model.meta["messages"] == trained.messages._asdict() != Messages()._asdict()
     assert model.meta["dev"]["kept"].startswith(in_words(trained.messages))
-    expected = message_vectors(message_graph(tiny_graph), trained.head, trained.messages)
+    expected = message_vectors(message_graph(tiny_graph), trained.heads, trained.messages)
     torch.testing.assert_close(torch.from_numpy(np.array(embeddings.passages)).float(), expected, atol=1e-3, rtol=1e-3)
 
 
@@ -175,6 +175,10 @@ def test_a_graph_that_does_not_fit_into_memory_is_refused(tiny_graph, tiny_datas
     [
         (Messages(300), "head of 300 steps alone, because messages along the graph's edges gained no more than chance"),
         (Messages(300, 0.2, trained_mean=0.2), "head of 300 steps trained with label mean 0.2, label mean 0.2"),
+        (
+            Messages(300, sides="apart"),
+            "separate heads of 300 steps alone, because messages along the graph's edges gained no more than chance",
+        ),
         (Messages(prior=0.03), "prior +0.03"),
         (Messages(), "the dual-encoder"),
     ],
@@ -185,6 +189,20 @@ def test_what_is_kept_says_where_the_graph_added_nothing(messages, said):
     assert kept == said
 
 
+@pytest.mark.parametrize("messages", [Messages(), Messages(steps=5, mean=0.1), Messages(steps=5, sides="apart")])
+def test_heads_are_loaded_as_they_were_saved(messages, tmp_path):
+    queries, passages = torch.randn(2, 4, 4)
+    separate = Heads(queries, passages)
+    heads = None if not messages.steps else Heads.shared(queries) if messages.sides == "both" else separate
+    module.TrainedMessages(heads, messages).save(tmp_path / "model.safetensors")
+    found = module.TrainedMessages.load(tmp_path / "model.safetensors", messages)
+    assert found.messages == messages
+    if heads is None:
+        assert found.heads is None
+    else:
+        assert all(map(torch.equal, found.heads, heads))
+
+
 def test_damaged_weights_are_told(model, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match="cannot be loaded"):
@@ -193,7 +211,7 @@ def test_damaged_weights_are_told(model, tmp_path):
 
 def test_a_dry_run_counts_the_steps_of_every_fold(tiny_graph, tiny_dataset, tiny_features):
     found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
-    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 2 * (120 + 4 * (22 + 68)))
+    assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 4 * (120 + 4 * (22 + 68)))
     assert dry_run_lines(found, BELIEVED)[-1] == "a dry run: nothing was made"
 
 

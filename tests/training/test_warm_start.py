@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, message_vectors
 from gnnretrieval.training.gnn import warm_start
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.ladder import reciprocal_ranks
 from gnnretrieval.training.gnn.messages import TrainedMessages
 from gnnretrieval.training.gnn.warm_start import continue_messages, grew_enough
@@ -26,7 +26,7 @@ def graph():
 
 
 def ranked(graph, trained):
-    vectors = message_vectors(graph, trained.head, trained.messages)
+    vectors = message_vectors(graph, trained.heads, trained.messages)
     relevant = [[row] for row in graph.labels[:, 1].tolist()]
     return float(reciprocal_ranks(vectors, graph.queries, relevant).mean())
 
@@ -36,34 +36,49 @@ def test_it_goes_on_from_the_head_by_few_steps(graph, monkeypatch):
 
     def counted(graph, count, **how):
         steps.append(count)
-        return train_head(graph, count, **how)
+        return train_heads(graph, count, **how)
 
-    monkeypatch.setattr(warm_start, "train_head", counted)
+    monkeypatch.setattr(warm_start, "train_heads", counted)
     taught = torch.arange(120) < 108
-    start = TrainedMessages(train_head(graph, 60, taught=taught), Messages(steps=60, mean=0.1))
+    start = TrainedMessages(train_heads(graph, 60, taught=taught), Messages(steps=60, mean=0.1))
     fresh = ~taught.numpy()
     trained = continue_messages(graph, start, fresh)
     assert steps == [24]  # 12 new labels and 36 of the others, of 120
     assert trained.messages == start.messages
-    assert 0 < float((trained.head - start.head).norm()) < float((start.head - torch.eye(12)).norm())
+    head = start.heads.queries
+    assert 0 < float((trained.heads.queries - head).norm()) < float((head - torch.eye(12)).norm())
     identity = TrainedMessages(None, Messages())
     assert ranked(graph, trained) > ranked(graph, identity) + 0.05
-    assert torch.equal(continue_messages(graph, start, fresh).head, trained.head)
+    assert torch.equal(continue_messages(graph, start, fresh).heads.queries, trained.heads.queries)
 
 
 def test_without_a_head_or_new_labels_nothing_is_trained(graph):
     identity = TrainedMessages(None, Messages(mean=0.2))
     assert continue_messages(graph, identity, np.ones(120, dtype=bool)) is identity
-    start = TrainedMessages(torch.eye(12), Messages(steps=10))
+    start = TrainedMessages(Heads.shared(torch.eye(12)), Messages(steps=10))
     assert continue_messages(graph, start, np.zeros(120, dtype=bool)) is start
 
 
 def test_a_head_from_the_identity_is_a_head_from_nothing(graph):
-    assert torch.equal(train_head(graph, 5), train_head(graph, 5, start=torch.eye(12)))
+    identity = Heads.shared(torch.eye(12))
+    for sides in ("both", "apart"):
+        expected, found = train_heads(graph, 5, sides=sides), train_heads(graph, 5, sides=sides, start=identity)
+        assert all(map(torch.equal, found, expected))
+
+
+def test_separate_heads_go_on_from_both(graph):
+    taught = torch.arange(120) < 108
+    messages = Messages(steps=60, sides="apart")
+    start = TrainedMessages(train_heads(graph, 60, sides="apart", taught=taught), messages)
+    trained = continue_messages(graph, start, ~taught.numpy())
+    for now, before in zip(trained.heads, start.heads, strict=True):
+        assert 0 < float((now - before).norm()) < float((before - torch.eye(12)).norm())
+    assert not torch.equal(trained.heads.queries, trained.heads.passages)
 
 
 def test_training_begins_again_when_the_labels_have_grown_enough():
-    head, identity = TrainedMessages(torch.eye(2), Messages(steps=1)), TrainedMessages(None, Messages())
+    head = TrainedMessages(Heads.shared(torch.eye(2)), Messages(steps=1))
+    identity = TrainedMessages(None, Messages())
     assert [grew_enough(labels, 100, head, 1.0) for labels in (199, 200)] == [False, True]
     assert [grew_enough(labels, 100, identity, 1.0) for labels in (149, 150)] == [False, True]
     assert grew_enough(1, 0, identity, 1.0)

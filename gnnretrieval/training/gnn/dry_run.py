@@ -21,11 +21,12 @@ from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.pages.quantities import in_time
 from gnnretrieval.training.gnn.embedding import gated_contexts
-from gnnretrieval.training.gnn.head import BATCH, train_head
+from gnnretrieval.training.gnn.head import BATCH, train_heads
 from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
 from gnnretrieval.training.gnn.ladder import (
     FOLDS,
     MOST_SETTINGS,
+    SIDES,
     TRAINED_MEANS,
     Judged,
     head_steps,
@@ -124,12 +125,13 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     graph = message_graph(store, held_out.hidden)
     taught = torch.from_numpy(plan.learned.taught)
     begun = time.perf_counter()
-    mean = TRAINED_MEANS[-1]
-    head = train_head(graph, STEPS, mean=mean, seed=plan.settings.seed, taught=taught)
+    head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=SIDES[-1])
+    seed = plan.settings.seed
+    heads = train_heads(graph, STEPS, sides=head.sides, mean=head.trained_mean, seed=seed, taught=taught)
     step = (time.perf_counter() - begun) / STEPS
-    judged = Judged.of(graph, {(STEPS, mean): head}, held_out.queries, held_out.relevant)
+    judged = Judged.of(graph, {head: heads}, held_out.queries, held_out.relevant)
     begun = time.perf_counter()
-    judged.measure(Messages(STEPS, mean, rounds=1, step_size=0.1, trained_mean=mean))
+    judged.measure(head._replace(mean=head.trained_mean, rounds=1, step_size=0.1))
     dev = time.perf_counter() - begun
     folds = FOLDS * is_few(held_out)
     steps = steps_of_heads(head_steps(graph, taught), folds)

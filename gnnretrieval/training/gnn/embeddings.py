@@ -254,7 +254,7 @@ def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
     """Vectors of all passages by a model with layer = linear ``(m, d)`` float32."""
     require_fit(store)
     trained = model.load_messages()
-    vectors = message_vectors(message_graph(store), trained.head, trained.messages)
+    vectors = message_vectors(message_graph(store), trained.heads, trained.messages)
     return vectors.numpy()
 
 

@@ -1,40 +1,15 @@
-"""Training of the linear head on the graph's labels; each step masks its own questions."""
+"""Training of linear heads on the graph's labels; each step masks its own questions."""
 
 from __future__ import annotations
-
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnretrieval.nn.label_messages import MessageGraph
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides
 from gnnretrieval.training.optimizers import linear_schedule
 
 BATCH, RATE, WARMUP = 256, 1e-3, 0.1
-
-
-Sides = Literal["both", "queries", "apart"]
-
-
-class Heads(NamedTuple):
-    """Matrices of queries and passages, ``(d, d)`` each."""
-
-    queries: Tensor
-    passages: Tensor
-
-
-def train_head(
-    graph: MessageGraph,
-    steps: int,
-    *,
-    mean: float = 0.0,
-    seed: int = 0,
-    taught: Tensor | None = None,
-    start: Tensor | None = None,
-) -> Tensor:
-    """Train one matrix ``H`` ``(d, d)`` for both sides; arguments as in :func:`train_heads`."""
-    return train_heads(graph, steps, mean=mean, seed=seed, taught=taught, start=start).queries
 
 
 def train_heads(
@@ -45,7 +20,7 @@ def train_heads(
     mean: float = 0.0,
     seed: int = 0,
     taught: Tensor | None = None,
-    start: Tensor | None = None,
+    start: Heads | None = None,
 ) -> Heads:
     """Train linear heads with an in-batch softmax (eq. 12).
 
@@ -59,7 +34,7 @@ def train_heads(
         mean: Weight of the label mean during training; 0: no label mean.
         seed: Seed of the order of the pairs.
         taught: ``(n,)`` bool, True for queries to train on; None: all.
-        start: ``(d, d)`` head to go on from, on both sides; None: the identity.
+        start: Heads to go on from, of the same ``sides``; None: the identity.
 
     Returns:
         The trained heads; ``start`` if there is no label.
@@ -67,9 +42,9 @@ def train_heads(
     generator = torch.Generator().manual_seed(seed)
     labels = graph.labels if taught is None else graph.labels[taught[graph.labels[:, 0]]]
     d = graph.passages.shape[1]
-    begin = torch.eye(d) if start is None else start
-    head = begin.clone().requires_grad_()
-    heads = Heads(head, head if sides == "both" else begin.clone().requires_grad_(sides == "apart"))
+    begin = Heads.shared(torch.eye(d)) if start is None else start
+    head = begin.queries.clone().requires_grad_()
+    heads = Heads(head, head if sides == "both" else begin.passages.clone().requires_grad_(sides == "apart"))
     if not len(labels):
         return Heads(*(side.detach() for side in heads))
     optimizer = torch.optim.Adam({id(side): side for side in heads if side.requires_grad}.values(), lr=RATE)
@@ -81,13 +56,13 @@ def train_heads(
         batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
         queries = graph.queries[batch[:, 0]]  # (b, d)
         rows, column = torch.unique(batch[:, 1], return_inverse=True)  # (C,), (b,)
-        passages = graph.passages[rows]  # (C, d)
+        passages = graph.passages[rows] @ heads.passages.T  # (C, d)
         if mean:  # leave the batch's own questions out of the means
             others = sums[rows].index_add(0, column, -queries)
             left = (counts[rows] - torch.bincount(column, minlength=len(rows)))[:, None]
-            average = torch.where(left > 0.5, others / left.clamp(min=1), passages)
+            average = torch.where(left > 0.5, (others / left.clamp(min=1)) @ heads.queries.T, passages)
             passages = torch.lerp(passages, average, mean)
-        compared = graph.prepare(passages @ heads.passages.T)  # (C, d)
+        compared = graph.prepare(passages)  # (C, d)
         scores = graph.scale * graph.prepare(queries @ heads.queries.T) @ compared.T  # (b, C)
         also = relevant.among(batch[:, 0], rows)  # (b, C) other relevant passages, which are not negatives
         also[torch.arange(len(batch)), column] = False

@@ -21,7 +21,7 @@ from gnnretrieval.encoders.trained import QUERY
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.nn.label_messages import MessageGraph, Messages
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides
 from gnnretrieval.progress import say
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import encoded
@@ -31,7 +31,7 @@ from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import Item, TextTower
 from gnnretrieval.training.gnn.dev import choose_scale
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
 from gnnretrieval.training.gnn.ladder import MEANS, Judged, message_graph, questions_beside, rows_of
@@ -40,6 +40,7 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 HEAD_RATE = 4.0  # learning rate of the head over the query encoder's: 2e-4 by default
+_SIDES: tuple[Sides, ...] = ("both",)  # the query encoder learns, which needs no head of its own
 _OF_ALL = "RR@10"  # mean over the weights of the label mean: it chooses the epoch
 
 
@@ -145,9 +146,9 @@ class LabelMeanDev:
             graph = graph.without(torch.from_numpy(chosen))
             judged.append(replace(its, graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
         settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
-        head = self.head.matrix.detach().cpu()
+        heads = Heads.shared(self.head.matrix.detach().cpu())
         return {
-            mean: np.concatenate([_with_head(one, head, its).measure(its) for one in judged])
+            mean: np.concatenate([_with_heads(one, heads, its).measure(its) for one in judged])
             for mean, its in settings.items()
         }
 
@@ -263,7 +264,7 @@ def train_joint_messages(
     """
     require_encoder(store)
     may_teach = torch.from_numpy(taught)
-    ladder = train_messages(store, held_out, settings, may_teach)
+    ladder = train_messages(store, held_out, settings, may_teach, sides=_SIDES)
     if ranks.first:
         for line in ladder.lines():
             say(line)
@@ -271,14 +272,15 @@ def train_joint_messages(
     dev = Judged.of(graph, {}, held_out.queries, held_out.relevant)
     beside = questions_beside(graph, dev, settings.seed, may_teach) if is_few(held_out) else None
     chosen = ladder.trained.messages._replace(level=0.0)  # the encoder in training has another
-    frozen = [(dev, ladder.head if chosen.steps else None)]
+    frozen = [(dev, ladder.heads if chosen.steps else None)]
     if beside is not None:
-        head = None
+        heads = None
         if chosen.steps:  # a head that did not learn from these questions either
             inside, mean = beside[1].graph, chosen.trained_mean
-            head = train_head(inside, chosen.steps, mean=mean, seed=settings.seed, taught=may_teach)
-        frozen.append((beside[1], head))
-    head = frozen[-1][1]
+            heads = train_heads(inside, chosen.steps, mean=mean, seed=settings.seed, taught=may_teach)
+        frozen.append((beside[1], heads))
+    start = frozen[-1][1]
+    head = None if start is None else start.queries
     made = QueryEncoderTraining.of(store, held_out, settings, directory, taught, chosen, beside, head, device, ranks)
     best = made.loop.run()
 
@@ -286,7 +288,7 @@ def train_joint_messages(
     measured = [record["dev"] for record in history if record["epoch"]] or [best["dev"]]
     weight = max(MEANS, key=lambda one: float(np.mean([record[f"RR@10, label mean {one:g}"] for record in measured])))
     before, base = (
-        np.concatenate([_with_head(one, head, messages).measure(messages) for one, head in frozen])
+        np.concatenate([_with_heads(one, heads, messages).measure(messages) for one, heads in frozen])
         for messages in (chosen, Messages())
     )
     values = made.dev.values()[weight]
@@ -296,7 +298,7 @@ def train_joint_messages(
     tried = len(history) * len(MEANS) + ladder.climb.tried
     joint = JointMessages(
         ladder=ladder,
-        trained=TrainedMessages(made.head.matrix.detach().cpu(), made.dev.messages._replace(mean=weight)),
+        trained=TrainedMessages(Heads.shared(made.head.matrix.detach().cpu()), made.dev.messages._replace(mean=weight)),
         epoch=int(best["epoch"]),
         dev=float(values[: len(dev.relevant)].mean()),
         gain=float(least.mean()),
@@ -315,8 +317,8 @@ def train_joint_messages(
     return joint
 
 
-def _with_head(judged: Judged, head: Tensor | None, messages: Messages) -> Judged:
-    return replace(judged, heads={} if head is None else {(messages.steps, messages.trained_mean): head})
+def _with_heads(judged: Judged, heads: Heads | None, messages: Messages) -> Judged:
+    return replace(judged, heads={} if heads is None else {messages.head: heads})
 
 
 def _examples(store: Graph, taught: NDArray[np.bool_]) -> tuple[list[Example], Texts, list[str]]:

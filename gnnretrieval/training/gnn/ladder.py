@@ -15,23 +15,24 @@ from scipy import stats
 from torch import Tensor
 
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
 from gnnretrieval.resampling import corrected_ps
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 
 STEPS = (100, 300, 900)  # training steps of the head over ENOUGH labels; each head is trained separately
 ENOUGH = 4096  # labels from which on a head takes all these steps
 TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean during the head's training
+SIDES: tuple[Sides, ...] = ("both", "apart")
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
 SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-_HEADS = len(STEPS) * len(TRAINED_MEANS)
-MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) + _HEADS + 2 * len(REJECTIONS)
+_HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
+MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) * len(SIDES) + _HEADS + 2 * len(REJECTIONS)
 MOST_SETTINGS += 2 * len(SCALINGS) + len(PRIORS)  # all rungs
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
-MOST_HEADS = _HEADS * (1 + FOLDS) + 3  # (d, d) arrays in memory at the same time: every head, and an optimizer's
+MOST_HEADS = 3 * _HEADS // 2 * (1 + FOLDS) + 6  # (d, d) arrays in memory at the same time: all heads, an optimizer's
 BESIDE = 0.1  # share of the training questions that joint training leaves out where dev questions are few
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 CUTOFF, _QUERIES = 10, 256
@@ -144,6 +145,7 @@ def climb(
     measure: Callable[[Messages], NDArray[np.float64]],
     *,
     steps: Sequence[int] = STEPS,
+    sides: Sequence[Sides] = SIDES,
     priors: Sequence[float] = PRIORS,
     parts: NDArray[np.integer] | None = None,
 ) -> Climb:
@@ -155,6 +157,7 @@ def climb(
     Args:
         measure: Returns the RR@10 of each dev question ``(q,)`` for some messages.
         steps: Training steps of the heads to choose from (:func:`head_steps`).
+        sides: Kinds of heads to choose from.
         priors: Priors to choose from.
         parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
     """
@@ -182,17 +185,17 @@ def climb(
             kept, best = choice, measured[choice]
 
     rung("label mean", [Messages(mean=mean) for mean in MEANS])
-    heads = list(product(steps, TRAINED_MEANS))
-    rung("head", [Messages(steps=taken) for taken in steps])
-    both = [Messages(taken, mean, trained_mean=trained) for (taken, trained), mean in product(heads, MEANS[1:])]
-    rung("head and label mean", both)
+    kinds_of_head = product(steps, TRAINED_MEANS, sides)
+    heads = [Messages(taken, trained_mean=mean, sides=side) for taken, mean, side in kinds_of_head]
+    rung("head", [head for head in heads if not head.trained_mean])
+    rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
     rung("local scaling", [kept._replace(scaling=scaling) for scaling in SCALINGS])
     trainings = TRAINED_MEANS if kept.steps else (0.0,)
     rung("label mean, again", [kept._replace(mean=mean, trained_mean=one) for one in trainings for mean in MEANS])
-    rung("head, again", [kept._replace(steps=taken, trained_mean=one) for taken, one in ((0, 0.0), *heads)])
+    rung("head, again", [_with_head_of(kept, head) for head in (Messages(), *heads)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in SCALINGS])
     gain, _ = gained(best, base)
@@ -201,6 +204,10 @@ def climb(
         gains = np.round(np.stack([best, *tried.values()]) - base, 12)
         p = max(corrected_ps(gains[:, kind])[0] for kind in kinds)
     return Climb(kept, float(best.mean()), float(base.mean()), gain, len(tried), p, rungs)
+
+
+def _with_head_of(messages: Messages, other: Messages) -> Messages:
+    return messages._replace(steps=other.steps, trained_mean=other.trained_mean, sides=other.sides)
 
 
 def rows_of(count: int) -> NDArray[np.int64]:
@@ -214,14 +221,14 @@ class Judged:
 
     Attributes:
         graph: The graph without these questions.
-        heads: Heads trained without them, by steps and trained mean.
+        heads: Heads trained without them, by :attr:`Messages.head`.
         queries: ``(q, d)``, normalised if the similarity is cosine.
         relevant: Rows of each question's relevant passages.
         near: Nearness of the passages computed so far (:func:`gnnretrieval.nn.label_messages.message_vectors`).
     """
 
     graph: MessageGraph
-    heads: Mapping[tuple[int, float], Tensor]
+    heads: Mapping[Messages, Heads]
     queries: Tensor
     relevant: Sequence[Sequence[int]]
     near: dict[Messages, Tensor] = field(default_factory=dict, init=False, repr=False)
@@ -230,7 +237,7 @@ class Judged:
     def of(
         cls,
         graph: MessageGraph,
-        heads: Mapping[tuple[int, float], Tensor],
+        heads: Mapping[Messages, Heads],
         queries: NDArray[np.floating],
         relevant: Sequence[Sequence[int]],
     ) -> Judged:
@@ -242,8 +249,8 @@ class Judged:
     @torch.no_grad()
     def measure(self, messages: Messages) -> NDArray[np.float64]:
         """RR@10 of each question ``(q,)`` with these messages."""
-        head = self.heads[messages.steps, messages.trained_mean] if messages.steps else None
-        vectors = message_vectors(self.graph, head, messages, self.near)
+        heads = self.heads[messages.head] if messages.steps else None
+        vectors = message_vectors(self.graph, heads, messages, self.near)
         return reciprocal_ranks(vectors, self.queries, self.relevant)
 
     @property
@@ -274,24 +281,26 @@ def heads_of(
     taught: Tensor | None = None,
     advance: Callable[[int], None] = lambda steps: None,
     share: float = 1.0,
-) -> dict[tuple[int, float], Tensor]:
-    """Train a head for all ``steps`` and :data:`TRAINED_MEANS`, with a ``share`` of the steps.
+    sides: Sequence[Sides] = SIDES,
+) -> dict[Messages, Heads]:
+    """Train heads for all ``steps``, :data:`TRAINED_MEANS` and ``sides``, with a ``share`` of the steps.
 
     Returns:
-        The heads by ``(steps, trained mean)``.
+        The heads by :attr:`Messages.head`.
     """
     heads = {}
-    for of_head, mean in product(steps, TRAINED_MEANS):
+    for of_head, mean, side in product(steps, TRAINED_MEANS, sides):
         taken = round(of_head * share)
-        heads[of_head, mean] = train_head(graph, taken, mean=mean, seed=seed, taught=taught)
+        head = Messages(of_head, trained_mean=mean, sides=side)
+        heads[head] = train_heads(graph, taken, sides=side, mean=mean, seed=seed, taught=taught)
         advance(taken)
     return heads
 
 
-def steps_of_heads(steps: Sequence[int], folds: int = 0) -> int:
+def steps_of_heads(steps: Sequence[int], folds: int = 0, sides: int = len(SIDES)) -> int:
     """Number of training steps of all heads, with those of ``folds`` folds."""
     of_each = [taken + folds * round(taken * (folds - 1) / max(folds, 1)) for taken in steps]
-    return len(TRAINED_MEANS) * sum(of_each)
+    return len(TRAINED_MEANS) * sides * sum(of_each)
 
 
 def cross_validated(
@@ -301,6 +310,7 @@ def cross_validated(
     seed: int,
     taught: Tensor,
     advance: Callable[[int], None] = lambda steps: None,
+    sides: Sequence[Sides] = SIDES,
 ) -> list[Judged]:
     """Cross-validated training questions, which join the dev questions where these are few.
 
@@ -316,6 +326,7 @@ def cross_validated(
         seed: Seed of the folds, the heads and the sample.
         taught: ``(n,)`` bool, True for queries that may be used.
         advance: Called with the number of steps done.
+        sides: Kinds of heads.
     """
     rng = np.random.default_rng([seed, 0, 2])
     labels = graph.labels.numpy()
@@ -334,7 +345,7 @@ def cross_validated(
         inside = graph.without(hidden)
         here = np.flatnonzero(fold == number)
         share = 1 - 1 / FOLDS  # as many passes over fewer questions
-        heads = heads_of(inside, steps, seed, taught, advance, share)
+        heads = heads_of(inside, steps, seed, taught, advance, share, sides)
         relevant_here = [relevant[row] for row in here.tolist()]
         folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here))
     if not folds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +15,17 @@ from torch import Tensor
 
 from gnnretrieval.errors import InputError
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, mean_nearness
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, mean_nearness
 from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.ladder import (
     FEW,
     FOLDS,
     MOST_HEADS,
     PRIORS,
+    SIDES,
     STEPS,
     Climb,
     Judged,
@@ -45,30 +47,38 @@ class TrainedMessages(NamedTuple):
     """Parameters of a model with layer = linear.
 
     Attributes:
-        head: ``H`` ``(d, d)`` float32; None: the identity.
+        heads: ``H_q`` and ``H_p`` ``(d, d)`` float32; None: the identity.
         messages: Weights of the messages.
     """
 
-    head: Tensor | None
+    heads: Heads | None
     messages: Messages
 
     def save(self, path: Path) -> None:
-        """Write the head to ``path``; a file without tensors is the identity."""
-        save_file({} if self.head is None else {"head": self.head.contiguous()}, path)
+        """Write the heads to ``path``, a shared one as ``head``; a file without tensors is the identity."""
+        tensors: dict[str, Tensor] = {}
+        if self.heads is not None:
+            tensors = {"head": self.heads.queries} if self.messages.sides == "both" else self.heads._asdict()
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
 
     def with_level(self, graph: MessageGraph) -> TrainedMessages:
         """The same with the level of local scaling fixed to the passages' mean nearness in ``graph``."""
-        return self._replace(messages=self.messages._replace(level=mean_nearness(graph, self.head, self.messages)))
+        return self._replace(messages=self.messages._replace(level=mean_nearness(graph, self.heads, self.messages)))
 
     @classmethod
     def load(cls, path: Path, messages: Messages) -> TrainedMessages:
-        """Load the head at ``path``.
+        """Load the heads at ``path``.
 
         Raises:
             InputError: The weights are damaged.
         """
         try:
-            return cls(load_file(path)["head"] if messages.steps else None, messages)
+            weights = load_file(path)
+            if not messages.steps:
+                return cls(None, messages)
+            if messages.sides == "both":
+                return cls(Heads.shared(weights["head"]), messages)
+            return cls(Heads(weights["queries"], weights["passages"]), messages)
         except (SafetensorError, KeyError) as error:
             raise InputError(f"these weights cannot be loaded ({error}). Train again.", path) from None
 
@@ -79,7 +89,7 @@ class MessagesTraining(NamedTuple):
     Attributes:
         climb: The ladder's choice, rung by rung.
         evidence: Significance level: the largest p-value at which the gain is accepted.
-        head: Head of the ladder's choice, trained without the dev questions; None: the identity.
+        heads: Heads of the ladder's choice, trained without the dev questions; None: the identity.
         trained: What is kept; the dual-encoder if the gain is not significant.
         dev: Mean RR@10 of what is kept on the dev questions.
         dual_encoder: Mean RR@10 of the dual-encoder.
@@ -88,7 +98,7 @@ class MessagesTraining(NamedTuple):
 
     climb: Climb
     evidence: float
-    head: Tensor | None
+    heads: Heads | None
     trained: TrainedMessages
     dev: float
     dual_encoder: float
@@ -103,7 +113,7 @@ class MessagesTraining(NamedTuple):
     def kept(self) -> str:
         """What is kept, in words."""
         messages = self.trained.messages
-        alone = bool(messages.steps) and messages == Messages(messages.steps, trained_mean=messages.trained_mean)
+        alone = bool(messages.steps) and messages == messages.head
         return in_words(messages) + (
             " alone, because messages along the graph's edges gained no more than chance" if alone else ""
         )
@@ -174,7 +184,8 @@ def in_words(messages: Messages) -> str:
     parts = []
     if messages.steps:
         beside = f" trained with label mean {messages.trained_mean:g}" if messages.trained_mean else ""
-        parts.append(f"head of {messages.steps} steps{beside}")
+        heads = "head" if messages.sides == "both" else "separate heads"
+        parts.append(f"{heads} of {messages.steps} steps{beside}")
     if messages.mean:
         parts.append(f"label mean {messages.mean:g}")
     if messages.rounds:
@@ -186,14 +197,16 @@ def in_words(messages: Messages) -> str:
     return ", ".join(parts) or "the dual-encoder"
 
 
-def train_messages(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> MessagesTraining:
+def train_messages(
+    store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor, *, sides: Sequence[Sides] = SIDES
+) -> MessagesTraining:
     """As :func:`train_over`, over the vectors and edges of ``store``.
 
     Raises:
         GnnRetrievalError: The vectors of all nodes do not fit into memory.
     """
     require_fit(store)
-    return train_over(message_graph(store), held_out, settings, taught)
+    return train_over(message_graph(store), held_out, settings, taught, sides=sides)
 
 
 def train_over(
@@ -204,6 +217,7 @@ def train_over(
     *,
     cross_validates: bool = True,
     most: int = len(STEPS),
+    sides: Sequence[Sides] = SIDES,
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
@@ -217,27 +231,30 @@ def train_over(
         taught: ``(n,)`` bool, True for queries to train the head on.
         cross_validates: Whether cross-validated training questions join few dev questions.
         most: Numbers of steps of a head that are tried, the smallest first.
+        sides: Kinds of heads that are tried.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = cross_validates and is_few(held_out)
     steps = head_steps(graph, taught)[:most]
-    with progress("training heads", steps_of_heads(steps, FOLDS * few), "steps") as meter:
-        heads = heads_of(graph, steps, settings.seed, taught, meter.advance)
-        judged = [Judged.of(graph, heads, held_out.queries, held_out.relevant)]
+    with progress("training heads", steps_of_heads(steps, FOLDS * few, len(sides)), "steps") as meter:
+        tried = heads_of(graph, steps, settings.seed, taught, meter.advance, sides=sides)
+        judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant)]
         if few:
-            judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance)
+            judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance, sides)
     found = climb(
         lambda messages: np.concatenate([part.measure(messages) for part in judged]),
         steps=steps,
+        sides=sides,
         priors=PRIORS if held_out.is_split else (0.0,),
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
     messages = found.messages if _is_believed(found, settings.evidence) else Messages()
-    head = without = heads[messages.steps, messages.trained_mean] if messages.steps else None
+    heads = without = tried[messages.head] if messages.steps else None
     dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
-    if head is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
-        head = train_head(whole, messages.steps, mean=messages.trained_mean, seed=settings.seed, taught=taught)
-    trained = TrainedMessages(head, messages)
+    if heads is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
+        mean, seed = messages.trained_mean, settings.seed
+        heads = train_heads(whole, messages.steps, sides=messages.sides, mean=mean, seed=seed, taught=taught)
+    trained = TrainedMessages(heads, messages)
     if messages.scaling:
         trained = trained.with_level(whole)
     beside = sum(len(part.relevant) for part in judged[1:])

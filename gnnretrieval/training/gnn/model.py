@@ -94,7 +94,8 @@ class GNNEncoderModel(Artifact):
             messages = TypeAdapter(Messages).validate_python(self.meta["messages"])
         except ValidationError as error:
             raise InputError(f"messages: {error.errors()[0]['msg']}. Train again.", meta) from None
-        if not (0 <= messages.rounds <= _MOST_ROUNDS and all(map(math.isfinite, messages))):
+        finite = all(math.isfinite(one) for one in messages if not isinstance(one, str))
+        if not (finite and 0 <= messages.rounds <= _MOST_ROUNDS):
             raise InputError(f"{messages} is more than any training chooses. Train again.", meta)
         return TrainedMessages.load(self.path / WEIGHTS, messages)
 

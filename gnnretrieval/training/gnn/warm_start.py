@@ -1,4 +1,4 @@
-"""A warm start with layer = linear: the head goes on learning from new labels, and the messages keep their settings."""
+"""A warm start with layer = linear: heads go on learning from new labels, and the messages keep their settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vecto
 from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
-from gnnretrieval.training.gnn.head import train_head
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import held_out_queries
 from gnnretrieval.training.gnn.ladder import Judged, message_graph, reciprocal_ranks
 from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words
@@ -33,9 +33,9 @@ REPLAY = 3.0  # old labels that are trained on again, for each new one
 def continue_messages(
     graph: MessageGraph, start: TrainedMessages, fresh: NDArray[np.bool_], *, seed: int = 0, replay: float = REPLAY
 ) -> TrainedMessages:
-    """Train the head of ``start`` further, on the labels of new queries and on a sample of the others.
+    """Train the heads of ``start`` further, on the labels of new queries and on a sample of the others.
 
-    The sample keeps the head from forgetting (experience replay, Rolnick et al. 2019). A label is passed over as often
+    The sample keeps them from forgetting (experience replay, Rolnick et al. 2019). A label is passed over as often
     as in the training from scratch, so a hundredth of new labels takes about a twenty-fifth of its steps. The messages
     keep their settings; the label means follow from the graph. Without a head nothing is trained.
 
@@ -46,7 +46,7 @@ def continue_messages(
         seed: Seed of the sample and of the order of the labels.
         replay: Labels of other queries for each of a fresh query.
     """
-    if start.head is None:
+    if start.heads is None:
         return start
     of_fresh = torch.from_numpy(fresh)[graph.labels[:, 0]]  # (L,)
     rng = np.random.default_rng([seed, 0, 7])
@@ -59,15 +59,16 @@ def continue_messages(
         return start
     messages = start.messages
     steps = max(1, round(messages.steps * labels / len(graph.labels)))
-    head = train_head(
+    heads = train_heads(
         graph,
         steps,
+        sides=messages.sides,
         mean=messages.trained_mean,
         seed=seed,
         taught=torch.from_numpy(taught),
-        start=start.head,
+        start=start.heads,
     )
-    return TrainedMessages(head, messages)
+    return TrainedMessages(heads, messages)
 
 
 def grew_enough(labels: int, before: int, served: TrainedMessages, growth: float) -> bool:
@@ -81,7 +82,7 @@ def grew_enough(labels: int, before: int, served: TrainedMessages, growth: float
         served: The promoted model.
         growth: The share.
     """
-    return labels >= (1 + (growth if served.head is not None else min(growth, _FEW_MORE))) * before
+    return labels >= (1 + (growth if served.heads is not None else min(growth, _FEW_MORE))) * before
 
 
 def keep_trained(
@@ -114,7 +115,7 @@ def keep_trained(
         held_out = held_out_queries(store, dataset, features, settings.seed)
         graph = message_graph(store)
         judged = Judged.of(graph, {}, held_out.queries, held_out.relevant)
-        vectors = message_vectors(graph, made.head, made.messages)
+        vectors = message_vectors(graph, made.heads, made.messages)
         now, before = (reciprocal_ranks(one, judged.queries, judged.relevant) for one in (vectors, graph.passages))
         gains = np.round(now - before, 12)
         labelled = len(np.unique(store.labels[:, 0]))
