@@ -103,5 +103,5 @@ def _lines(made: PassageMap, place: Path) -> list[str]:
     if meta["displacement_kept"] is not None:
         lines.append(f"  and {100 * meta['displacement_kept']:.1f} % of the squared length of the displacements")
     if meta["after_head"]:
-        lines.append("  all vectors are those after the linear head; displacements are by the messages along the graph")
+        lines.append("  all vectors are those after the linear heads; displacements are by messages along the graph")
     return lines

@@ -64,7 +64,7 @@ def train(
 ) -> None:
     """Train a GNN-encoder over GRAPH, and choose on dev how much of it to use.
 
-    The default layer is linear: a linear head and messages along the graph's edges, in seconds to minutes. --layer gat,
+    The default layer is linear: linear heads and messages along the graph's edges, in seconds to minutes. --layer gat,
     or any setting of it, is the paper's graph attention with masked graph training. --mode joint also trains the
     dual-encoder; with --layer linear, only its query encoder, which takes minutes. Both, and --layer gat, run in one
     process or several (torchrun --nproc-per-node=4 -m gnnretrieval train …). After an interruption, the same command

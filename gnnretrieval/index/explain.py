@@ -74,7 +74,7 @@ class Explanation(NamedTuple):
             return "no training question retrieved it: it has its self-loop only"
         if self.shift > _SAME:
             return "no training question moved it: it has the dual-encoder's direction"
-        return "no training question moved it: the linear head did, which moves all passages"
+        return "no training question moved it: the linear heads did, which move all passages"
 
 
 class Attention(NamedTuple):

@@ -68,9 +68,9 @@ def build_map(
     """Project the passages of ``embeddings``, their dual-encoder's vectors, and the training questions.
 
     One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
-    displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has a linear head,
-    all vectors are those after it: the head maps passages and questions into one space, and the displacements are what
-    the messages along the graph add. With a head alone there are none.
+    displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has linear heads,
+    all vectors are those after them: they map passages and questions into one space, and the displacements are what the
+    messages along the graph add. With heads alone there are none.
 
     Args:
         embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.
@@ -129,7 +129,7 @@ class _Vectors(NamedTuple):
         before: Passages without the messages ``(m, d)``.
         after: Passages with them ``(m, d)``.
         questions: Training questions ``(n, d)``.
-        after_head: Whether all of them are vectors after the GNN-encoder's linear head.
+        after_head: Whether all of them are vectors after the GNN-encoder's linear heads.
     """
 
     similarity: Similarity

@@ -114,7 +114,7 @@ def _verdict(run: RecipeRun) -> Card:
 
 def _picture(shown: PassageMap, whole: tuple[object, ...]) -> Html:
     """A picture of the map, and how to read it."""
-    head = ", all after the linear head" if shown.meta["after_head"] else ""
+    head = ", all after the linear heads" if shown.meta["after_head"] else ""
     moved = 100 * shown.meta["share_moved"]
     meaning = f"A dot is a passage, and its line begins where it was before{head}: {moved:.0f} % moved. "
     meaning += "A diamond is a training question."

@@ -14,7 +14,7 @@ from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 _MOST, _TOP = 5, 3  # examples of each kind; passages shown of a ranking
 _HOW = {  # by whether the layer is linear
     True: "A passage moves towards the training questions it is relevant to, and away from others that retrieved it. "
-    "Attention is a question's weight in the passage's vector. A linear head, if one was kept, moves all passages.",
+    "Attention is a question's weight in the passage's vector. Linear heads, if any were kept, move all passages.",
     False: "A passage moves towards the training questions that retrieved it. Attention is a question's weight in the "
     "message that is added to the passage; the rest is the passage's self-loop. The filter gate, times the context "
     "scale, is the weight of the whole message.",

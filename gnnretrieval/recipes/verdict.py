@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
         alone = (
             ""
             if self.uses_graph
-            else " It is a linear head alone: on dev, messages along the graph gained nothing significant."
+            else " It has linear heads alone: on dev, messages along the graph gained nothing significant."
         )
         return (
             f"The {self.system} {_ranks(test)} its {dual}: {self.measure} {now} against {before} ({_in_figures(test)})."

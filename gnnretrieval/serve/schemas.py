@@ -245,7 +245,7 @@ class MapAnswer(_Answer):
     variance_kept: float | None = Field(description="Share of the vectors' variance; null of UMAP.")
     displacement_kept: float | None = Field(description="Share of the displacements' squared length; null of UMAP.")
     share_moved: float = Field(description="Passages whose vector is another than before.")
-    after_head: bool = Field(description="Whether all vectors are those after the GNN-encoder's linear head.")
+    after_head: bool = Field(description="Whether all vectors are those after the GNN-encoder's linear heads.")
 
 
 class MapText(BaseModel):

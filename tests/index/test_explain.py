@@ -140,7 +140,7 @@ def test_equal_passages_rank_below_the_one_asked_for():
 
 @pytest.mark.parametrize(
     ("gate", "shift", "said"),
-    [(0.4, 0.8, "its self-loop only"), (None, 0.8, "the linear head did"), (None, 1.0, "the dual-encoder's direction")],
+    [(0.4, 0.8, "its self-loop only"), (None, 0.8, "heads did"), (None, 1.0, "the dual-encoder's direction")],
 )
 def test_an_embedding_without_neighbours_says_what_it_is(gate, shift, said):
     assert said in explain.Explanation([], 1.0, gate, gate, shift).without_neighbors

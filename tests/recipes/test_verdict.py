@@ -87,7 +87,7 @@ def test_a_gain_that_a_simple_model_has_too_is_no_gain_of_the_graph():
 
 def test_a_head_without_messages_is_called_so():
     (first, *others), (with_messages, *same) = sentences(uses_graph=False), sentences()
-    alone = "It is a linear head alone: on dev, messages along the graph gained nothing significant."
+    alone = "It has linear heads alone: on dev, messages along the graph gained nothing significant."
     assert first == f"{with_messages} {alone}"
     assert others == same
 

@@ -18,7 +18,7 @@ _GNN = (
 )
 _LINEAR = (
     "A query-passage graph moves the passage embeddings of a dual-encoder towards their labelled training questions "
-    "and away from other questions that found them. A linear head is folded into the embeddings."
+    "and away from other questions that found them. Linear heads are folded into the embeddings."
 )
 _JOINT_LINEAR = (
     "A dual-encoder whose query encoder was trained against the stored embeddings of all passages (ADORE, Zhan et al. "

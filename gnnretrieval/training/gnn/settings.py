@@ -50,7 +50,7 @@ class TrainSettings(Settings):
     """Training of a GNN-encoder: linear models chosen on dev, or masked graph training (Algorithm 1).
 
     Attributes:
-        layer: ``linear``: a linear head on both sides, messages without weights (label mean and rejection), a prior
+        layer: ``linear``: linear heads on both sides, messages without weights (label mean and rejection), a prior
             and local scaling, each added to the dual-encoder only if it gains on dev. ``gat``: the paper's graph
             attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``, ``lightgcn``: PyTorch
             Geometric's convolution in place of graph attention. Not given: ``gat`` if mode = joint or any setting is
