@@ -6,7 +6,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import GnnRetrievalError, InputError
@@ -22,6 +22,7 @@ from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import update_embeddings
 from gnnretrieval.training.gnn.ladder import Climb, message_graph
 from gnnretrieval.training.gnn.messages import in_words
+from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 BELIEVED = TrainSettings(evidence=1.0)  # ten dev questions are too few to believe anything
 
@@ -201,6 +202,16 @@ def test_heads_are_loaded_as_they_were_saved(messages, tmp_path):
         assert found.heads is None
     else:
         assert all(map(torch.equal, found.heads, heads))
+
+
+def test_a_model_from_before_separate_heads_has_a_shared_one(model):
+    messages = {name: value for name, value in model.meta["messages"].items() if name != "sides"}
+    save_file({"head": torch.eye(4)}, model.path.parent / "model.safetensors")
+    old = GNNEncoderModel(model.path.parent, {**model.meta, "messages": messages | {"steps": 5}})
+    found = old.load_messages()
+    assert found.messages.sides == "both"
+    assert torch.equal(found.heads.queries, torch.eye(4))
+    assert torch.equal(found.heads.passages, torch.eye(4))
 
 
 def test_damaged_weights_are_told(model, tmp_path):
