@@ -48,6 +48,12 @@ _SECTIONS = {
     metavar="SECONDS",
     help="Look this often for a new version of the index, and serve it. SIGHUP does so at once.",
 )
+@click.option(
+    "--feedback",
+    type=PATH,
+    metavar="FILE",
+    help="Offer thumbs in the explorer, and add them to this file (.jsonl) for feedback import; wants --token-file.",
+)
 @endpoint_option
 @ranking_options
 @verify_option
@@ -61,6 +67,7 @@ def serve(
     hosts: tuple[str, ...],
     rate: float | None,
     watch: float | None,
+    feedback: Path | None,
     endpoint: str | None,
     verify: bool,
     device: str,
@@ -73,6 +80,7 @@ def serve(
     Example: gnnretrieval serve work/index --port 8080 --hybrid
     Example: gnnretrieval serve graphs/docstrings --pipeline
     Example: gnnretrieval serve work/index --host 0.0.0.0 --token-file token --watch 10
+    Example: gnnretrieval serve work/index --token-file token --feedback thumbs.jsonl
     """
     from gnnretrieval.serve import serve as run
     from gnnretrieval.storage.verifying import require_as_made
@@ -96,6 +104,7 @@ def serve(
         allowed_hosts=hosts,
         rate=rate,
         watch=watch,
+        feedback=feedback,
     )
     sys.stderr.flush()
     os._exit(0)  # the interpreter's own end waits for threads, and takes seconds where torch is loaded

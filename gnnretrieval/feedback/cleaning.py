@@ -11,6 +11,7 @@ from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.feedback.events import Event, Shown
 from gnnretrieval.feedback.redaction import redacted
 from gnnretrieval.feedback.settings import FeedbackSettings
+from gnnretrieval.feedback.values import WITHDRAWN
 from gnnretrieval.pages.reports import Figures
 
 MINUTE, DAY = 60.0, 86400.0
@@ -212,7 +213,8 @@ def _merged(events: Iterable[Event], min_dwell: float) -> tuple[tuple[Shown, ...
     for passage, its in sorted(by_passage.items()):
         positions = [one.position for _, one in its if one.position is not None]
         thumbs = sorted((time, one.thumb) for time, one in its if one.thumb)
-        thumb = thumbs[-1][1] if thumbs else 0  # the last one counts
+        last = thumbs[-1][1] if thumbs else 0  # the last one counts
+        thumb = 0 if last == WITHDRAWN else last
         times = [one.dwell for _, one in its if one.clicked and one.dwell is not None]
         longest = max(times) if times else None
         clicked = thumb > 0 or any(one.clicked for _, one in its)

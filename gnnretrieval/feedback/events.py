@@ -36,7 +36,8 @@ class Shown(NamedTuple):
         position: Where it was shown, from 1; None where the log does not say.
         clicked: Whether it was clicked.
         dwell: Seconds that it was read; None where the log does not say.
-        thumb: 1 for up, -1 for down, 0 for neither.
+        thumb: 1 for up, -1 for down, 0 for neither; :data:`~gnnretrieval.feedback.values.WITHDRAWN` where one was taken
+            back.
     """
 
     passage: str
@@ -212,7 +213,7 @@ class EventLog:
             return (), 0
         dwell_of, thumbs_of = self._value(record, "dwell"), self._value(record, "thumbs")
         thumb = thumb_of(thumbs_of)
-        clicked_one = is_clicked(self._value(record, "clicked")) if "clicked" in self.columns else thumb >= 0
+        clicked_one = is_clicked(self._value(record, "clicked")) if "clicked" in self.columns else not thumb
         dwell_one = None if is_missing(dwell_of) else seconds_of(dwell_of, self._is_milliseconds)
         return (Shown(id_of(value), self._position(record, first), clicked_one, dwell_one, thumb),), 0
 

@@ -14,6 +14,8 @@ _TRUE = {"true", "yes", "y", "t"}
 _FALSE = {"false", "no", "n", "f"}
 _UP = {"up", "+1", "1", "1.0", "like", "liked", "positive", "good", "👍", *_TRUE}
 _DOWN = {"down", "-1", "-1.0", "dislike", "disliked", "negative", "bad", "👎", *_FALSE}
+_BACK = {"withdrawn", "taken back"}
+WITHDRAWN = 2  # a thumb that takes the one before it back
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
 _SECONDS = 1e11  # larger numbers of a time are milliseconds, and so on in thousands; it is the year 5138 in seconds
 
@@ -147,17 +149,19 @@ def seconds_of(value: Any, is_milliseconds: bool) -> float:
 
 
 def thumb_of(value: Any) -> int:
-    """1 for up, -1 for down, 0 for neither.
+    """1 for up, -1 for down, :data:`WITHDRAWN` for one that was taken back, 0 for neither.
 
     Raises:
         BadValue: it is none of the usual words.
     """
     text = str(value).strip().casefold()
+    if text in _BACK:
+        return WITHDRAWN
     if is_missing(value) or text in ("0", "0.0", "none", "null", "neutral"):
         return 0
     if text in _UP or text in _DOWN:
         return 1 if text in _UP else -1
-    raise BadValue(f"found thumbs {excerpt(value)}, wanted up or down, or 1 or -1.")
+    raise BadValue(f"found thumbs {excerpt(value)}, wanted up, down or withdrawn, or 1 or -1.")
 
 
 def _json(text: str) -> Any:

@@ -27,6 +27,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.faiss_index import build_index
 from gnnretrieval.nightly.gate import GateFigures, feedback_slices, judge_gain, popularity_slices
+from gnnretrieval.nightly.moved import MovedQuestion, moved_most
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.recipes.recipe import Recipe
 from gnnretrieval.storage.artifacts import open_artifact, share_file
@@ -247,8 +248,8 @@ def compare_versions(
     candidate: Embeddings,
     served: Embeddings | Features,
     recipe: Recipe,
-) -> GateFigures:
-    """The gate's comparison on the newest questions of ``dataset``, which are its test split.
+) -> tuple[GateFigures, list[MovedQuestion]]:
+    """The gate's comparison on the newest questions of ``dataset``, its test split; and those that moved most.
 
     Args:
         dataset: The candidate's.
@@ -263,13 +264,15 @@ def compare_versions(
     relevant = {query: [row[one] for one, value in its.items() if value > 0] for query, its in judged.items()}
     relevant = {query: its for query, its in relevant.items() if its}
     queries = np.asarray(features.queries[features.rows_of(relevant)], dtype=np.float32)
-    asked = {one.id: int(metadata.get("impressions", 1)) for one, metadata in read_queries(dataset.path / QUERIES)}
+    known = {one.id: (one.text, metadata) for one, metadata in read_queries(dataset.path / QUERIES)}
+    asked = [int(known[query][1].get("impressions", 1)) for query in relevant]
     labelled = np.zeros(graph.num_passages, dtype=np.bool_)
     labelled[graph.labels[:, 1]] = True
     its = [*relevant.values()]
-    slices = popularity_slices([asked[query] for query in relevant]) | feedback_slices(its, labelled)
+    slices = popularity_slices(asked) | feedback_slices(its, labelled)
     ranks = [_ranks(made.passages, made.similarity, queries, its) for made in (candidate, served)]
-    return judge_gain(ranks[0], ranks[1], slices, recipe.update)
+    gate = judge_gain(ranks[0], ranks[1], slices, recipe.update)
+    return gate, moved_most([known[query][0] for query in relevant], *ranks)
 
 
 def _ranks(

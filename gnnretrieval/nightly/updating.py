@@ -22,6 +22,7 @@ from gnnretrieval.feedback.importing import NoLabelsError, passages_source
 from gnnretrieval.feedback.store import StoredFigures
 from gnnretrieval.nightly.gate import GateFigures, few_questions
 from gnnretrieval.nightly.making import TEST, Maker, Version, compare_versions
+from gnnretrieval.nightly.moved import write_moved
 from gnnretrieval.nightly.report import Outcome, PassageFigures, Training, UpdateReport
 from gnnretrieval.nightly.versions import Versions
 from gnnretrieval.nn.label_messages import Messages
@@ -89,8 +90,10 @@ def update_search(
         stored = run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from)
         say(f"{run.path}: {stored.added:,} new events, {stored.stored:,} in the store")
         report = night.update(stored)
-        make_directory(run.path / "reports")
-        write_json(run.path / "reports" / f"{len(run.ledger()):05d}.json", report.as_json())
+        place = run.report_place(len(run.ledger()))
+        make_directory(place.parent)
+        if not place.exists():  # otherwise the ledger has no new line: the last update's report stays
+            write_json(place, report.as_json())
         return report
 
 
@@ -215,7 +218,8 @@ class _Night:
             old = run.making(PASSAGES)
             vectors = maker.old_model(served, old, features) if passages.differ else served.embeddings
         with maker.step("gate"):
-            gate = compare_versions(dataset, features, graph, embeddings, vectors, self.recipe)
+            gate, moved = compare_versions(dataset, features, graph, embeddings, vectors, self.recipe)
+            write_moved(moved if gate.promotes else [], made)
         if served is not None and gate.promotes:
             return self._promoted("new model", CANDIDATE, *rest, gate, gate.reasons, figures)
         if served is not None:

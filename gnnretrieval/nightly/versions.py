@@ -27,7 +27,7 @@ from gnnretrieval.storage.provenance import write_json
 
 ARTIFACTS = ("dataset", "features", "graph", "model", "embeddings", "index", "index-dual-encoder")
 CURRENT, LEDGER, RECORD = "current", "ledger.jsonl", "version.json"
-_VERSIONS, _MAKING = "versions", "making"
+_VERSIONS, _MAKING, _REPORTS = "versions", "making", "reports"
 
 
 class Versions:
@@ -107,6 +107,10 @@ class Versions:
         text = file.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1]  # a kill or a full disk may have cut the last line
         return [json.loads(line) for line in whole.splitlines()]
+
+    def report_place(self, line: int) -> Path:
+        """File of the report of the update that signed a line of the ledger, counted from 1."""
+        return self.path / _REPORTS / f"{line:05d}.json"
 
     def sign(self, action: str, **entries: Any) -> None:
         """Add a line to the ledger: who did what, and when."""

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from gnnretrieval import __version__
+from gnnretrieval.feedback.thumb_log import ThumbLog
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import failures, schemas
 from gnnretrieval.serve.guard import Guard
 from gnnretrieval.serve.measuring import Measurements
 from gnnretrieval.serve.reloading import reloading
-from gnnretrieval.serve.routes import graph, maps, pages, questions, status
-from gnnretrieval.serve.routes.dependencies import Serving
+from gnnretrieval.serve.routes import feedback, graph, maps, pages, questions, status
+from gnnretrieval.serve.routes.dependencies import Feedback, Serving
 from gnnretrieval.serve.served import Load, Served, Versions
 from gnnretrieval.serve.settings import STATIC, ServeSettings
 from gnnretrieval.serve.worker import Worker
@@ -38,12 +39,16 @@ _ERRORS = {
 def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, load: Load | None = None) -> FastAPI:
     """The application that serves ``retriever``.
 
-    It works in three threads: one answers questions, one reads the graph, one loads new versions of the index.
+    It works in three threads: one answers questions, one reads the graph, one loads new versions of the index. With
+    feedback a fourth one writes it.
 
     Args:
         retriever: The retriever to serve; nothing else may use it meanwhile.
         settings: Settings; None: the defaults.
         load: Opens the index's current version, for a reload; None: no reloads.
+
+    Raises:
+        InputError: The file for feedback cannot be written (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`).
     """
     serving = _serving(retriever, settings or ServeSettings(), load)
     versions = serving.versions
@@ -53,7 +58,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
         async with reloading(versions, serving.settings.watch):
             yield
         end = time.monotonic() + serving.settings.stop_timeout / 2
-        for one in (serving.questions, serving.graph, versions):
+        for one in serving.threads():
             one.close(max(0.0, end - time.monotonic()))
 
     app = FastAPI(
@@ -69,7 +74,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
     failures.install(app)
     observe = serving.measurements.request
     app.add_middleware(Guard, settings=serving.settings, served=lambda: versions.current, observe=observe)
-    for subject in (questions, graph, maps, status, pages):
+    for subject in (questions, graph, maps, feedback, status, pages):
         app.include_router(subject.router)
     app.mount("/static", StaticFiles(directory=STATIC))
     return app
@@ -78,6 +83,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
 def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None) -> Serving:
     """The server's threads, and its first version."""
     measurements = Measurements()
+    log = None if settings.feedback is None else ThumbLog(settings.feedback)
     limits: dict[str, Any] = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
     asked = Worker(
         lambda kind, items: _answers(*kind, items),
@@ -86,7 +92,12 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None) -
         observe=measurements.batch,
         **limits,
     )
-    looked_up = Worker(lambda job, items: [job(*item) for item in items], batch_size=1, wait=0, **limits)
+
+    def one_by_one() -> Worker:
+        return Worker(lambda job, items: [job(*item) for item in items], batch_size=1, wait=0, **limits)
+
+    looked_up = one_by_one()
+    feedback_in = None if log is None else Feedback(log, one_by_one())
 
     async def warm_up(served: Served) -> None:
         """Send first requests through the threads that will answer: only one thread at a time may use an encoder."""
@@ -102,7 +113,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None) -
         lambda ended: measurements.reload(ended.version, ended.failed),
     )
     measurements.serves(versions.current.version)
-    return Serving(settings, asked, looked_up, versions, measurements)
+    return Serving(settings, asked, looked_up, versions, measurements, feedback_in)
 
 
 def _answers(retriever: Retriever, job: str, *rest: Any) -> Sequence[Any]:

@@ -13,6 +13,7 @@ from gnnretrieval.index.what_if import Asked, Change, WhatIf, what_if
 from gnnretrieval.serve import examples, schemas
 from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.graph_summary import graph_summary
+from gnnretrieval.serve.last_update import last_update_of
 from gnnretrieval.serve.shown_map import ShownMap
 
 _VERSION = 12  # characters of a hash
@@ -33,6 +34,8 @@ class Lookups:
         self._retriever = retriever
         self.version = retriever.index.hash[:_VERSION]
         self._map: ShownMap | None = None
+        self._place = retriever.index.path.resolve().parent  # links may lead to another version later
+        self._update: schemas.UpdateAnswer | None = None
 
     def require_graph(self) -> None:
         """Check that the index has a graph.
@@ -43,13 +46,25 @@ class Lookups:
         if not self._retriever.has_graph:
             raise Refusal(404, "no_graph", "This server's index has no graph: nothing can be compared or explained.")
 
+    def require(self, ids: Sequence[str], *, is_query: bool = False) -> None:
+        """Check that there are passages, or training questions, with these ids.
+
+        Raises:
+            Refusal: There is none with one of them (404).
+        """
+        texts = self._retriever.texts
+        there = texts.rows_of_queries(ids) if is_query else texts.rows_of_passages(ids)
+        missing = next((id_ for id_ in ids if id_ not in there), None)
+        if missing is not None:
+            raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {missing!r}.")
+
     def passage(self, id_: str) -> schemas.PassageOut:
         """The passage with an id.
 
         Raises:
             Refusal: There is none (404).
         """
-        self._require(id_, is_query=False)
+        self.require([id_])
         return schemas.PassageOut(version=self.version, **self._retriever.passage(id_)._asdict())
 
     def query(self, id_: str) -> schemas.QueryOut:
@@ -58,7 +73,7 @@ class Lookups:
         Raises:
             Refusal: There is none (404).
         """
-        self._require(id_, is_query=True)
+        self.require([id_], is_query=True)
         return schemas.QueryOut(version=self.version, **self._retriever.query(id_)._asdict())
 
     def neighbors(self, id_: str, is_query: bool, most: int) -> schemas.NeighborsAnswer:
@@ -67,7 +82,7 @@ class Lookups:
         Raises:
             Refusal: There is no such node (404).
         """
-        self._require(id_, is_query)
+        self.require([id_], is_query=is_query)
         described = self._retriever.neighborhood(id_, is_query, most=most)
         for neighbor in described["neighbors"]:
             _cut(neighbor["neighbors"])
@@ -104,27 +119,27 @@ class Lookups:
         """Example questions."""
         return examples.examples_of(self._retriever, self.version)
 
+    @property
+    def update(self) -> schemas.UpdateAnswer | None:
+        """The update that made the index; None if none did. Its report is written a moment after it was promoted."""
+        if self._update is None:
+            self._update = last_update_of(self._place, self.version)
+        return self._update
+
     def what_if(self, asked: Asked, change: Change, k: int) -> WhatIf:
         """A question's ranking after a change.
 
         Raises:
             Refusal: There is no such passage or training question (404).
         """
-        self._require(change.passage, is_query=False)
-        for id_ in change.without:
-            self._require(id_, is_query=True)
+        self.require([change.passage])
+        self.require(change.without, is_query=True)
         return what_if(self._retriever, asked, change, k)
 
     def example_passages(self, question: str) -> list[str] | None:
         """The relevant passage of an example question; None if it is none, or its passage is not known."""
         its = (one.passage for one in self.examples.questions if plain(one.question) == plain(question))
         return [passage for passage in its if passage is not None] or None
-
-    def _require(self, id_: str, is_query: bool) -> None:
-        texts = self._retriever.texts
-        found = texts.rows_of_queries([id_]) if is_query else texts.rows_of_passages([id_])
-        if not found:
-            raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {id_!r}.")
 
 
 def _cut(edges: Sequence[dict[str, Any]]) -> None:

@@ -35,6 +35,7 @@ def serve(
     allowed_hosts: tuple[str, ...] = (),
     rate: float | None = None,
     watch: float | None = None,
+    feedback: str | Path | None = None,
 ) -> None:
     """Serve an index, or the index of a run, until SIGINT or SIGTERM.
 
@@ -52,10 +53,12 @@ def serve(
         allowed_hosts: Names that the server answers to, besides its addresses.
         rate: Maximum requests a second of one client; 0: no limit; None: 50, or no limit on a loopback address.
         watch: Seconds between two checks for a new version of the index; None: no checks.
+        feedback: File of JSON lines to which thumbs of the explorer are added; wants a token. None: no thumbs.
 
     Raises:
-        InputError: Other machines can reach the address and there is neither a token nor ``no_auth``, or the token
-            cannot be used (:func:`gnnretrieval.serve.access.read_token`).
+        InputError: Other machines can reach the address and there is neither a token nor ``no_auth``; the token cannot
+            be used (:func:`gnnretrieval.serve.access.read_token`); feedback has no token, or its file cannot be written
+            (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`).
         GnnRetrievalError: The address cannot be bound, FastAPI or uvicorn is not installed, too few files may be open,
             or the index cannot be opened (:meth:`~gnnretrieval.index.retriever.Retriever.open`).
     """
@@ -65,6 +68,7 @@ def serve(
         from gnnretrieval.serve.app import create_app
     except ModuleNotFoundError as error:
         raise GnnRetrievalError(f"Serving wants {error.name}: pip install 'gnnretrieval[serve]'.") from None
+    from gnnretrieval.feedback.thumb_log import ThumbLog
     from gnnretrieval.index.retriever import Retriever, index_in
     from gnnretrieval.serve.access import read_token
     from gnnretrieval.serve.connections import Limits, protocol_with
@@ -74,6 +78,10 @@ def serve(
     from gnnretrieval.serve.settings import ServeSettings
 
     token = None if token_file is None else read_token(Path(token_file))
+    if feedback is not None:
+        if token is None:
+            raise InputError("--feedback wants to know who may give it. Give --token-file FILE too.")
+        ThumbLog(feedback)  # refused before anything is loaded
     with bound(host, port) as listener:
         on_loopback = is_loopback(listener)
         if not on_loopback and token is None and not no_auth:
@@ -87,6 +95,7 @@ def serve(
             token=token,
             rate=(rate or None) if rate is not None else None if on_loopback else NETWORK_RATE,
             watch=watch,
+            feedback=None if feedback is None else Path(feedback),
         )
 
         def opened(older: Served | None = None) -> Retriever:

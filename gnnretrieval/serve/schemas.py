@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from gnnretrieval.serve.settings import MAX_CHANGES, MAX_ID, MAX_K, MAX_QUESTION
+from gnnretrieval.feedback.thumb_log import Thumb
+from gnnretrieval.serve.settings import MAX_CHANGES, MAX_ID, MAX_K, MAX_QUESTION, MAX_SESSION
 
 
 def _has_words(question: str) -> str:
@@ -145,6 +146,49 @@ class WhatIfAnswer(_Answer):
     touched: list[TouchedOut] = Field(description="The changed passage, then others that its questions are joined to.")
 
 
+class FeedbackRequest(_Request):
+    """A thumb for a passage that was shown for a question."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "question": "solve a banded system",
+                    "shown": ["FIRST-ID", "SECOND-ID"],
+                    "passage": "SECOND-ID",
+                    "thumb": "up",
+                    "session": "8d1f0a52",
+                }
+            ]
+        }
+    )
+
+    question: Question
+    shown: list[Annotated[str, Field(min_length=1, max_length=MAX_ID)]] = Field(
+        min_length=1, max_length=MAX_K, description="Ids of the passages that were shown, in their order, each once."
+    )
+    passage: str = Field(min_length=1, max_length=MAX_ID, description="Id of the passage, one of the shown ones.")
+    thumb: Thumb = Field(description="`withdrawn` takes back what the session gave this passage before.")
+    session: str = Field(
+        pattern=rf"^[A-Za-z0-9_-]{{8,{MAX_SESSION}}}$",
+        description="A random id; the last thumb of a session for a question and passage counts.",
+    )
+
+    @model_validator(mode="after")
+    def _is_of_a_list(self) -> Self:
+        if len(set(self.shown)) < len(self.shown):
+            raise ValueError("a passage is twice in shown: give each once")
+        if self.passage not in self.shown:
+            raise ValueError("the passage is not one of the shown ones: give them all")
+        return self
+
+
+class FeedbackAnswer(_Answer):
+    """A thumb that was written."""
+
+    when: datetime = Field(description="Its time in the log, in UTC.")
+
+
 class PassageOut(_Answer):
     """A passage."""
 
@@ -279,6 +323,47 @@ class ExamplesAnswer(_Answer):
     questions: list[ExampleOut]
 
 
+class SliceOut(BaseModel):
+    """How a new model ranks some of the held-out questions."""
+
+    name: str
+    questions: int
+    gain: float = Field(description="Mean RR@10 of the new model minus that of the one before.")
+    low: float = Field(description="Lower end of the gain's 90 % interval.")
+    high: float = Field(description="Upper end.")
+
+
+class UpdateGateOut(BaseModel):
+    """What the gate measured on the newest questions, which neither model was trained on."""
+
+    questions: int
+    served: float = Field(description="Mean RR@10 of the model before.")
+    candidate: float = Field(description="Mean RR@10 of the new model.")
+    gain: float
+    p: float = Field(description="One-sided p-value of the gain.")
+    promotes: bool
+    slices: list[SliceOut]
+
+
+class MovedQuestionOut(BaseModel):
+    """A held-out question whose first relevant passage has another rank than before."""
+
+    question: str
+    before: int | None = Field(description="Its rank by the model before; null: below 10.")
+    after: int | None = Field(description="Its rank by the new model; null: below 10.")
+
+
+class UpdateAnswer(_Answer):
+    """The update that made the served index."""
+
+    number: int = Field(description="Of the version that it made.")
+    when: datetime
+    decision: str = Field(description="What was promoted, in a sentence.")
+    reasons: list[str] = Field(description="Sentences that say why.")
+    gate: UpdateGateOut | None = Field(description="null: nothing was compared.")
+    moved: list[MovedQuestionOut] = Field(description="Those that moved most; none where the model is an older one.")
+
+
 class ReloadOut(_Answer):
     """How a reload ended."""
 
@@ -301,6 +386,8 @@ class HealthAnswer(_Answer, StatusAnswer):
     encoder: str
     passages: int
     graph: bool = Field(description="Whether rankings can be compared and explained.")
+    feedback: bool = Field(description="Whether POST /feedback takes thumbs.")
+    update: bool = Field(description="Whether GET /update tells of the update that made the index.")
     reload: ReloadOut | None = Field(description="How the last reload ended; null: there was none.")
     limits: dict[str, int]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gnnretrieval.settings import Settings
 
@@ -14,6 +14,7 @@ MAX_K = 1000
 MAX_NEIGHBORS = 50
 MAX_CHANGES = 20  # training questions that a what-if leaves out, and adds
 MAX_ID = 1000  # characters
+MAX_SESSION = 100  # characters
 MAX_MAP_POINTS = 1_000_000  # passages, and questions, that a map draws; 24 bytes each
 MOST, MOST_TEXTS = (
     100_000,
@@ -46,6 +47,8 @@ class ServeSettings(Settings):
         watch: Seconds between two checks for a new version of the index; None: no checks.
         in_memory: Total bytes of index and graph up to which their files are read into memory; larger ones are
             memory-mapped.
+        feedback: File of JSON lines to which thumbs of the explorer are added, as an event log; wants a token. None:
+            thumbs are neither offered nor taken.
     """
 
     batch_size: int = Field(16, ge=1)  # below 20, FAISS gives each question the same scores as alone
@@ -64,3 +67,10 @@ class ServeSettings(Settings):
     stop_timeout: int = Field(2, ge=1)
     watch: float | None = Field(None, gt=0)
     in_memory: int = Field(512 * 1024**2, ge=0)
+    feedback: Path | None = None
+
+    @model_validator(mode="after")
+    def _feedback_of_known_people(self) -> Self:
+        if self.feedback is not None and self.token is None:
+            raise ValueError("feedback wants a token: give one")
+        return self

@@ -103,6 +103,36 @@ def test_beyond_a_loopback_address_a_token_is_wanted(made, refuses, tmp_path):
     refuses("serve", made.index, "--token-file", token, says=("every user of this machine can read", "chmod 600"))
 
 
+def test_feedback_wants_a_token_and_a_file_that_can_be_written(made, refuses, tmp_path):
+    outcome = refuses("serve", made.index, "--feedback", tmp_path / "a.jsonl", says=("--feedback", "--token-file FILE"))
+    assert "loading" not in outcome.err
+    assert not (tmp_path / "a.jsonl").exists()
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef", encoding="utf-8")
+    token.chmod(0o600)
+    options = ("--token-file", token, "--feedback", tmp_path / "nothing" / "a.jsonl")
+    outcome = refuses("serve", made.index, *options, says=("a.jsonl: feedback cannot be written here",))
+    assert "loading" not in outcome.err
+
+
+def test_thumbs_go_to_the_file_that_the_command_names(made, tmp_path):
+    token, log = tmp_path / "token", tmp_path / "thumbs.jsonl"
+    token.write_text("0123456789abcdef", encoding="utf-8")
+    token.chmod(0o600)
+    server = Server(made.index, "--token-file", str(token), "--feedback", str(log))
+    try:
+        given = {"question": "zu", "shown": ["p03"], "passage": "p03", "thumb": "up", "session": "session-1"}
+        headers = {"authorization": "Bearer 0123456789abcdef", "content-type": "application/json"}
+        request = urllib.request.Request(f"{server.address}/feedback", json.dumps(given).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            assert response.status == 200
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+    _, rest = server.process.communicate(timeout=60)
+    assert (server.process.returncode, rest) == (0, "stopped\n")
+    assert json.loads(log.read_text())["thumbs"] == {"p03": "up"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_before_the_server_listens_for_it_stops_it_too(number):
     server, before = SimpleNamespace(should_exit=False), signal.getsignal(number)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from gnnretrieval.feedback.cleaning import clean, question_key
 from gnnretrieval.feedback.events import Event, Shown
 from gnnretrieval.feedback.settings import FeedbackSettings
+from gnnretrieval.feedback.values import WITHDRAWN
 
 PASSAGES = {"a", "b", "c"}
 
@@ -67,6 +68,17 @@ def test_a_short_click_is_no_vote_but_a_thumb_is():
 def test_the_last_thumb_counts():
     its = shown(cleaned(event(thumbs={"a": 1}), event(time=5, thumbs={"a": -1})))
     assert its["a"].thumb == -1
+
+
+def test_a_thumb_that_was_taken_back_is_as_if_it_was_never_given():
+    its = shown(cleaned(event(thumbs={"a": 1, "b": -1}), event(time=5, thumbs={"a": WITHDRAWN, "b": WITHDRAWN})))
+    assert its == shown(cleaned(event()))
+    its = shown(
+        cleaned(event(thumbs={"a": 1}), event(time=5, thumbs={"a": WITHDRAWN}), event(time=6, thumbs={"a": -1}))
+    )
+    assert its["a"].thumb == -1
+    clicked = shown(cleaned(event(clicked="a", thumbs={"a": -1}), event(time=5, thumbs={"a": WITHDRAWN})))
+    assert clicked["a"].clicked
 
 
 def test_what_cannot_be_used_is_dropped_and_counted():

@@ -6,7 +6,9 @@ import pyarrow.parquet
 import pytest
 
 from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.cleaning import clean
 from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.settings import FeedbackSettings
 
 LISTS = [
     {"query": "Q one", "ts": 10, "sid": "s", "results": ["a", "b", "c"], "clicks": ["b"], "dwell_ms": 4000},
@@ -110,3 +112,13 @@ def test_an_empty_log_and_a_line_that_is_no_object_are_refused(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"q": "x"}\n[]\n')
     with pytest.raises(InputError, match=r"log.jsonl:2: not a JSON object"):
         EventLog(tmp_path / "log.jsonl")
+
+
+def test_a_thumb_in_a_log_of_votes_is_a_click_only_until_it_is_taken_back(tmp_path):
+    rows = [
+        {"q": "x", "time": time, "sid": "s", "page": "a", "vote": vote} for time, vote in enumerate(("up", "withdrawn"))
+    ]
+    log = EventLog(written(tmp_path / "log.csv", rows))
+    for share, is_clicked in ((1, True), (2, False)):
+        its = clean(list(log.events())[:share], {"a"}, FeedbackSettings()).impressions[0].shown
+        assert [one.clicked for one in its] == [is_clicked]

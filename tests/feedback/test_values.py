@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gnnretrieval.feedback.values import (
+    WITHDRAWN,
     BadValue,
     by_passage,
     id_of,
@@ -60,6 +61,7 @@ def test_clicks_and_thumbs_are_read_from_words_and_numbers():
         *[-1] * 4,
         *[0] * 3,
     ]
+    assert [thumb_of(one) for one in ("withdrawn", "Taken back")] == [WITHDRAWN] * 2
     for read in (is_clicked, thumb_of):
         with pytest.raises(BadValue):
             read("perhaps")

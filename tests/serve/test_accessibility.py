@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from accessibility import require_no_breach
 from chromium import TIMEOUT, browser, served
 
 from gnnretrieval import Retriever
@@ -10,14 +11,11 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.recipes import run_recipe, write_report
 from gnnretrieval.serve.view_page import write_view
 
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: pip install '.[browser]'")
-
 __all__ = ["browser"]
 FOCUSED = """(here => [
     here.id || here.getAttribute('class') || here.tagName,
     getComputedStyle(here).outlineStyle !== 'none' || here.matches('.dot'),  // a dot's shape gets a wide line
 ])(document.activeElement)"""
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +34,6 @@ def page(browser, request):
     page.set_default_timeout(TIMEOUT)
     yield page
     page.close()
-
-
-def require_no_breach(page):
-    found = axe.Axe().run(page, options=RULES)
-    if found.violations_count:
-        pytest.fail(found.generate_report(), pytrace=False)
 
 
 def test_the_explorer(page, address, tiny_dataset):

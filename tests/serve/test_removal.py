@@ -11,8 +11,8 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.maps.building import build_map, embeddings_behind
 from gnnretrieval.serve import create_app
+from gnnretrieval.serve.routes import feedback, maps, pages, questions, status
 from gnnretrieval.serve.routes import graph as graph_routes
-from gnnretrieval.serve.routes import maps, pages, questions, status
 from gnnretrieval.storage.provenance import write_json
 
 PAGES = {
@@ -22,7 +22,9 @@ PAGES = {
     "/health",
     "/metrics",
     "/reload",
-}  # that hold nothing of a corpus
+    "/feedback",
+    "/update",
+}  # that hold no passage
 
 
 @pytest.fixture
@@ -65,9 +67,8 @@ def asked(tiny_dataset, gone, retriever):
                 "/map/named": [client.get("/map/named", params={"name": name}) for name in (gone.id, gone.id[:2])],
                 "/examples": [client.get("/examples")],
             }
-        routed = (
-            route.path for subject in (questions, graph_routes, maps, status, pages) for route in subject.router.routes
-        )
+        subjects = (questions, graph_routes, maps, feedback, status, pages)
+        routed = (route.path for subject in subjects for route in subject.router.routes)
         assert {*routed} == answers.keys() | PAGES
         return {path: "\n".join(each.text for each in these) for path, these in answers.items()}
 

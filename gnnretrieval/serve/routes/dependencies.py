@@ -8,11 +8,24 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Depends, Query, Request
 from fastapi import Path as PathParameter
 
+from gnnretrieval.feedback.thumb_log import ThumbLog
 from gnnretrieval.serve import schemas
 from gnnretrieval.serve.measuring import Measurements
 from gnnretrieval.serve.served import Served, Versions
 from gnnretrieval.serve.settings import MAX_ID, ServeSettings
 from gnnretrieval.serve.worker import Worker
+
+
+class Feedback(NamedTuple):
+    """Where thumbs go.
+
+    Attributes:
+        log: The log.
+        thread: The thread that writes it, so that nothing else waits for the disk.
+    """
+
+    log: ThumbLog
+    thread: Worker
 
 
 class Serving(NamedTuple):
@@ -24,6 +37,7 @@ class Serving(NamedTuple):
         graph: The thread that reads the graph and its texts.
         versions: The version that is served, and its replacement.
         measurements: What it counts.
+        feedback: Where thumbs go; None: none are taken.
     """
 
     settings: ServeSettings
@@ -31,6 +45,12 @@ class Serving(NamedTuple):
     graph: Worker
     versions: Versions
     measurements: Measurements
+    feedback: Feedback | None
+
+    def threads(self) -> list[Worker | Versions]:
+        """All that must be closed when the server stops."""
+        written = [] if self.feedback is None else [self.feedback.thread]
+        return [self.questions, self.graph, *written, self.versions]
 
 
 async def _served(request: Request) -> Served:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from gnnretrieval.serve import schemas
+from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.routes.dependencies import NOT_FOUND, Here, NodeId, Now, PathId
 from gnnretrieval.serve.settings import MAX_NEIGHBORS
 
@@ -46,6 +47,15 @@ async def neighbors(
     """A node's heaviest neighbours."""
     served.lookups.require_graph()
     found: schemas.NeighborsAnswer = await here.graph.ask(served.lookups.neighbors, (id, kind == "query", most))
+    return found
+
+
+@router.get("/update", responses=NOT_FOUND, summary="The nightly update that made the index")
+async def update(served: Now, here: Here) -> schemas.UpdateAnswer:
+    """When, what the gate measured, and which questions moved most."""
+    found: schemas.UpdateAnswer | None = await here.graph.ask(lambda: served.lookups.update, ())
+    if found is None:
+        raise Refusal(404, "no_update", "This server's index was not made by gnnretrieval update.")
     return found
 
 

@@ -40,6 +40,8 @@ async def health(
         encoder=Path(retriever.index.encoder_settings.checkpoint).name,  # a checkpoint may be a path on the server
         passages=retriever.num_passages,
         graph=retriever.has_graph,
+        feedback=here.feedback is not None,
+        update=served.lookups.update is not None,
         reload=None if last is None else schemas.ReloadOut(**last._asdict()),
         limits=LIMITS,
     )

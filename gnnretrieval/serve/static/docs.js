@@ -36,7 +36,8 @@ fetch("openapi.json").then((response) => response.json()).then((api) => {
       const given = operation.parameters || [];
       const query = given.filter((one) => one.in === "query" && one.required).map((one) => `${one.name}=…`).join("&");
       const address = `${location.origin}${path}${query ? "?" + query : ""}`;
-      const command = body ? `curl ${address} -H 'content-type: application/json' -d '{"question": "solve a banded system", ${(all[body.$ref?.split("/").pop()]?.required || []).includes("passage") ? '"passage": "ID", ' : ""}"k": 5}'` : `curl '${address}'`;
+      const example = body && all[body.$ref?.split("/").pop()]?.examples?.[0];
+      const command = example ? `curl ${address} -H 'content-type: application/json' -d '${JSON.stringify(example)}'` : body ? `curl ${address} -H 'content-type: application/json' -d '{"question": "solve a banded system", ${(all[body.$ref?.split("/").pop()]?.required || []).includes("passage") ? '"passage": "ID", ' : ""}"k": 5}'` : `curl '${address}'`;
       find("docs").append(make("section", { class: "card" },
         make("h2", {}, make("b", {}, method.toUpperCase()), ` ${path}`), make("p", {}, operation.summary || ""), make("pre", { tabindex: "0", "aria-label": "as a command" , role: "group" }, command),
         given.length || body ? make("h3", {}, "asks for") : null,

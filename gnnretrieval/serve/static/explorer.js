@@ -88,7 +88,8 @@ async function showServed() {
     ? "Ask a question to see the dual-encoder's ranking beside the GNN-encoder's. Choose a passage to see its training questions and what moved it, and walk from there."
     : "This index has no graph: it can be searched, and there is nothing to compare with.";
   if (!served.passages) find("lead").textContent = "The index is empty: it holds no passages, so no question finds any.";
-  const [examples, graph] = await Promise.all([ask("examples"), served.graph ? ask("graph") : null]);
+  const [examples, graph, update] = await Promise.all([ask("examples"), served.graph ? ask("graph") : null, served.update ? ask("update") : null]);
+  if (update) showLastUpdate(update, (question) => goTo({ q: question }));
   find("offered").hidden = !examples.questions.length;
   find("offer").textContent = examples.gained ? "Questions that gained most" : "Some of the graph's own questions";
   find("examples").replaceChildren(...examples.questions.map((one) => make("li", {}, make("button", {
@@ -135,7 +136,9 @@ function showRankings(answer, question, graph, what = null) {
   find("system-note").textContent = secondNote;
   const relevant = new Set(answer.relevant || []), titles = new Map();
   for (const hit of [...before, ...after]) titles.set(hit.title, (titles.get(hit.title) || new Set()).add(hit.id));
-  const item = (hit, move, note) => make("li", {}, make("button", {
+  const takesThumbs = state.served.feedback && !what, shown = after.map((hit) => hit.id);
+  find("after").classList.toggle("rated", takesThumbs);
+  const item = (hit, move, note, thumbs) => make("li", {}, make("button", {
     type: "button", class: "hit card", "data-id": hit.id, onclick: graph ? () => walkTo("passage", hit.id) : null,
   }, make("span", { class: "rank" }, `${hit.rank}`), titled(hit.title || hit.id),
   make("span", { class: "meta" },
@@ -143,11 +146,12 @@ function showRankings(answer, question, graph, what = null) {
     relevant.has(hit.id) ? make("span", { class: "relevant", title: "labelled relevant to this question" }, "✓", make("span", { class: "unseen" }, " labelled relevant")) : null,
     move ? make("span", { class: `move ${move[0]}`, title: note }, move[1], make("span", { class: "unseen" }, ` ${note}`)) : null,
     make("span", { class: "score", title: "similarity to the question; each encoder has its own scale" }, make("span", { class: "unseen" }, "score "), hit.score.toFixed(3))),
-  make("span", { class: "text" }, ...marked(short(hit.sentence || hit.text, 260), question))));
+  make("span", { class: "text" }, ...marked(short(hit.sentence || hit.text, 260), question))), thumbs);
   const other = what ? ["if so", "as it is"] : ["with the graph", "without the graph"];
   const noteOf = (rank, where) => (rank === null ? `below ${depth} ${where}` : `rank ${rank} ${where}`);
   find("before").replaceChildren(...before.map((hit) => item(hit, moved(hit.rank, hit.elsewhere, depth), noteOf(hit.elsewhere, other[0]))));
-  find("after").replaceChildren(...after.map((hit) => item(hit, graph ? moved(hit.elsewhere, hit.rank, depth) : null, graph ? noteOf(hit.elsewhere, other[1]) : "")));
+  find("after").replaceChildren(...after.map((hit) => item(hit, graph ? moved(hit.elsewhere, hit.rank, depth) : null, graph ? noteOf(hit.elsewhere, other[1]) : "",
+    takesThumbs ? thumbsOf(hit, question, shown) : null)));
   find("summary").textContent = what ? inWords(what) : summaryOf(answer, before, after, graph);
   find("unsure").hidden = !isUnsure;
   find("unsure").textContent = isUnsure ? unsureOf(answer) : "";
