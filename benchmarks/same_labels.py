@@ -296,7 +296,7 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
         return []
     lines = ["", "## Other layers", ""]
     lines += ["`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the"]
-    lines += ["same seeds. Seconds of training are rough.", ""]
+    lines += ["same seeds. Both were measured before `linear` had separate heads. Seconds of training are rough.", ""]
     lines += ["| set | layer | seeds | RR@10 | Δ | seconds |", "|---|---|---:|---:|---:|---:|"]
     for name, its in measured.items():
         for layer, found in its["layers"].items():
