@@ -1,4 +1,4 @@
-"""The log of thumbs: whole lines, whoever writes at once, and after a crash or on a full disk."""
+"""The log of thumbs has whole lines, also with several writers, after a crash and on a full disk."""
 
 import errno
 import json

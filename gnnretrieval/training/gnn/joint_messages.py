@@ -40,7 +40,7 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 HEAD_RATE = 4.0  # learning rate of the head over the query encoder's: 2e-4 by default
-_SIDES: tuple[Sides, ...] = ("both",)  # the query encoder learns, which needs no head of its own
+_SIDES: tuple[Sides, ...] = ("both",)  # questions need no separate head: their encoder is trained
 _OF_ALL = "RR@10"  # mean over the weights of the label mean: it chooses the epoch
 
 
