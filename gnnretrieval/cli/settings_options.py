@@ -51,6 +51,7 @@ def _fields(model: type[Settings]) -> dict[str, tuple[str, Any, Any, str]]:
         annotation = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Settings):
             for inner, (_, kind, default, meaning) in _fields(annotation).items():
+                assert inner not in model.model_fields, f"{name}.{inner}: the option --{inner} has another meaning"
                 fields[inner] = (name, kind, default, meaning)
         else:
             names = next((one.names for one in field.metadata if isinstance(one, OneOf)), None)

@@ -85,7 +85,7 @@ def test_a_dry_run_says_what_it_would_take_and_makes_nothing(graph, succeeds, tm
 def test_a_recipe_trains_jointly_from_where_frozen_training_ended(recipe_text, succeeds, tmp_path):
     text = recipe_text.replace("epochs = 30", "epochs = 3")
     joint = "[joint]\nevidence = 1.0\nepochs = 1\nlearning_rate = 0.01\nbatch_size = 8\n"
-    joint += '[joint.dual_encoder]\nprecision = "float32"\nencoder_learning_rate = 1e-3\n'
+    joint += 'precision = "float32"\n[joint.dual_encoder]\nencoder_learning_rate = 1e-3\n'
     (tmp_path / "tiny.toml").write_text(f"{text}\n{joint}", encoding="utf-8")
     succeeds("run", tmp_path / "tiny.toml")
     place = tmp_path / "tiny"

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from gnnretrieval.cli.settings_options import settings_from
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph import store as store_module
@@ -369,3 +370,9 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
     assert any(name.startswith("queries_to_passages.conv.") for name in moved) == learns
     embedded = embed_passages(model, tiny_graph, tmp_path / "embeddings")
     assert np.isfinite(embedded.passages).all()
+
+
+@pytest.mark.parametrize("mode", ["frozen", "joint"])
+def test_the_option_precision_is_that_of_training(mode):
+    given = settings_from(TrainSettings, {"layer": "gat", "mode": mode, "precision": "float32"})
+    assert TrainSettings.parse(given).precision == "float32"

@@ -25,7 +25,6 @@ from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 from gnnretrieval.training.gnn.joint import JointEncoders
 from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
-from gnnretrieval.training.gnn.settings import JointSettings
 
 EXACT = {"precision": "float32"}
 SHORT = {
@@ -43,9 +42,7 @@ SHORT = {
 
 
 def settings_of(joint: dict | None = None, **settings) -> TrainSettings:
-    return TrainSettings(
-        **{**SHORT, **settings, "dual_encoder": {"encoder_learning_rate": 1e-3, **EXACT, **(joint or {})}}
-    )
+    return TrainSettings(**{**SHORT, **settings, "dual_encoder": {"encoder_learning_rate": 1e-3, **(joint or {})}})
 
 
 def a_training(store, place, settings: TrainSettings) -> GNNTraining:
@@ -53,7 +50,7 @@ def a_training(store, place, settings: TrainSettings) -> GNNTraining:
     dev = DevSet(np.asarray(store.query_features[:4]), [[0], [1], [2], [3]], store.similarity)
     encoders = None
     if settings.is_joint:
-        encoders = JointEncoders(store, dev_texts, settings.dual_encoder, torch.device("cpu"), settings.seed)
+        encoders = JointEncoders(store, dev_texts, settings, torch.device("cpu"))
     return GNNTraining(store, dev, settings, place, encoders=encoders)
 
 
@@ -199,7 +196,7 @@ def test_with_learning_rate_0_for_the_encoder_it_equals_frozen_training(tiny_gra
         torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
         assert float((one - other).detach().abs().mean()) < 1e-4, name
     assert moved_by > 0.02
-    again = JointEncoders(tiny_graph, ["a"], JointSettings(**EXACT), torch.device("cpu"), 0)
+    again = JointEncoders(tiny_graph, ["a"], TrainSettings(**EXACT), torch.device("cpu"))
     assert all(torch.equal(one, other) for one, other in zip(joint.encoders.parameters, again.parameters, strict=True))
 
 

@@ -26,7 +26,7 @@ GIVEN = {
     "batch_size": 20,
     "learning_rate": 1e-3,
     "evidence": 1.0,
-    "dual_encoder": {"precision": "float32"},
+    "precision": "float32",
 }
 
 

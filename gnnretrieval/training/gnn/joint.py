@@ -23,7 +23,7 @@ from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_t
 from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.towers import Item
 from gnnretrieval.training.gnn.dev import DevSet
-from gnnretrieval.training.gnn.settings import JointSettings
+from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.weights import MasterWeights
 
@@ -43,9 +43,8 @@ class JointEncoders:
     Args:
         store: The graph; its metadata names the encoder.
         dev_texts: Texts of the dev questions.
-        settings: Settings of the dual-encoder.
+        settings: Settings of training; ``dual_encoder``, ``precision`` and ``seed`` are used.
         device: Where to compute.
-        seed: Seed of dropout.
         ranks: The processes that train together.
 
     Raises:
@@ -56,19 +55,18 @@ class JointEncoders:
         self,
         store: Graph,
         dev_texts: Sequence[str],
-        settings: JointSettings,
+        settings: TrainSettings,
         device: torch.device,
-        seed: int,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.store, self.settings, self.seed, self.ranks = store, settings, seed, ranks
+        self.store, self.settings, self.seed, self.ranks = store, settings.dual_encoder, settings.seed, ranks
         self.start = start = require_encoder(store)
         self.towers = make_towers(
             start,
             shared=start.query.hash == start.passage.hash,
             device=device,
-            seed=seed,
-            dropout=settings.encoder_dropout,
+            seed=settings.seed,
+            dropout=self.settings.encoder_dropout,
         )
         self.weights = MasterWeights(list(self.towers.values()), weights_dtype(settings.precision, device))
         self._texts = store.texts()

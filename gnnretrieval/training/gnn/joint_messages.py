@@ -222,7 +222,7 @@ class QueryEncoderTraining(NamedTuple):
             warmup=settings.warmup,
             gradient_clip=settings.gradient_clip,
             dropout=its.encoder_dropout,
-            precision=its.precision,
+            precision=settings.precision,
             token_budget=its.token_budget,
             patience=settings.patience or settings.epochs,
             seed=settings.seed,

@@ -29,8 +29,6 @@ class JointSettings(Settings):
     Attributes:
         encoder_learning_rate: Peak learning rate of the dual-encoder, with mode = joint; 0: it does not change.
         encoder_dropout: Dropout in its layers, in training.
-        precision: Precision of its matrix products; the updated weights are float32. ``auto``: bfloat16 if the
-            processor supports it.
         gradient_cache: Encode a batch twice and keep one part of it in memory at a time: the same update in bounded
             memory.
         token_budget: Maximum number of tokens, with padding, that are encoded together.
@@ -40,7 +38,6 @@ class JointSettings(Settings):
 
     encoder_learning_rate: float = Field(2e-6, ge=0)
     encoder_dropout: float = Field(0.0, ge=0, lt=1)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     gradient_cache: bool = True
     token_budget: int = Field(4096, ge=1)
     dev_passages: int = Field(10_000, ge=1)
@@ -96,8 +93,9 @@ class TrainSettings(Settings):
             which keeps the dual-encoder. 1: accept every gain.
         transfer_evidence: Significance level if epochs = 0 puts a GNN-encoder over another dual-encoder and its gain
             was significant (by ``evidence``) where it was trained; used if it is larger than ``evidence``.
-        precision: Precision of the GNN's matrix products in training; weights, attention, sums and scores are float32,
-            and so is embedding. ``auto``: bfloat16 if the processor supports it.
+        precision: Precision of the matrix products in training, of the GNN and of a dual-encoder that learns with it;
+            weights, attention, sums and scores are float32, and so is embedding. ``auto``: bfloat16 if the processor
+            supports it.
         patience: Stop after this many epochs without a better one on dev, counted after the warm-up; not given: never
             stop early. The last epochs, with their low learning rate, are mostly the best.
         seed: Seed of all random choices.
@@ -163,7 +161,7 @@ class TrainSettings(Settings):
                 for name, field in type(self).model_fields.items()
                 if name not in allowed and getattr(self, name) != field.default
             ]
-            of_steps = {"encoder_dropout", "precision", "token_budget"}
+            of_steps = {"encoder_dropout", "token_budget"}
             others += [
                 name
                 for name, field in JointSettings.model_fields.items()

@@ -96,8 +96,6 @@ def train_gnn(
         write(Path(out))
         return GNNEncoderModel(Path(out), {})
     config = with_precision(settings, device)
-    if settings.is_joint:
-        config["dual_encoder"] = with_precision(settings.dual_encoder, device)
     artifact = make_artifact(
         out,
         KIND,
@@ -220,9 +218,7 @@ class TrainingPlan(NamedTuple):
         store, settings, held_out = self.store, self.settings, self.held_out
         encoders = None
         if settings.is_joint:
-            encoders = JointEncoders(
-                store, held_out.texts, settings.dual_encoder, torch.device(device), settings.seed, ranks
-            )
+            encoders = JointEncoders(store, held_out.texts, settings, torch.device(device), ranks)
         return GNNTraining(
             store,
             DevSet(held_out.queries, held_out.relevant, store.similarity, device, held_out.parts),
