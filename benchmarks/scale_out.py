@@ -1,4 +1,4 @@
-"""Stages in shards over two hosts: the same bytes for any workers and after any kill; speed, and merging.
+"""Stages in shards and training over two hosts: the same result for any workers and after any kill; speed, and merging.
 
     .venv/bin/python benchmarks/scale_out.py --work DIRECTORY
 
@@ -13,7 +13,6 @@ import json
 import os
 import random
 import resource
-import secrets
 import shutil
 import signal
 import subprocess
@@ -23,11 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
 import numpy as np
+import scale_out_training
 from numpy.typing import NDArray
+from two_hosts import BIN, ENVIRONMENT, HOSTS, Hosts, call, on_host, processes
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.encoders.encoding_shards import EncodingShards
@@ -39,20 +40,11 @@ from gnnretrieval.storage.locks import beside
 from gnnretrieval.storage.provenance import git_revision, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
-BIN = Path(sys.executable).parent
-HOSTS = ("10.77.0.1", "10.77.0.2")
 ADDRESS = f"{HOSTS[0]}:6379"
 SHARDS = 11
 WORKERS = (1, 2, 3, 7)
 STAGES = ("encoding", "top-k")
 TARGETS = ("worker", "node", "driver")
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),
-}
 
 
 def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -62,44 +54,14 @@ def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return dict(json.loads(path.read_text("utf-8")))
 
 
-def call(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program; its output is kept."""
-    return subprocess.run([*map(str, words)], text=True, capture_output=True, env=ENVIRONMENT, **options)
-
-
-def on_host(number: int, *words: object) -> list[str]:
-    """The command that runs a program on a host."""
-    return [*map(str, ("ip", "netns", "exec", f"gnnr{number}", *words))]
-
-
-class Cluster:
+class Cluster(Hosts):
     """Two hosts, each with a Ray node of one processor."""
 
-    def __enter__(self) -> Cluster:
-        self._take_down()
-        steps = [
-            *("link add gnnr-bridge type bridge", "link set gnnr-bridge up"),
-            *(
-                step
-                for number, address in enumerate(HOSTS)
-                for step in (
-                    f"netns add gnnr{number}",
-                    f"link add gnnr-veth{number} type veth peer name eth0 netns gnnr{number}",
-                    f"link set gnnr-veth{number} master gnnr-bridge up",
-                    f"-n gnnr{number} addr add {address}/24 dev eth0",
-                    f"-n gnnr{number} link set eth0 up",
-                    f"-n gnnr{number} link set lo up",
-                )
-            ),
-        ]
-        for step in steps:
-            call("ip", *step.split(), check=True)
+    def __enter__(self) -> Self:
+        super().__enter__()
         self.start(0, "--head", "--include-dashboard=false")
         self.start(1, "--address", ADDRESS)
         return self
-
-    def __exit__(self, *of_error: object) -> None:
-        self._take_down()
 
     def start(self, number: int, *words: str) -> None:
         """Start the Ray node of a host."""
@@ -116,20 +78,12 @@ class Cluster:
 
     def _take_down(self) -> None:
         call(BIN / "ray", "stop", "--force")
-        for number in range(len(HOSTS)):
-            call("ip", "netns", "del", f"gnnr{number}")
-            call("ip", "link", "del", f"gnnr-veth{number}")
-        call("ip", "link", "del", "gnnr-bridge")
+        super()._take_down()
 
 
 def files_of(artifact: Path) -> dict[str, str]:
     """The sha256 of an artifact's files."""
     return dict(json.loads((artifact / "meta.json").read_text("utf-8"))["files"])
-
-
-def processes(host: int) -> list[int]:
-    """Processes of a host."""
-    return [int(one) for one in call("ip", "netns", "pids", f"gnnr{host}").stdout.split()]
 
 
 def workers() -> list[int]:
@@ -449,6 +403,7 @@ def markdown(results: dict[str, Any]) -> str:
     its = results["merging"]
     lines += [
         "",
+        *scale_out_training.lines(results["training"]),
         "## Merging",
         "",
         f"{its['passages']:,} synthetic vectors of {its['dimension']} dimensions from {its['shards']} shards are",
@@ -480,7 +435,10 @@ def first_passages(whole: Path, count: int, place: Path) -> Path:
     qrels = {query: its for query, its in qrels.items() if its}
     queries = [{"id": one.id, "text": one.text} for one in dataset.queries() if one.id in qrels]
     records = [{"id": one.id, "title": one.title, "text": one.text} for one in passages]
-    return Dataset.from_records(records, queries, qrels, place, overwrite=True).path
+    names = [*qrels]
+    splits = {"dev": names[::10], "test": names[1::10], "train": [one for n, one in enumerate(names) if n % 10 > 1]}
+    of = {split: {query: qrels[query] for query in its} for split, its in splits.items()}
+    return Dataset.from_records(records, queries, of.pop("train"), place, overwrite=True, **of).path
 
 
 @click.command()
@@ -489,10 +447,11 @@ def first_passages(whole: Path, count: int, place: Path) -> Path:
 )
 @click.option("--passages", default=600, show_default=True, help="Passages of the trials with kills.")
 @click.option("--kills", default=30, show_default=True, help="Kills of each kind a stage.")
+@click.option("--trainings", default=5, show_default=True, help="Killed trainings of each kind.")
 @click.option("--repeats", default=3, show_default=True, help="Measurements of each speed.")
 @click.option("--speed/--no-speed", "with_speed", default=True, help="Measure speed too, on a quiet machine.")
 @click.option("--merged", default=8_800_000, show_default=True, help="Passages that are merged.")
-def main(work: Path, passages: int, kills: int, repeats: int, with_speed: bool, merged: int) -> None:
+def main(work: Path, passages: int, kills: int, trainings: int, repeats: int, with_speed: bool, merged: int) -> None:
     """Measure, and write the page."""
     show_progress()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -503,6 +462,7 @@ def main(work: Path, passages: int, kills: int, repeats: int, with_speed: bool, 
         "passages": len(Dataset.open(data).passage_ids),
         "revision": git_revision() or "unknown",
         "bytes": bytes_and_kills(data, work, kills),
+        "training": kept(work / "training.json", lambda: scale_out_training.training(work, trainings)),
         "merging": kept(work / "merging.json", lambda: merging(work, merged, 768, 64)),
         "speed": kept(work / "speed.json", lambda: speed(corpus, work, repeats)) if with_speed else None,
     }

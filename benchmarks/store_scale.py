@@ -29,7 +29,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 DIMENSION, K = 768, 25
 
 
-def _memory(field: str) -> int:
+def memory(field: str) -> int:
     """Resident memory of this process in bytes: ``VmRSS`` now, ``VmHWM`` at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
@@ -75,12 +75,12 @@ def measure_embedding(store: Path, model: Path, out: Path) -> dict[str, Any]:
     shutil.rmtree(out, ignore_errors=True)  # made again, never reused
     opened, graph = open_model(model), open_graph(store)
     torch.ones(512, 512) @ torch.ones(512, 512)  # the libraries' own buffers
-    baseline = _memory("VmRSS")
+    baseline = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     start = time.perf_counter()
     embed_passages(opened, graph, out, overwrite=True)
     seconds = time.perf_counter() - start
-    peak = _memory("VmHWM")
+    peak = memory("VmHWM")
     return {"seconds": seconds, "resident_bytes": {"libraries": baseline, "peak": peak, "above": peak - baseline}}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -12,11 +14,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn  # its functions keep, as a default, the group that stands when it is imported
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from gnnretrieval.training.first_process import FirstProcess, ProcessGoneError
 
 _TIMEOUT = timedelta(minutes=10)  # of what all processes do together, none of which takes as long
+_PAUSE = 0.01  # seconds between two looks for the other processes
 
 
 class Ranks:
@@ -115,6 +119,8 @@ def started_ranks(device: str) -> Iterator[Ranks]:
     if on_gpu and torch.device(device).index is None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))  # what "cuda" means in this process
     store, rank, count = next(iter(rendezvous("env://", timeout=_TIMEOUT)))
+    with _all_present():
+        store = of_this_start(store, rank, count)
     backend = "nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_TIMEOUT)
     try:
@@ -123,6 +129,39 @@ def started_ranks(device: str) -> Iterator[Ranks]:
             yield Ranks(rank, count, first_process)
     finally:
         dist.destroy_process_group()
+
+
+def of_this_start(store: Store, rank: int, count: int) -> PrefixStore:
+    """A part of the store that no earlier start of the processes has written to.
+
+    torchrun may keep its store when it starts the processes again (PyTorch 2.13 does with ``--rdzv-backend c10d``), and
+    then the addresses and words of those that died are still in it. The first process answers each process under a
+    random name of that process's, until all have the name of the part.
+
+    Args:
+        store: The store that the launcher names.
+        rank: This process's number.
+        count: How many there are.
+
+    Raises:
+        ProcessGoneError: A process did not start within ten minutes.
+    """
+    at = PrefixStore("gnnretrieval-start", store)
+    own, deadline = secrets.token_hex(8), time.monotonic() + _TIMEOUT.total_seconds()
+    if rank:
+        at.set(f"here/{rank}", own)
+        start = at.get(f"start/{own}").decode()  # waits
+        at.set(f"{start}/{rank}", "joined")
+        return PrefixStore(start, at)
+    others = range(1, count)
+    while not at.check([f"{own}/{other}" for other in others]):
+        if time.monotonic() > deadline:
+            raise ProcessGoneError("Another process", "did not start within ten minutes")
+        for other in others:
+            if at.check([f"here/{other}"]):
+                at.set(f"start/{at.get(f'here/{other}').decode()}", own)
+        time.sleep(_PAUSE)
+    return PrefixStore(own, at)
 
 
 @contextmanager

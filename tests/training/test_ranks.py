@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import click
 import pytest
+import torch.distributed as dist
 from torch.distributed.run import get_args_parser
 
 from gnnretrieval.cli import cli
+from gnnretrieval.training.ranks import of_this_start
 from tests.forks import ROOT
 
 RANK = """
@@ -45,6 +49,19 @@ def test_ranks_speak_and_leave_no_thread_behind(tmp_path):
         joined, parted = ((tmp_path / f"{rank}.{when}").read_text().splitlines() for when in ("joined", "parted"))
         assert len(joined) > len(parted)
         assert not [name for name in parted if "gloo" in name]
+
+
+def test_processes_that_are_started_again_read_nothing_that_those_before_them_wrote():
+    store = dist.HashStore()
+    store.set_timeout(timedelta(seconds=20))
+    for _ in range(3):
+        with ThreadPoolExecutor(3) as pool:
+            parts = list(pool.map(lambda rank: of_this_start(store, rank, 3), range(3)))
+        assert not parts[0].check(["word"])
+        for number, part in enumerate(parts):
+            part.set(f"word/{number}", "said")
+        assert all(part.check([f"word/{number}" for number in range(3)]) for part in parts)
+        parts[0].set("word", "said")
 
 
 @pytest.mark.parametrize("words", [("train",), ("encoder", "train")], ids=" ".join)
