@@ -43,7 +43,7 @@ def measure(graph: Path, steps: int, neighbors: int | None, out: Path) -> None:
     dev = DevSet(np.asarray(store.query_features[:1]), [[0]], store.similarity)
     with started_ranks("cpu") as ranks:
         training = GNNTraining(store, dev, settings, out, ranks=ranks)
-        training._measured = lambda epoch: {"epoch": epoch}  # type: ignore[method-assign,assignment]
+        training._measured = lambda epoch: {"epoch": epoch}  # type: ignore[method-assign]
         at: list[float] = []
         training.epoch(0, lambda epochs, loss: at.append(time.monotonic()))
         half = len(at) // 2  # pages of the store that many steps need are in memory by then
