@@ -1,9 +1,9 @@
 """The reader: finds the answer of a question in its passages (Karpukhin et al. 2020, section 6.1).
 
-As in DPR, a span's score is the sum of its first token's start logit and its last token's end logit. DPR normalises them
-within a passage, and chooses the passage by a third logit. Here they are normalised over all passages of a question
-together (Clark and Gardner 2018, section 3), which makes spans of different passages comparable without that logit, and
-any checkpoint for extractive question answering has the two that are left.
+As in DPR, a span's score is the sum of its first token's start logit and its last token's end logit. DPR normalises
+them within a passage, and chooses the passage by a third logit. Here they are normalised over all passages of a
+question together (Clark and Gardner 2018, section 3). Spans of different passages are then comparable without the third
+logit, and any checkpoint for extractive question answering has the other two.
 """
 
 from __future__ import annotations

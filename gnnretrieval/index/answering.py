@@ -13,6 +13,7 @@ from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.encoders.reader import Reader, Reading, log_probabilities
 from gnnretrieval.errors import InputError
 from gnnretrieval.index.fuse import scaled
+from gnnretrieval.index.search import Hit
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
@@ -69,6 +70,12 @@ class ReadPassages(NamedTuple):
         text = passage.text[reading.start : reading.end]
         span = (reading.start, reading.end)
         return Answer(text, passage.id, place + 1, *span, float(np.exp(found[place])), float(total[place]))
+
+
+def read_hits(reader: Reader, question: str, hits: Sequence[Hit]) -> ReadPassages:
+    """Read the hits of one question."""
+    passages = [Passage(hit.id, hit.title, hit.text) for hit in hits]
+    return ReadPassages(passages, [hit.score for hit in hits], reader.read([question] * len(hits), passages))
 
 
 def read_passages(reader: Reader, dataset: Dataset, queries: Mapping[str, str], run: Run) -> dict[str, ReadPassages]:
