@@ -65,15 +65,13 @@ def trained(dataset: Dataset, place: Path) -> Artifact:
     recipe = read_encoder_recipe("reader")
     negatives, of_dev, stage = recipe.stages
     common: dict[str, Any] = {"overwrite": True}
-    examples = [
+    examples, dev = (
         mine_negatives(dataset, recipe.settings_of(one, True), place / one.name, **common)
         for one in (negatives, of_dev)
-    ]
-    settings = recipe.settings_of(stage, True, **QUICK)
-    begun = time.process_time()
-    made = train_reader(
-        dataset, *examples, recipe.encoder_settings(True).checkpoint, settings, place / "reader", **common
     )
+    settings, start = recipe.settings_of(stage, True, **QUICK), recipe.encoder_settings(True).checkpoint
+    begun = time.process_time()
+    made = train_reader(dataset, examples, dev, start, settings, place / "reader", **common)
     timed = place / "seconds"
     if not timed.is_file():
         timed.write_text(str(time.process_time() - begun), encoding="utf-8")

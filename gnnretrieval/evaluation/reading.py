@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gnnretrieval.data.answer_scores import answer_f1, exact_match
 from gnnretrieval.data.answers import read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.errors import InputError
-from gnnretrieval.index.answering import Answer, ReadPassages
+
+if TYPE_CHECKING:
+    from gnnretrieval.index.answering import Answer, ReadPassages  # importing torch takes a second
 
 EM, F1 = "EM", "F1"
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # weights of the retrieval score that dev chooses among
