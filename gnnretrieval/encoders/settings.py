@@ -176,7 +176,7 @@ class ReaderSettings(Settings):
 
     reader: str
     passages: int = Field(10, ge=1)
-    weight: float = Field(0.0, ge=0)
+    weight: float = Field(2.0, ge=0)
     answer_tokens: int = Field(30, ge=1)
     max_tokens: int | None = Field(None, ge=32)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
