@@ -4,7 +4,7 @@
 
 DIRECTORY holds squad-open in the BEIR layout. The retrievers are those of same_labels.py with seed 0, which keeps what
 it makes in the same WORK. The reader is trained once, on a sample of the training questions, by the settings of
-``encoder train reader --small`` with :data:`QUICK`: some 20 minutes of one thread. The weight of the retrieval score
+``encoder train reader --small`` with :data:`QUICK`: 10 to 20 minutes of one thread. The weight of the retrieval score
 is chosen for each retriever on a sample of dev; tables are on a sample of test. After an interruption, the same command
 continues. Writes results/reader.json and .md.
 """
@@ -158,8 +158,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         "One reader over the passages of several retrievers. **The reader is small**: MiniLM (6 layers), trained on",
         f"{its['questions']:,} questions of squad-open for one epoch, each with its relevant passage alone, in",
-        f"{its['minutes']:.0f} minutes of processor time. RocketQA's reader is a BERT base over all training questions of",
-        "NQ, and has an EM of 42.8: compare the rows here with each other, not with the paper.",
+        f"{its['minutes']:.0f} minutes of processor time. The papers' readers are BERT base, trained on all of NQ:",
+        "compare the rows here with each other, not with theirs.",
         "",
         f"EM and F1 × 100 on {sizes['test']:,} test questions, of whose passages the first {PASSAGES} are read. The",
         f"weight of the retrieval score is chosen for each retriever on {sizes['dev']:,} dev questions; EM at weight 0",
