@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.reader import Reader
     from gnnretrieval.index.answering import Answer
+    from gnnretrieval.index.retriever import Retriever
 
 _OF_SPLIT = ("data", "qrels", "where", "split", "dev_run", "out")
 _OF_QUESTION = ("index", "endpoint", *RANKING)
@@ -121,7 +122,8 @@ def _opened(settings: ReaderSettings, device: str) -> Reader:
     return Reader(settings, device)
 
 
-def _answer_one(retriever: Any, reader: Reader, question: str, as_json: bool) -> None:
+def _answer_one(retriever: Retriever, reader: Reader, question: str, as_json: bool) -> None:
+    retriever.warm_up(reader.settings.passages)
     start = time.perf_counter()
     found = retriever.answer(question, reader)
     milliseconds = 1000 * (time.perf_counter() - start)
