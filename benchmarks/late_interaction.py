@@ -88,7 +88,7 @@ class OneSet(NamedTuple):
         elif data is None:
             raise click.UsageError(f"{source} is a sample of files that you have: give their directory with --data.")
         elif not (where / "corpus.jsonl").is_file():
-            _sample(data / source, where, *((SMALL_SAMPLE, SMALL_PASSAGES) if quick else (SAMPLE, PASSAGES)))
+            sample(data / source, where, *((SMALL_SAMPLE, SMALL_PASSAGES) if quick else (SAMPLE, PASSAGES)))
         return cls(name, work / name, Dataset.open(where), quick)
 
     @property
@@ -135,7 +135,7 @@ class OneSet(NamedTuple):
         return {name: dict(values) for name, values in per_query(self.dataset.split("test"), run, [RR, RECALL]).items()}
 
 
-def _sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> None:
+def sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> None:
     """Write a dataset with a sample of the questions of each split, and of the passages."""
     (place / "qrels").mkdir(parents=True, exist_ok=True)
     kept, relevant = set[str](), set[str]()
@@ -152,7 +152,7 @@ def _sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> N
     (place / "queries.jsonl").write_text("\n".join(some) + "\n", "utf-8")
     passages = {json.loads(line)["_id"]: line for line in (source / "corpus.jsonl").read_text("utf-8").splitlines()}
     others = sorted(passages.keys() - relevant)
-    relevant |= set(random.Random(1).sample(others, max(0, most - len(relevant))))
+    relevant |= set(random.Random(1).sample(others, min(len(others), max(0, most - len(relevant)))))
     some = [line for id_, line in passages.items() if id_ in relevant]
     (place / "corpus.jsonl").write_text("\n".join(some) + "\n", "utf-8")  # last: it says that all is there
 

@@ -97,7 +97,7 @@ class OneSet(NamedTuple):
         made_from = {"graph": self.graph.hash, "revision": git_revision()}
         if kept.is_file() and (found := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
             return dict(found["values"])
-        runs, chosen = self._runs(seed, layer)
+        runs, chosen = self.runs(seed, layer)
         values: dict[str, dict[str, Values]] = {}
         for split, its in runs.items():
             qrels = self.dataset.split(split)
@@ -112,7 +112,8 @@ class OneSet(NamedTuple):
         rungs = {one["rung"]: one["gain"] if one["kept"] else None for one in map(json.loads, log) if "rung" in one}
         return {**kept["chosen"], "rungs": rungs}
 
-    def _runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
+    def runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
+        """Runs by split and system of one seed, and what dev chose."""
         common: dict[str, Any] = {"overwrite": True}
         place = self.place / f"{layer}-{seed}"
         settings = TrainSettings.parse({"layer": layer, "seed": seed})

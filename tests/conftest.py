@@ -8,6 +8,7 @@ itself lacks: what a graph can learn and a dual-encoder cannot know.
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -123,6 +124,36 @@ def write_cross_encoder(directory: Path, bert: Path) -> Path:
     BertForSequenceClassification.from_pretrained(bert, num_labels=1).save_pretrained(directory)
     AutoTokenizer.from_pretrained(bert).save_pretrained(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_reader(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a reader: the tiny BERT with a random head for the first and last token of an answer."""
+    from transformers import AutoTokenizer, BertForQuestionAnswering
+
+    bert, directory = tiny_checkpoint.with_name("tiny-bert-bert"), tmp_path_factory.mktemp("reader") / "tiny-reader"
+    torch.manual_seed(2)
+    BertForQuestionAnswering.from_pretrained(bert).save_pretrained(directory)
+    AutoTokenizer.from_pretrained(bert).save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def answered_dataset(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny dataset with an answer for each question: the third and fourth word of its first relevant passage."""
+    place = tmp_path_factory.mktemp("answered") / "answered"
+    shutil.copytree(tiny_dataset, place)
+    passages = {one["_id"]: one["text"] for one in map(json.loads, (place / "corpus.jsonl").read_text().splitlines())}
+    relevant: dict[str, str] = {}
+    for split in ("train", "dev", "test"):
+        for line in (place / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]:
+            relevant.setdefault(*line.split("\t")[:2])
+    lines = []
+    for query in map(json.loads, (place / "queries.jsonl").read_text().splitlines()):
+        answer = " ".join(passages[relevant[query["_id"]]].rstrip(".").split()[2:4])
+        lines.append(json.dumps({**query, "metadata": {"answers": [answer]}}) + "\n")
+    (place / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
+    return place
 
 
 @pytest.fixture(scope="session")

@@ -68,6 +68,13 @@ def test_a_table_s_differences_are_of_its_means(path: Path) -> None:
         assert found["worst_difference"] <= found["difference"] + 1e-6
 
 
+def test_the_readers_page_says_what_its_json_file_has(scripts: None) -> None:
+    import reader
+
+    page = BENCHMARKS / "results" / "reader.md"
+    assert page.read_text("utf-8") == reader.markdown(json.loads(page.with_suffix(".json").read_text("utf-8")))
+
+
 def test_there_are_pages() -> None:
     assert len(PAGES) > 5
 

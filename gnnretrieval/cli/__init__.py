@@ -8,6 +8,7 @@ import sys
 import click
 
 from gnnretrieval import __version__
+from gnnretrieval.cli.answer import answer
 from gnnretrieval.cli.baselines import baselines
 from gnnretrieval.cli.data import data
 from gnnretrieval.cli.encoder import encoder
@@ -54,6 +55,7 @@ for command in (
     index,
     map_,
     search,
+    answer,
     serve,
     update,
     rollback,

@@ -43,7 +43,7 @@ def train(
     device: str,
     as_json: bool,
 ) -> None:
-    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, colbert, ance, adore, or a TOML file.
+    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, colbert, ance, adore, or a TOML file; or a reader.
 
     Every stage is an artifact in --out. A trained encoder can be used like a checkpoint, for example with encoder
     encode --checkpoint. After an interruption, the same command continues. To train with several processes:
@@ -72,7 +72,10 @@ def train(
     echo("\n" + format_comparison(made.comparison))
     echo(f"\nThe report, to open in a browser: {report}")
     encoders = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
-    if encoders:
+    readers = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "reader"]
+    if readers:
+        echo_next(f'gnnretrieval answer "a question" --index INDEX --reader {out / readers[-1]}')
+    elif encoders:
         echo_next(f"gnnretrieval encoder encode {made.dataset.path} --checkpoint {out / encoders[-1]}")
 
 
@@ -81,7 +84,7 @@ def train(
 @click.option("--html", type=PATH, help="Write a page with the plots of its training.")
 @json_option
 def inspect(encoder: Path, html: Path | None, as_json: bool) -> None:
-    """Show the training data and the training log of an ENCODER, cross-encoder or GNN-encoder of this package.
+    """Show the training data and the training log of an ENCODER, cross-encoder, reader or GNN-encoder of this package.
 
     \b
     Example: gnnretrieval encoder inspect work/dpr/dpr --html dpr.html

@@ -132,16 +132,16 @@ def search(
     mode = _mode({name: bool(given) for name, given in modes.items()})
     needs_index = not use_bm25 and maxsim is None
     if needs_index:
-        _require_index(index)
+        require_index(index)
     if mode in (QUESTION, PROMPT):
-        _answer(_opened(index, engine, endpoint, device, joining), question, k, explain, as_json)
+        _answer(open_retriever(index, engine, endpoint, device, joining), question, k, explain, as_json)
         return
     from gnnretrieval.cli import search_runs as runs
 
     if run_file is None:
         raise click.UsageError(f"{mode} writes a run: give --run FILE with it.")
     runs.require_file_place(run_file)
-    retriever = _opened(index, engine, endpoint, device, joining) if needs_index else None
+    retriever = open_retriever(index, engine, endpoint, device, joining) if needs_index else None
     if data is not None and maxsim is not None:
         made, name = runs.run_by_maxsim(data, qrels, where, split, depth, maxsim, device)
     elif data is not None:
@@ -156,7 +156,10 @@ def search(
     runs.write(run_file, made, name)
 
 
-def _opened(index: Path, engine: EngineName, endpoint: str | None, device: str, joining: dict[str, Any]) -> Retriever:
+def open_retriever(
+    index: Path, engine: EngineName, endpoint: str | None, device: str, joining: dict[str, Any]
+) -> Retriever:
+    """The retriever over an index or a run's directory, with the options of :func:`ranking_options`."""
     from gnnretrieval.index.faiss_index import open_index
     from gnnretrieval.index.retriever import Retriever, index_in
 
@@ -198,7 +201,8 @@ def _mode(given: dict[str, bool]) -> str:
     return modes[0]
 
 
-def _require_index(index: Path) -> None:
+def require_index(index: Path) -> None:
+    """Say what makes the default index, if it is not there."""
     if index == DEFAULT_INDEX and not index.exists():
         raise GnnRetrievalError(
             f"{index}: there is no index yet. Run gnnretrieval quickstart, or give one with --index."

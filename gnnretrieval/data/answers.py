@@ -1,4 +1,4 @@
-"""Whether a text contains an answer, by DPR's rule: for Answer@k, negatives, and sentences with answers.
+"""Whether and where a text contains an answer, by DPR's rule: for Answer@k, negatives, sentences, and readers.
 
 Karpukhin et al. 2020, after DrQA (Chen et al. 2017): text and answer are split into words and signs
 (``[\\p{L}\\p{N}\\p{M}]+`` or any other character that is neither a separator nor a control character) in Unicode's
@@ -24,6 +24,24 @@ _WORD = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 def answer_words(text: str) -> str:
     """A text's words and signs, in NFD and lower case, each between spaces, so that a substring has whole words."""
     return f" {' '.join(_WORD.findall(unicodedata.normalize('NFD', text)))} ".lower()
+
+
+def answer_spans(text: str, answers: Iterable[str]) -> list[tuple[int, int]]:
+    """Spans ``(start, end)`` of characters of a text that have the words of an answer, in order, each once."""
+    words, starts, ends = " ", dict[int, int](), dict[int, int]()  # characters of the text, by place in ``words``
+    for match in _WORD.finditer(text):
+        starts[len(words) - 1] = match.start()
+        words += answer_words(match.group()).strip() + " "
+        ends[len(words)] = match.end()
+    spans = set()
+    for wanted in {answer_words(answer) for answer in answers} - {"  "}:
+        place = words.find(wanted)
+        while place >= 0:
+            start, end = starts.get(place), ends.get(place + len(wanted))
+            if start is not None and end is not None:
+                spans.add((start, end))
+            place = words.find(wanted, place + 1)
+    return sorted(spans)
 
 
 class Answers:

@@ -93,10 +93,19 @@ def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[s
     Raises:
         InputError: The checkpoint cannot be loaded.
     """
-    with loading(checkpoint):
-        from transformers import AutoModelForSequenceClassification
+    return _load_with_head("AutoModelForSequenceClassification", checkpoint, options)
 
-        model, report = AutoModelForSequenceClassification.from_pretrained(
+
+def load_reader(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """As :func:`load_classifier`, with a head for the first and last tokens of answers."""
+    return _load_with_head("AutoModelForQuestionAnswering", checkpoint, options)
+
+
+def _load_with_head(kind: str, checkpoint: Checkpoint, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    with loading(checkpoint):
+        import transformers
+
+        model, report = getattr(transformers, kind).from_pretrained(
             checkpoint.directory,
             dtype=torch.float32,
             use_safetensors=True,

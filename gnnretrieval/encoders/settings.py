@@ -157,3 +157,27 @@ class CrossEncoderSettings(Settings):
     max_tokens: int | None = Field(192, ge=8)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
+
+
+class ReaderSettings(Settings):
+    """How a reader answers a question from its best passages.
+
+    Attributes:
+        reader: Name or path of a reader: of encoder train reader, or any checkpoint for extractive question answering.
+        passages: Number of passages to read for a question.
+        weight: Weight of the retrieval score, which is scaled to 0 … 1 over the passages of a question, beside the
+            log-probability of the answer.
+        answer_tokens: Maximum length of an answer in tokens.
+        max_tokens: Maximum length of question and passage together in tokens; a longer passage is read in overlapping
+            windows. Not given: as the reader was trained, else 256.
+        precision: Precision of weights and matrix products. auto: bfloat16 if the processor supports it.
+        token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
+    """
+
+    reader: str
+    passages: int = Field(10, ge=1)
+    weight: float = Field(2.0, ge=0)
+    answer_tokens: int = Field(30, ge=1)
+    max_tokens: int | None = Field(None, ge=32)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    token_budget: int = Field(4096, ge=1)

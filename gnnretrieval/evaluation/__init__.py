@@ -4,6 +4,7 @@ Every measure ranks ties in the project's one order (:func:`gnnretrieval.data.ru
 judged queries. Every test is paired by query.
 """
 
+from gnnretrieval.data.answer_scores import answer_f1, exact_match
 from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in, require_answers
 from gnnretrieval.evaluation.changed_queries import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
@@ -11,6 +12,7 @@ from gnnretrieval.evaluation.evaluate import Evaluation, evaluate
 from gnnretrieval.evaluation.fusion_choice import FusionChoice, choose_fusion
 from gnnretrieval.evaluation.measures import mean, per_query
 from gnnretrieval.evaluation.names import parse_measures, split_names
+from gnnretrieval.evaluation.reading import answer_values, answered_queries, choose_weight
 from gnnretrieval.evaluation.self_retrieval import leave_out_self
 from gnnretrieval.evaluation.significance import TestResult, bootstrap_interval, effect_size, holm, paired_test
 from gnnretrieval.evaluation.tables import (
@@ -29,13 +31,18 @@ __all__ = [
     "Evaluation",
     "FusionChoice",
     "TestResult",
+    "answer_f1",
+    "answer_values",
+    "answered_queries",
     "bootstrap_interval",
     "choose_fusion",
+    "choose_weight",
     "compare",
     "csv_comparison",
     "detailed_comparison",
     "effect_size",
     "evaluate",
+    "exact_match",
     "find_answers",
     "format_comparison",
     "format_values",

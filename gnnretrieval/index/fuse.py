@@ -102,5 +102,10 @@ def _scores(ranking: Sequence[ScoredPassage], method: Method, k: int, query: str
     values = np.array([passage.score for passage in ranking], dtype=np.float64)
     if not np.isfinite(values).all():
         raise InputError(f"query {query!r} has a score that is not finite: fuse by ranks (rrf).")
+    return scaled(values)
+
+
+def scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores ``(n,)`` of one query scaled to 0 … 1 by their minimum and maximum; all 1 if they are equal."""
     low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
     return (values - low) / (high - low) if high > low else np.ones(len(values))

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.exact_search import ranks_of
+from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError, nearest
+from gnnretrieval.index.answering import Answer, read_hits
 from gnnretrieval.index.comparison import EncoderComparison, moved_hits
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explanation
@@ -144,6 +146,26 @@ class Retriever(OpenedIndex):
         numbered = {str(number): question for number, question in enumerate(questions)}
         found = self._ranker.run(numbered, vectors, k)
         return [hits_of_ranking(self.index.texts, found.get(number, [])) for number in numbered]
+
+    def answer(self, question: str, reader: Reader) -> Answer:
+        """The answer of a question: a span of one of its best passages (Karpukhin et al. 2020, section 6.1).
+
+        Args:
+            question: The question's text.
+            reader: Reads the passages; its settings say how many, and how much the retrieval score weighs.
+
+        Raises:
+            InputError: As :meth:`search`.
+            ArtifactError: None of the retrieved passages has a text.
+        """
+        hits = self.search(question, reader.settings.passages)
+        found = read_hits(reader, question, hits).answer(reader.settings.weight)
+        if found is None:
+            raise ArtifactError(
+                f"{self.index.path}: none of the {len(hits):,} retrieved passages has a text to find an answer in. "
+                "Give an index with texts."
+            )
+        return found
 
     def search_vectors(self, vectors: NDArray[np.floating], k: int = 10) -> list[list[Hit]]:
         """As :meth:`search_all` by the index alone, for vectors of questions ``(q, d)`` from its encoder.

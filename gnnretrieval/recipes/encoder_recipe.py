@@ -1,4 +1,4 @@
-"""An encoder's recipe: one TOML file whose stages train encoders and cross-encoders, and mine their examples."""
+"""An encoder's recipe: one TOML file whose stages train encoders, cross-encoders and readers, and mine examples."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from gnnretrieval.mining.negatives import NegativeSettings
 from gnnretrieval.mining.pseudo_label import PseudoLabelSettings
 from gnnretrieval.recipes.recipe import CompareSettings, DataSettings, lines_of_keys, read_toml
 from gnnretrieval.settings import Settings
-from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings, DualEncoderTrainSettings
+from gnnretrieval.training.encoder.settings import (
+    CrossEncoderTrainSettings,
+    DualEncoderTrainSettings,
+    ReaderTrainSettings,
+)
 
 BM25, START, LABELS = "bm25", "start", "labels"
 METHODS = Path(__file__).resolve().parent / "encoders"
-StageKind = Literal["encoder", "cross-encoder", "negatives", "denoise", "pseudo-label"]
+StageKind = Literal["encoder", "cross-encoder", "reader", "negatives", "denoise", "pseudo-label"]
 FEATURES = "-features"  # suffix of the directory of a stage's features
 _TAKEN = {BM25, START, LABELS, "rankings", "dataset"}
 _USED: dict[str, set[str]] = {
     "encoder": {"examples", "start", "encoder"},
     "cross-encoder": {"examples", "dev"},
+    "reader": {"examples", "dev"},
     "negatives": {"by"},
     "denoise": {"examples", "cross_encoder"},
     "pseudo-label": {"by", "cross_encoder"},
@@ -32,6 +37,7 @@ _USED: dict[str, set[str]] = {
 _SETTINGS: dict[str, type[Settings]] = {
     "encoder": DualEncoderTrainSettings,
     "cross-encoder": CrossEncoderTrainSettings,
+    "reader": ReaderTrainSettings,
     "negatives": NegativeSettings,
     "denoise": DenoiseSettings,
     "pseudo-label": PseudoLabelSettings,
@@ -43,13 +49,14 @@ class Stage(Settings):
 
     Attributes:
         name: The stage's directory, and its name in later stages.
-        kind: ``encoder`` and ``cross-encoder`` train a model, ``negatives`` mines hard negatives, ``denoise`` filters
-            mined negatives by a cross-encoder, and ``pseudo-label`` labels unjudged queries by a cross-encoder.
+        kind: ``encoder``, ``cross-encoder`` and ``reader`` train a model, ``negatives`` mines hard negatives,
+            ``denoise`` filters mined negatives by a cross-encoder, and ``pseudo-label`` labels unjudged queries by a
+            cross-encoder.
         by: What retrieves passages for ``negatives`` and ``pseudo-label``: ``bm25``, ``start`` (the checkpoint before
             training) or an encoder's stage.
         start: The encoder's stage to continue training from; not given: the checkpoint.
         examples: Examples to train on: ``labels``, and stages of mined examples. For ``denoise``: the stage to filter.
-        dev: Stage with mined examples of the dev split, for a ``cross-encoder``.
+        dev: Stage with mined examples of the dev split, for a ``cross-encoder`` or a ``reader``.
         cross_encoder: The cross-encoder that judges: a stage, or name or path of a checkpoint.
         settings: Settings that replace the recipe's settings of this kind.
         encoder: Settings that replace the recipe's settings of encoders.
@@ -73,6 +80,7 @@ class KindSettings(Settings):
 
     train: Mapping[str, Any] = Field({})
     cross_encoder: Mapping[str, Any] = Field({})
+    reader: Mapping[str, Any] = Field({})
     negatives: Mapping[str, Any] = Field({})
     denoise: Mapping[str, Any] = Field({})
     pseudo_label: Mapping[str, Any] = Field({})
@@ -184,6 +192,7 @@ def _require_its_own(stage: Stage) -> None:
     needs = {
         "encoder": ("examples",),
         "cross-encoder": ("examples", "dev"),
+        "reader": ("examples", "dev"),
         "negatives": (),
         "denoise": ("examples", "cross_encoder"),
         "pseudo-label": ("cross_encoder",),
@@ -191,7 +200,7 @@ def _require_its_own(stage: Stage) -> None:
     for field in needs:
         if not getattr(stage, field):
             raise ValueError(f"stage {stage.name!r} of kind {stage.kind} needs {field}")
-    if stage.kind in ("cross-encoder", "denoise") and len(stage.examples) != 1:
+    if stage.kind in ("cross-encoder", "reader", "denoise") and len(stage.examples) != 1:
         raise ValueError(f"stage {stage.name!r} of kind {stage.kind} takes the examples of one stage")
 
 

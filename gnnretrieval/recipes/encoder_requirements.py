@@ -8,7 +8,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import require_writable_ids
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import parse_measures, require_answers
+from gnnretrieval.evaluation import answered_queries, parse_measures, require_answers
 from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
 from gnnretrieval.training.gnn.held_out import dev_split
 
@@ -21,7 +21,8 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> Non
     Raises:
         InputError: the reported split is the training or the dev split, or shares queries with the training split; a
             stage mines another split; the dev split is missing for a cross-encoder, or unjudged queries for
-            pseudo-labels; a measure or a checkpoint is unknown, or an id does not fit into a TREC run.
+            pseudo-labels; a reader has no answers to train on; a measure or a checkpoint is unknown, or an id does not
+            fit into a TREC run.
     """
     reported, chosen_by = recipe.compare.split, dev_split(dataset)
     measures = parse_measures(recipe.compare.measures)
@@ -52,6 +53,9 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> Non
                 "Add unlabelled ones, or leave the stage out (--only with an earlier stage).",
                 dataset.path,
             )
+        if stage.kind == "reader":
+            for name in filter(None, (recipe.split, chosen_by)):
+                answered_queries(dataset, name)
         if stage.cross_encoder is not None and stage.cross_encoder not in names:
             find_checkpoint(stage.cross_encoder)
     for name in {recipe.encoder.get("checkpoint"), recipe.cross_encoder_checkpoint} - {None}:

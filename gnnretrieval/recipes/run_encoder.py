@@ -41,8 +41,11 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.encoder.train_cross_encoder import train_cross_encoder
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
+from gnnretrieval.training.encoder.train_reader import train_reader
 from gnnretrieval.training.gnn.held_out import dev_split
 from gnnretrieval.training.ranks import ALONE, Ranks
+
+_TRAINED = ("encoder", "cross-encoder", "reader")  # kinds of stages that all processes take part in
 
 
 class EncoderRun(NamedTuple):
@@ -146,15 +149,18 @@ class _Run:
     def make(self, stage: Stage) -> None:
         """Make a stage's artifact, or reuse it."""
         with timed_stage(stage.name):
-            self.made[stage.name] = self._train(stage) if "encoder" in stage.kind else self._mine(stage)
+            self.made[stage.name] = self._train(stage) if stage.kind in _TRAINED else self._mine(stage)
 
     def _train(self, stage: Stage) -> Artifact:
         settings = self.recipe.settings_of(stage, self.small)
         place = self.out / stage.name
         common = {**self._common, "ranks": self.ranks.calling(stage.name)}
-        if stage.kind == "cross-encoder":
-            checkpoint = self.recipe.cross_encoder_checkpoint or self.recipe.encoder_settings(self.small).checkpoint
+        if stage.kind != "encoder":
+            checkpoint = self.recipe.encoder_settings(self.small).checkpoint
             examples, dev = self._examples(stage.examples[0]), self._examples(str(stage.dev))
+            if stage.kind == "reader":
+                return train_reader(self.dataset, examples, dev, checkpoint, settings, place, **common)
+            checkpoint = self.recipe.cross_encoder_checkpoint or checkpoint
             return train_cross_encoder(self.dataset, examples, dev, checkpoint, settings, place, **common)
         encoder = self.recipe.encoder_settings(self.small, stage)
         if stage.start is not None:

@@ -5,7 +5,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnretrieval.data.answers import Answers, answer_words, read_answers
+from gnnretrieval.data.answers import Answers, answer_spans, answer_words, read_answers
 
 # Published examples: a question of DPR's training and one of its development file of Natural Questions, with their
 # positive and hard negative passages, and Table 7 of Karpukhin et al. 2020.
@@ -106,3 +106,25 @@ def test_answers_are_read_from_the_queries(tmp_path):
         encoding="utf-8",
     )
     assert read_answers(tmp_path / "queries.jsonl") == {"a": ["Paris"]}
+
+
+def test_spans_are_where_the_words_of_an_answer_are():
+    text = "The U.S. Café (1999) said: the cafe\u0301 in u.s., not in USA."
+    spans = answer_spans(text, ["café", "U.S.", "1999", "SA", ""])
+    assert [text[start:end] for start, end in spans] == ["U.S.", "Café", "1999", "cafe\u0301", "u.s."]
+
+
+def test_spans_of_several_answers_may_overlap_and_are_given_once():
+    text = "in October 1973 and October 1973"
+    spans = answer_spans(text, ["October", "October 1973", "october"])
+    assert [text[start:end] for start, end in spans] == ["October", "October 1973"] * 2
+
+
+PIECES = st.lists(st.sampled_from(["a", "b.", "É", "e\u0301", "u-", "1", " ", "\n", "c"]), max_size=8).map("".join)
+
+
+@given(PIECES, PIECES)
+def test_a_text_has_a_span_exactly_if_it_has_the_answer(text, answer):
+    spans = answer_spans(text, [answer])
+    assert bool(spans) == Answers([answer]).in_text(text)
+    assert all(answer_words(text[start:end]) == answer_words(answer) for start, end in spans)

@@ -80,6 +80,22 @@ def test_a_method_makes_its_encoders_and_compares_them(
     }
 
 
+def test_a_reader_is_trained_on_what_the_start_retrieves(answered_dataset, tiny_checkpoint, tmp_path):
+    recipe = shrunk("reader", tiny_checkpoint, tmp_path)
+    recipe.write_text(recipe.read_text().replace("[reader]", "[reader]\nmax_tokens = 48"), encoding="utf-8")
+    made = run_encoder_recipe(recipe, tmp_path / "out", data=answered_dataset)
+    assert list(made.made) == ["negatives", "dev-negatives", "reader"]
+    assert made.made["reader"].meta["kind"] == "reader"
+    assert [system.name for system in made.comparison.systems] == ["bm25", "start"]
+
+
+def test_a_reader_of_questions_without_answers_is_refused_before_any_work(tiny_dataset, tiny_checkpoint, tmp_path):
+    recipe = shrunk("reader", tiny_checkpoint, tmp_path)
+    with pytest.raises(InputError, match="no query of split 'train' has answers"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=tiny_dataset)
+    assert not (tmp_path / "out" / "negatives").exists()
+
+
 def test_only_what_is_wanted_and_what_it_builds_on_is_made(unlabelled_dataset, tiny_checkpoint, tmp_path):
     recipe = shrunk("rocketqa", tiny_checkpoint, tmp_path)
     made = run_encoder_recipe(recipe, tmp_path / "out", data=unlabelled_dataset, only=["step-3"])

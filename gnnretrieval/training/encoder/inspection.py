@@ -1,4 +1,4 @@
-"""Inspection of trained encoders, cross-encoders and GNN-encoders."""
+"""Inspection of trained encoders, cross-encoders, readers and GNN-encoders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER, GNN_ENCODER
+from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER, GNN_ENCODER, READER
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
 from gnnretrieval.training.encoder.loop import LOG
@@ -14,13 +14,13 @@ from gnnretrieval.training.gnn.selection import what_was_kept
 
 
 def open_trained(path: str | Path) -> Artifact:
-    """Open the artifact of an encoder, a cross-encoder or a GNN-encoder.
+    """Open the artifact of an encoder, a cross-encoder, a reader or a GNN-encoder.
 
     Raises:
         ArtifactError: The artifact is none of these, or unfinished.
     """
     errors = []
-    for kind in (ENCODER, CROSS_ENCODER, GNN_ENCODER):
+    for kind in (ENCODER, CROSS_ENCODER, READER, GNN_ENCODER):
         try:
             return open_artifact(path, kind)
         except ArtifactError as error:

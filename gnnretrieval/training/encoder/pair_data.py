@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +35,22 @@ class Texts(NamedTuple):
             {query.id: query.text for query in dataset.queries() if query.id in query_ids},
             {passage.id: passage.full_text for passage in dataset.passages() if passage.id in passage_ids},
         )
-        for what, ids, texts in (("query", query_ids, made.queries), ("passage", passage_ids, made.passages)):
-            if missing := ids - texts.keys():
-                raise GnnRetrievalError(
-                    f"{dataset.path}: the training examples name {what} {min(missing)!r}, which is not in it. "
-                    "Mine them again from this dataset."
-                )
+        require_texts(dataset, query_ids, made.queries, "query")
+        require_texts(dataset, passage_ids, made.passages, "passage")
         return made
+
+
+def require_texts(dataset: Dataset, ids: Set[str], known: Collection[str], what: str) -> None:
+    """Check that the dataset has the queries or passages that training examples name.
+
+    Raises:
+        GnnRetrievalError: An id is not among ``known``.
+    """
+    if missing := ids - set(known):
+        raise GnnRetrievalError(
+            f"{dataset.path}: the training examples name {what} {min(missing)!r}, which is not in it. "
+            "Mine them again from this dataset."
+        )
 
 
 def labelled_examples(dataset: Dataset, split: str, hidden: frozenset[str] = frozenset()) -> list[Example]:

@@ -132,3 +132,23 @@ class CrossEncoderTrainSettings(LoopSettings):
     negatives: int = Field(4, ge=1)
     max_tokens: int = Field(192, ge=8)
     calibrate: bool = True
+
+
+class ReaderTrainSettings(LoopSettings):
+    """A reader: a head for the first and the last token of an answer on any encoder checkpoint.
+
+    Attributes:
+        negatives: Negatives per query, sampled from its examples in every epoch; 0: relevant passages alone.
+        max_tokens: Maximum length of question and passage together in tokens; a longer passage is read in overlapping
+            windows.
+        answer_tokens: Maximum length of an answer in tokens.
+        dev_passages: Maximum number of passages to read for a dev query: its relevant ones, then its negatives by rank.
+    """
+
+    epochs: int = Field(4, ge=1)
+    batch_size: int = Field(16, ge=1)
+    learning_rate: float = Field(1e-5, gt=0)
+    negatives: int = Field(23, ge=0)
+    max_tokens: int = Field(256, ge=32)
+    answer_tokens: int = Field(30, ge=1)
+    dev_passages: int = Field(10, ge=1)
