@@ -20,8 +20,10 @@ from gnnretrieval.feedback.columns import require_fields
 from gnnretrieval.feedback.events import EventLog
 from gnnretrieval.feedback.importing import NoLabelsError, passages_source
 from gnnretrieval.feedback.store import StoredFigures
+from gnnretrieval.feedback.time_splits import TEST
+from gnnretrieval.nightly.comparing import compare_versions
 from gnnretrieval.nightly.gate import GateFigures, few_questions
-from gnnretrieval.nightly.making import TEST, Maker, Version, compare_versions
+from gnnretrieval.nightly.making import Maker, Version
 from gnnretrieval.nightly.moved import write_moved
 from gnnretrieval.nightly.report import Outcome, PassageFigures, Training, UpdateReport
 from gnnretrieval.nightly.versions import Versions
@@ -197,7 +199,7 @@ class _Night:
         features, graph = maker.graph(dataset, made, served, forgets=forgets)
         whole = forgets or self._begins_again(served, len(graph.labels))
         if served is not None and not whole and served.model.load_messages().messages == Messages():
-            reason = "The served model is the dual-encoder. Training begins when the labels have grown by half."
+            reason = "The served model is the dual-encoder. Training begins when the labels have grown by a quarter."
             return self._old_model(stored, passages, state, served, before, None, [reason], {})
         training: Training = "from scratch" if whole else "warm start"
         if few and served is None:
