@@ -49,7 +49,7 @@ class GateFigures(Figures):
     """One-sided p-value of the gain, by Fisher's randomisation test, paired by question."""
     slices: list[SliceFigures]
     whole: SliceFigures | None = None
-    """The same comparison where passages that nobody was shown are wrong; None: an update of an older version."""
+    """The same comparison where passages that nobody was shown are wrong. None in reports of older versions."""
     promotes: bool
     reasons: list[str]
     """Sentences that say why."""
