@@ -2,12 +2,14 @@
 
     .venv/bin/python benchmarks/feedback.py --work WORK --data docstrings=DATASET --data fairytaleqa=DATASET \\
         --features docstrings=FEATURES
+    .venv/bin/python benchmarks/feedback.py --work WORK --cost --data docstrings=DATASET --impressions 3000
     .venv/bin/python benchmarks/feedback.py --work WORK --page
 
 Users ask the questions of train and dev, see ten passages as the served version ranks them, and click by position,
 relevance and mistake (benchmarks/feedback_nights.py). Versions are compared on the test questions, which nobody asks.
 A set without features gets vectors by latent semantic analysis. Months are kept in WORK one by one; after an
-interruption the same command continues. ``--page`` writes results/feedback.json, .md and .svg of all months there.
+interruption the same command continues. ``--cost`` measures an update of 1 % new events against building from nothing
+instead (benchmarks/feedback_cost.py). ``--page`` writes results/feedback.json, .md and .svg of all that is there.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 
 import click
 import torch
+from feedback_cost import markdown_of_cost, measure_cost
 from feedback_nights import Month, World, without_gate
 from svg_plot import line_plots
 
@@ -33,6 +36,7 @@ from gnnretrieval.storage.provenance import git_revision, library_versions, writ
 RESULTS = Path(__file__).resolve().parent / "results"
 WRONG = (0.1, 0.2, 0.4, 1.0)  # 1.0: clicks do not depend on relevance
 WORSE = 0.003  # RR@10 that a promoted version may lose on the truth
+_COST = "cost.json"
 WITHOUT = ("label mean", "linear head", "from scratch")
 
 
@@ -127,8 +131,11 @@ def markdown(results: Mapping[str, Any]) -> str:
         "**Few months were run.** Twenty are wanted for each set and share of wrong clicks; the table says how many",
         "there are, with how many lists a night. Where nothing was promoted, a 0 under *worse* proves nothing.",
         "",
-        "Clicks judge a candidate by what the served version showed. A candidate that finds passages that nobody was",
-        "shown gets no credit, so the gate sees less than the truth: *refused, though better* counts these nights.",
+        "Clicks are on what the served version showed. The gate compares both models among the shown passages, and a",
+        "question counts by the inverse of its chance of a label, so that clicks on the served list alone can show",
+        "that another order is better. It needs many questions for that. Training chooses its candidate by dev",
+        "questions without weights, so that on many nights the candidate is the unchanged encoder. *Refused, though",
+        "better* counts the nights whose candidate gains more than 0.3 on the truth.",
         "",
         "## What the gate lets by",
         "",
@@ -168,6 +175,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             "" if its[key] is None else f"{its[key]:.1f}" for key in ("seconds", "seconds_of_warm", "seconds_of_full")
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += markdown_of_cost(results["cost"]) if results["cost"] else []
     lines += ["", f"Revision {results['git_revision']}."]
     return "\n".join(lines) + "\n"
 
@@ -204,6 +212,7 @@ def write_results(work: Path) -> None:
             for (name, wrong), its in sorted(months.items())
             for month in its
         ],
+        "cost": json.loads((work / _COST).read_text(encoding="utf-8")) if (work / _COST).is_file() else None,
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "versions": library_versions(),
         "git_revision": git_revision(),
@@ -241,6 +250,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 @click.option("--wrong", "wrongs", type=float, multiple=True, help="Shares of wrong clicks.  [default: 0.1 0.2 0.4 1]")
 @click.option("--seeds", default="0", show_default=True, help="Seeds of the months, such as 0-6.")
 @click.option("--compare", is_flag=True, help="Also compare with uses of the clicks without a gate.")
+@click.option("--cost", is_flag=True, help="Measure an update of 1 % new events instead of months.")
 @click.option("--page", is_flag=True, help="Only write the page.")
 def main(
     work: Path,
@@ -257,13 +267,17 @@ def main(
     wrongs: tuple[float, ...],
     seeds: str,
     compare: bool,
+    cost: bool,
     page: bool,
 ) -> None:
     """Simulate months, and write the page."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     work.mkdir(parents=True, exist_ok=True)
     low, _, high = seeds.partition("-")
-    for name, place in data.items() if not page else ():
+    if cost:
+        for place in data.values():
+            write_json(work / _COST, measure_cost(work / "cost", place, impressions))
+    for name, place in data.items() if not page and not cost else ():
         dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
         vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
         settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}

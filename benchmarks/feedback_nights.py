@@ -29,6 +29,7 @@ from gnnretrieval.feedback.simulation import draw_clicks, show_lists
 from gnnretrieval.feedback.time_splits import DEV, TEST, TRAIN
 from gnnretrieval.graph.edges.labels import with_labels
 from gnnretrieval.nightly.gate import feedback_slices, judge_gain, popularity_slices
+from gnnretrieval.nightly.held_out import HeldOutQuestions, ShownPassage
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.training import TrainSettings
@@ -163,10 +164,17 @@ class Served(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Labels by query row and split, and how often each question was asked in it."""
+    """Labels by query row and split, how often each question was asked in it, and the gate's questions.
+
+    Attributes:
+        by_split: Rows of the relevant passages by query row and split.
+        asked: Impressions likewise.
+        newest: The gate's questions, in the order of ``by_split["test"]``.
+    """
 
     by_split: dict[str, dict[int, tuple[int, ...]]]
     asked: dict[str, dict[int, int]]
+    newest: HeldOutQuestions
 
 
 class Month:
@@ -246,8 +254,9 @@ class Month:
 
     def labels(self) -> Labels | None:
         """What the clicks so far say; None: too little."""
+        settings = FeedbackSettings(test_share=TEST_SHARE)
         try:
-            found = judge_impressions(self.impressions, FeedbackSettings(test_share=TEST_SHARE))
+            found = judge_impressions(self.impressions, settings)
         except NoLabelsError:
             return None
         by_split = {
@@ -264,7 +273,11 @@ class Month:
                 counts[int(one.question)] = counts.get(int(one.question), 0) + 1
         if not by_split.get(TRAIN) or len(by_split.get(DEV, ())) < _LEAST_DEV:
             return None
-        return Labels(by_split, asked)
+        shown = [
+            [ShownPassage(int(one.passage), one.examined, one.verdict == "relevant") for one in its]
+            for its in with_relevant(found.judgements.get(TEST, ())).values()
+        ]
+        return Labels(by_split, asked, HeldOutQuestions.of(shown, found.rates, settings))
 
     def dev(self, labels: Labels) -> HeldOut:
         """The dev questions."""
@@ -289,12 +302,13 @@ class Month:
             fresh = np.array([self.served.labels.get(row) != its for row, its in train.items()])
             trained = continue_messages(graph, self.served.trained, fresh, replay=self.settings.replay)
         vectors = message_vectors(graph, trained.heads, trained.messages)
-        relevant = [[*its] for its in test.values()]
+        newest = labels.newest
         queries = torch.from_numpy(self.world.queries[np.array([*test], dtype=np.int64)])
-        candidate, served = (reciprocal_ranks(one, queries, relevant) for one in (vectors, self.served.vectors))
+        candidate, served = (newest.ranks(one, queries) for one in (vectors, self.served.vectors))
         slices = popularity_slices([labels.asked[TEST][row] for row in test])
-        slices |= feedback_slices(relevant, (graph.label_counts > 0).numpy())
-        gate = judge_gain(candidate, served, slices, self.settings)
+        slices |= feedback_slices(newest.relevant, (graph.label_counts > 0).numpy())
+        gate = judge_gain(candidate, served, slices, self.settings, newest.weights)
+        whole = gate.whole.gain if gate.whole is not None else 0.0
         on_truth = self.world.on_truth(vectors)
         figures = {
             "training": "full" if is_full else "warm",
@@ -302,6 +316,7 @@ class Month:
             "right_labels": sum(passage in self.world.relevant[row] for row, its in train.items() for passage in its),
             "held_out": gate.questions,
             "gain": gate.gain,
+            "gain_among_all": whole,
             "p": gate.p,
             "promoted": gate.promotes,
             "true_gain": float((on_truth - self._of_served).mean()),

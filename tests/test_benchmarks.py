@@ -92,7 +92,9 @@ def test_the_gains_of_graph_attention_are_the_pages() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["same_labels", "trained_encoder", "faults", "fusion_choice", "feedback_import"])
+@pytest.mark.parametrize(
+    "name", ["same_labels", "trained_encoder", "faults", "fusion_choice", "feedback", "feedback_import"]
+)
 def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> None:
     path = BENCHMARKS / "results" / f"{name}.json"
     page = import_module(name).markdown(json.loads(path.read_text("utf-8")))

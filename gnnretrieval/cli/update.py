@@ -66,13 +66,26 @@ def update(
 @click.command()
 @click.argument("run", type=PATH)
 @click.argument("version", type=click.IntRange(1), required=False)
-def rollback(run: Path, version: int | None) -> None:
+@click.option(
+    "--end", is_flag=True, help="Let updates promote new models again; the promoted version stays until then."
+)
+def rollback(run: Path, version: int | None, end: bool) -> None:
     """Promote an earlier VERSION of RUN in one step (default: the one before the promoted).
+
+    Updates go on with new events and passages, but promote no new model until --end.
 
     \b
     Example: gnnretrieval rollback my-run-live
     Example: gnnretrieval rollback my-run-live 12
+    Example: gnnretrieval rollback my-run-live --end
     """
-    from gnnretrieval.nightly import roll_back
+    from gnnretrieval.nightly import end_rollback, roll_back
 
+    if end and version is not None:
+        raise click.UsageError("--end takes no VERSION: the promoted one stays until the next update.")
+    if end:
+        end_rollback(run)
+        echo(f"{run}: the next update may promote a new model again")
+        return
     echo(f"{run}: version {roll_back(run, version)} is promoted")
+    echo(f"No update promotes a new model until: gnnretrieval rollback {run} --end", err=True)

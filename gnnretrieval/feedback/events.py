@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gnnretrieval.data.formats.table import PARQUET, opened
-from gnnretrieval.data.lines import excerpt, read_lines, require_characters
+from gnnretrieval.data.lines import decoded, excerpt, raw_lines, read_lines, require_characters
 from gnnretrieval.errors import InputError
 from gnnretrieval.feedback.columns import columns_of
 from gnnretrieval.feedback.values import (
@@ -22,6 +22,7 @@ from gnnretrieval.feedback.values import (
     thumb_of,
     time_of,
 )
+from gnnretrieval.progress import say
 
 WANTED = "an event log: JSON lines, CSV, TSV or Parquet"
 
@@ -91,6 +92,9 @@ class Log(Protocol):
 class EventLog:
     """An event log on disk. Its columns are found when it is opened; :meth:`events` reads it as a stream.
 
+    A last line of JSON that has no line ending and is not whole is being written, or was when the power went: it is
+    skipped with a warning. When it is whole, the log can be read again.
+
     Args:
         path: The file, plain or gzipped.
         given: Column by field, for columns without a usual name.
@@ -107,7 +111,7 @@ class EventLog:
         self.path = Path(path)
         self._is_json = _has_json_lines(self.path)
         if self._is_json:  # a key may be missing from many records: all are looked through
-            names = dict.fromkeys(key for _, record in self._records() for key in record)
+            names = dict.fromkeys(key for _, record in self._records(warns=True) for key in record)
         else:
             names = dict.fromkeys(opened(self.path)[0])
         self.columns = columns_of(names, given or {}, self.path)
@@ -126,7 +130,7 @@ class EventLog:
             except BadValue as error:
                 raise InputError(f"{error} Correct this line.", self.path, number) from None
 
-    def _records(self) -> Iterator[tuple[int, Record]]:
+    def _records(self, warns: bool = False) -> Iterator[tuple[int, Record]]:
         if not self._is_json:
             columns, rows = opened(self.path)
             for number, row in rows:
@@ -134,13 +138,17 @@ class EventLog:
                     raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", self.path, number)
                 yield number, dict(zip(columns, row, strict=True))
             return
-        for number, line in read_lines(self.path, WANTED):
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
-                raise InputError(f"not a JSON object: {excerpt(line)}.", self.path, number)
+        for number, raw in raw_lines(self.path, WANTED):
+            if raw.isspace():
+                continue
+            record = _object(raw)
+            if record is None and not raw.endswith(b"\n"):  # only the last line has no ending
+                if warns:
+                    say(f"{self.path}:{number}: the last line is not whole, as after a power cut: it is skipped.")
+                return
+            line = decoded(self.path, number, raw)
+            if record is None:
+                raise InputError(f"not a JSON object: {excerpt(line.rstrip())}.", self.path, number)
             require_characters(record, self.path, number)
             yield number, record
 
@@ -228,6 +236,15 @@ class EventLog:
 
 
 _MOST_POSITIONS = 1000
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    """A line as a JSON object; None: it is none."""
+    try:
+        found = json.loads(raw.decode())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _has_json_lines(path: Path) -> bool:

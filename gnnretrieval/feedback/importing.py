@@ -20,6 +20,7 @@ from gnnretrieval.feedback.cleaning import Cleaned, Impression, clean
 from gnnretrieval.feedback.click_rates import ClickRates, click_rates, count_votes
 from gnnretrieval.feedback.columns import require_fields
 from gnnretrieval.feedback.events import EventLog, Log
+from gnnretrieval.feedback.judgement_table import write_judgements
 from gnnretrieval.feedback.judging import Judgement, judge
 from gnnretrieval.feedback.propensities import Propensities, estimate_propensities
 from gnnretrieval.feedback.report import FeedbackReport, LogFigures, SplitJudgements, warnings_of
@@ -31,8 +32,7 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import sha256_of_file, write_json
 
 KIND = "dataset"
-REPORT, JUDGEMENTS = "report.json", "judgements.tsv"
-_COLUMNS = ("split", "query-id", "corpus-id", "impressions", "clicks", "examined", "rate", "low", "high", "relevance")
+REPORT = "report.json"
 
 
 class NoLabelsError(InputError):
@@ -266,7 +266,8 @@ def _write(
         if its:
             rows = (Qrel(questions[one.question][0].id, one.passage, value) for one, value in _decided(its))
             write_qrels(directory / "qrels" / f"{name}.tsv", rows)
-    _write_judgements(directory / JUDGEMENTS, labelled, questions)
+    ids = {question: its.query.id for question, its in questions.items()}
+    write_judgements(directory, labelled, ids)
     log_figures = [
         LogFigures(name=log.path.name, columns=log.columns, has_lists=log.has_lists)
         for log in sorted(logs, key=lambda log: log.path.name)
@@ -347,19 +348,6 @@ def _questions(cleaned: Cleaned, wanted: set[str]) -> dict[str, _Question]:
 def query_id(question: str) -> str:
     """Id of a question by its normalised text: the same in every import."""
     return "q" + hashlib.sha256(question.encode()).hexdigest()[:16]
-
-
-def _write_judgements(
-    path: Path, labelled: Mapping[str, Mapping[str, Sequence[Judgement]]], questions: Mapping[str, _Question]
-) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(_COLUMNS) + "\n")
-        for split, by_question in labelled.items():
-            for one in (one for its in by_question.values() for one in its):
-                rates = (f"{value:.4f}" for value in (one.examined, one.rate, one.low, one.high))
-                relevance = "" if one.relevance is None else str(one.relevance)
-                ids = (split, questions[one.question].query.id, one.passage, str(one.impressions), str(one.clicks))
-                file.write("\t".join((*ids, *rates, relevance)) + "\n")
 
 
 def _split_figures(

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.stats import gamma
+from numpy.typing import NDArray
+from scipy.special import gdtrib
+from scipy.stats import gamma, poisson
 
 from gnnretrieval.feedback.click_rates import ClickRates, Votes
 from gnnretrieval.feedback.settings import FeedbackSettings
@@ -81,8 +83,7 @@ def judge(votes: Votes, rates: ClickRates, settings: FeedbackSettings) -> list[J
     for (question, _), value, count in zip(pairs, rate.tolist(), clicks.tolist(), strict=True):
         best[question] = max(best[question], value if count else 0.0)
     near_best = rate >= np.array([best[question] * settings.of_best for question, _ in pairs])
-    level = max(settings.level, settings.of_background * rates.background)
-    relevant = (clicks > 0) & (low >= level) & near_best
+    relevant = (clicks > 0) & (low >= _level(rates, settings)) & near_best
     never = (clicks == 0) & ~votes.touched & (high <= settings.negative_level) & votes.has_lists
     verdicts: Iterable[Verdict] = (
         "relevant" if is_one else "not relevant" if is_none else "undecided"
@@ -91,3 +92,28 @@ def judge(votes: Votes, rates: ClickRates, settings: FeedbackSettings) -> list[J
     columns = (votes.impressions, clicks, votes.examined, rate, low, high)
     rows = zip(pairs, *(column.tolist() for column in columns), verdicts, strict=True)
     return [Judgement(*pair, *figures) for pair, *figures in rows]
+
+
+def label_chances(examined: NDArray[np.float64], rates: ClickRates, settings: FeedbackSettings) -> NDArray[np.float64]:
+    r"""Probability ``(n,)`` that :func:`judge` calls an attractive passage relevant, from how often it was examined.
+
+    It needs the least number of clicks :math:`c` at which its lower bound is high enough, and
+    :math:`C \sim \mathrm{Poisson}(E \lambda_1)`. A passage that was shown at low positions seldom gets so many. That it
+    must also be near the best one of its question is not counted.
+
+    Args:
+        examined: ``(n,)`` expected examinations ``E``.
+        rates: Rates of the training period; ``attractive`` is :math:`\lambda_1`.
+        settings: Thresholds of the judgements.
+    """
+    weight = examined + settings.prior_strength
+    # The shape of a Gamma distribution whose lower bound is the level.
+    shape = gdtrib(1.0, 1 - settings.confidence, _level(rates, settings) * weight)
+    needed = np.maximum(np.ceil(shape - settings.prior_strength * rates.mean), 1)
+    found: NDArray[np.float64] = poisson.sf(needed - 1, rates.attractive * examined)
+    return found
+
+
+def _level(rates: ClickRates, settings: FeedbackSettings) -> float:
+    """Least lower bound of a relevant passage's click rate."""
+    return max(settings.level, settings.of_background * rates.background)

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.nightly.held_out import RanksOfModel
 from gnnretrieval.pages.reports import Figures
 from gnnretrieval.recipes.update_settings import UpdateSettings
-from gnnretrieval.resampling import corrected_ps
+from gnnretrieval.resampling import SIGNS_AT_ONCE, corrected_ps
 
 _BOOTSTRAPS = 2000
 _LEAST_OF_SLICE = 10  # questions; fewer prove nothing
 _CLOSE = 12  # decimals; equal ranks give equal reciprocal ranks
+_WHOLE = "among all passages"
 
 
 class SliceFigures(Figures):
@@ -22,7 +24,7 @@ class SliceFigures(Figures):
     name: str
     questions: int
     gain: float
-    """Mean RR@10 of the new model minus that of the served one."""
+    """Mean RR@10 of the new model minus that of the served one, by the questions' weights."""
     low: float
     """Lower end of the one-sided 95 % bootstrap interval of the gain."""
     high: float
@@ -37,7 +39,7 @@ class GateFigures(Figures):
     questions: int
     """The newest questions, which neither model was trained on."""
     served: float
-    """Mean RR@10 of the served model, over tonight's passages."""
+    """Mean RR@10 of the served model, among the passages that were shown; by the questions' weights, as the others."""
     candidate: float
     """Mean RR@10 of the new model."""
     gain: float
@@ -46,51 +48,58 @@ class GateFigures(Figures):
     p: float
     """One-sided p-value of the gain, by Fisher's randomisation test, paired by question."""
     slices: list[SliceFigures]
+    whole: SliceFigures | None = None
+    """The same comparison where passages that nobody was shown are wrong. None in reports of older versions."""
     promotes: bool
     reasons: list[str]
     """Sentences that say why."""
 
 
 def judge_gain(
-    candidate: NDArray[np.float64],
-    served: NDArray[np.float64],
+    candidate: RanksOfModel,
+    served: RanksOfModel,
     slices: Mapping[str, NDArray[np.bool_]],
     settings: UpdateSettings,
+    weights: NDArray[np.float64] | None = None,
 ) -> GateFigures:
     """Decide whether a new model is promoted.
 
-    It must gain on the held-out questions with ``p <= evidence``, and lose on none of the slices with
-    ``p <= slice_evidence``. If both models are equally good, it is promoted with the probability ``evidence`` or less.
+    Among the passages that were shown, it must gain on the held-out questions with ``p <= evidence``, and lose on none
+    of the slices with ``p <= slice_evidence``. Condensed lists overrate a model that ranks quite differently (Sakai
+    2008), since the shown passages are the ones that the served model takes for answers. So it must not lose among all
+    passages either, where those that nobody was shown count as wrong. If both models are equally good, it is promoted
+    with the probability ``evidence`` or less.
 
     Args:
-        candidate: ``(q,)`` RR@10 of each held-out question by the new model.
-        served: ``(q,)`` the same by the served model.
+        candidate: RR@10 of each of ``q`` held-out questions by the new model.
+        served: The same by the served model.
         slices: ``(q,)`` bool by name, True for the questions of a slice.
         settings: The levels.
+        weights: ``(q,)`` weight of each question; None: all count alike.
     """
-    gains = np.round(candidate - served, _CLOSE)
-    count = len(gains)
-    p = corrected_ps(gains[None])[0] if count and gains.any() else 1.0
-    found = [_slice_of(name, gains[mask]) for name, mask in slices.items()]
-    bad = [
-        one
-        for one in found
-        if one.questions >= _LEAST_OF_SLICE and one.gain < 0 and one.p_worse <= settings.slice_evidence
-    ]
-    mean = float(gains.mean()) if count else 0.0
+    weights = np.ones(len(served.whole)) if weights is None else weights
+    gains = np.round(candidate.among_shown - served.among_shown, _CLOSE)
+    whole = _slice_of(_WHOLE, np.round(candidate.whole - served.whole, _CLOSE), weights)
+    found = [_slice_of(name, gains[mask], weights[mask]) for name, mask in slices.items()]
+    count, mean, p = len(gains), _mean(gains, weights), _p_of(gains, weights)
     reasons = []
     if count < settings.least:
         reasons.append(few_questions(count, settings.least))
-    elif not gains.any():
+    elif not gains.any() and not whole.gain:
         reasons.append("The new model ranks all held-out questions as the served one does.")
     elif mean <= 0 or p > settings.evidence:
         reasons.append(
             f"Its gain on the {count:,} newest questions, {100 * mean:+.1f} RR@10, may be chance (p = {p:.2g}, wanted: "
             f"{settings.evidence:g} or less)."
         )
+    elif whole.gain < 0:
+        reasons.append(
+            f"If what nobody was shown is wrong, it loses {-100 * whole.gain:.1f} RR@10 on these {count:,} questions."
+        )
     reasons += [
         f"Questions {one.name} rank worse: {100 * one.gain:+.1f} RR@10 over {one.questions:,} (p = {one.p_worse:.2g})."
-        for one in bad
+        for one in found
+        if one.questions >= _LEAST_OF_SLICE and one.gain < 0 and one.p_worse <= settings.slice_evidence
     ]
     promotes = not reasons
     if promotes:
@@ -100,12 +109,13 @@ def judge_gain(
         )
     return GateFigures(
         questions=count,
-        served=float(served.mean()) if count else 0.0,
-        candidate=float(candidate.mean()) if count else 0.0,
+        served=_mean(served.among_shown, weights),
+        candidate=_mean(candidate.among_shown, weights),
         gain=mean,
-        low=_interval(gains)[0],
+        low=_interval(gains, weights)[0],
         p=p,
         slices=found,
+        whole=whole,
         promotes=promotes,
         reasons=reasons,
     )
@@ -142,19 +152,31 @@ def feedback_slices(relevant: Sequence[Sequence[int]], labelled: NDArray[np.bool
     return {"about passages with feedback": warm, "about passages without feedback": ~warm}
 
 
-def _slice_of(name: str, gains: NDArray[np.float64]) -> SliceFigures:
-    low, high = _interval(gains)
-    p = corrected_ps(-gains[None])[0] if gains.any() else 1.0
-    mean = float(gains.mean()) if len(gains) else 0.0
-    return SliceFigures(name=name, questions=len(gains), gain=mean, low=low, high=high, p_worse=p)
+def _slice_of(name: str, gains: NDArray[np.float64], weights: NDArray[np.float64]) -> SliceFigures:
+    low, high = _interval(gains, weights)
+    p = _p_of(-gains, weights)
+    return SliceFigures(name=name, questions=len(gains), gain=_mean(gains, weights), low=low, high=high, p_worse=p)
 
 
-def _interval(gains: NDArray[np.float64]) -> tuple[float, float]:
+def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    return float(np.average(values, weights=weights)) if len(values) else 0.0
+
+
+def _p_of(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """One-sided p of a gain. Weights are the questions' own, so that flipping the sign of a gain keeps them."""
+    return corrected_ps((weights * gains)[None])[0] if gains.any() else 1.0
+
+
+def _interval(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:
     """5 % and 95 % percentiles of the mean over bootstrap resamples."""
     if not len(gains) or not np.ptp(gains):
-        mean = float(gains.mean()) if len(gains) else 0.0
+        mean = _mean(gains, weights)
         return mean, mean
-    rng = np.random.default_rng(0)
-    means = np.array([gains[rng.integers(0, len(gains), len(gains))].mean() for _ in range(_BOOTSTRAPS)])
+    rng, count, means = np.random.default_rng(0), len(gains), list[float]()
+    summed = np.stack([weights * gains, weights], axis=1)  # (q, 2)
+    while len(means) < _BOOTSTRAPS:
+        draws = min(max(SIGNS_AT_ONCE // count, 1), _BOOTSTRAPS - len(means))
+        drawn = rng.multinomial(count, np.full(count, 1 / count), draws) @ summed  # (draws, 2)
+        means += (drawn[:, 0] / drawn[:, 1]).tolist()
     low, high = np.quantile(means, (0.05, 0.95)).tolist()
     return low, high

@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gnnretrieval.data import Dataset
@@ -19,15 +18,12 @@ from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.records import Qrel
 from gnnretrieval.encoders.features import Features, encode_dataset, open_features
 from gnnretrieval.encoders.known_vectors import KnownVectors
-from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.feedback import import_feedback
 from gnnretrieval.feedback.importing import NoLabelsError, WrittenCorpus, passages_source
 from gnnretrieval.feedback.store import EventStore
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.faiss_index import build_index
-from gnnretrieval.nightly.gate import GateFigures, feedback_slices, judge_gain, popularity_slices
-from gnnretrieval.nightly.moved import MovedQuestion, moved_most
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.recipes.recipe import Recipe
 from gnnretrieval.storage.artifacts import open_artifact, share_file
@@ -35,13 +31,11 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import META, discard
 from gnnretrieval.storage.provenance import sha256_of_file
 from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages, open_embeddings
-from gnnretrieval.training.gnn.ladder import message_graph, reciprocal_ranks
+from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.messages import TrainedMessages
 from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 from gnnretrieval.training.gnn.train import train_gnn
 from gnnretrieval.training.gnn.warm_start import continue_messages, keep_trained
-
-TEST = "test"
 
 
 class Version(NamedTuple):
@@ -239,47 +233,6 @@ class Maker:
         config = {"source": "passages of another night"}
         made = make_artifact(out, "dataset", inputs=inputs, config=config, write=write, overwrite=True)
         return Dataset.open(made.path)
-
-
-def compare_versions(
-    dataset: Dataset,
-    features: Features,
-    graph: Graph,
-    candidate: Embeddings,
-    served: Embeddings | Features,
-    recipe: Recipe,
-) -> tuple[GateFigures, list[MovedQuestion]]:
-    """The gate's comparison on the newest questions of ``dataset``, its test split; and those that moved most.
-
-    Args:
-        dataset: The candidate's.
-        features: The candidate's.
-        graph: The candidate's.
-        candidate: Embeddings of the new model.
-        served: Vectors of the same passages by the served one.
-        recipe: Settings of the gate.
-    """
-    row = {id_: number for number, id_ in enumerate(dataset.passage_ids)}
-    judged = dataset.split(TEST) if TEST in dataset.splits else {}
-    relevant = {query: [row[one] for one, value in its.items() if value > 0] for query, its in judged.items()}
-    relevant = {query: its for query, its in relevant.items() if its}
-    queries = np.asarray(features.queries[features.rows_of(relevant)], dtype=np.float32)
-    known = {one.id: (one.text, metadata) for one, metadata in read_queries(dataset.path / QUERIES)}
-    asked = [int(known[query][1].get("impressions", 1)) for query in relevant]
-    labelled = np.zeros(graph.num_passages, dtype=np.bool_)
-    labelled[graph.labels[:, 1]] = True
-    its = [*relevant.values()]
-    slices = popularity_slices(asked) | feedback_slices(its, labelled)
-    ranks = [_ranks(made.passages, made.similarity, queries, its) for made in (candidate, served)]
-    gate = judge_gain(ranks[0], ranks[1], slices, recipe.update)
-    return gate, moved_most([known[query][0] for query in relevant], *ranks)
-
-
-def _ranks(
-    vectors: NDArray[np.float16], similarity: Similarity, queries: NDArray[np.float32], relevant: list[list[int]]
-) -> NDArray[np.float64]:
-    prepared = torch.from_numpy(similarity.prepare_array(np.asarray(vectors)))
-    return reciprocal_ranks(prepared, torch.from_numpy(similarity.prepare_array(queries)), relevant)
 
 
 def _fresh(graph: Graph, before: Graph) -> NDArray[np.bool_]:

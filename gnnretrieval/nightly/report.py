@@ -76,7 +76,7 @@ class UpdateReport(Report):
         if self.gate is not None:
             head, rows = self._slices()
             widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-            lines += ["", "The gate: RR@10 × 100 of the newest questions, by their clicks"]
+            lines += ["", "The gate: RR@10 × 100 of the newest questions, by their clicks, among shown passages"]
             for row in (head, *rows):
                 cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
                 lines.append("  " + "  ".join(cells))
@@ -129,7 +129,7 @@ class UpdateReport(Report):
         head = ["questions", "number", "served", "new", "gain", "90 % interval", "p"]
         whole = ["all", f"{gate.questions:,}", f"{100 * gate.served:.1f}", f"{100 * gate.candidate:.1f}"]
         rows = [[*whole, f"{100 * gate.gain:+.1f}", f"from {100 * gate.low:+.1f}", f"{gate.p:.2g} of a gain"]]
-        for one in gate.slices:
+        for one in [*gate.slices, *([] if gate.whole is None else [gate.whole])]:
             interval = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
             gain = f"{100 * one.gain:+.1f}"
             rows.append([one.name, f"{one.questions:,}", "", "", gain, interval, f"{one.p_worse:.2g} of a loss"])

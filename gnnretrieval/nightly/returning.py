@@ -7,11 +7,14 @@ from pathlib import Path
 
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.nightly.making import Version
-from gnnretrieval.nightly.versions import Versions
+from gnnretrieval.nightly.versions import END_OF_ROLLBACK, ROLLBACK, Versions
 
 
 def roll_back(path: str | Path, version: int | None = None) -> int:
     """Promote an earlier version in one step, and sign the ledger; returns its number.
+
+    Updates go on, and promote no new model until :func:`end_rollback`. The gate did not see what was wrong with the
+    version that is left, and would not see it the next night either.
 
     Args:
         path: Directory of the search.
@@ -35,8 +38,24 @@ def roll_back(path: str | Path, version: int | None = None) -> int:
         if version != promoted:
             Version.open(run.place(version))
             run.promote(version)
-            run.sign("rollback", to=version, promoted=promoted)
+            run.sign(ROLLBACK, to=version, promoted=promoted)
         return version
+
+
+def end_rollback(path: str | Path) -> None:
+    """Let updates promote new models again, and sign the ledger. The promoted version stays until then.
+
+    Args:
+        path: Directory of the search.
+
+    Raises:
+        ArtifactError: there is no search, or it was not rolled back.
+    """
+    run = _opened(path)
+    with run.held():
+        if not run.is_rolled_back:
+            raise ArtifactError(f"{run.path}: there is no rollback to end: updates promote what the gate lets by.")
+        run.sign(END_OF_ROLLBACK, promoted=run.promoted)
 
 
 def forget_events(path: str | Path, sessions: Sequence[str] = (), questions: Sequence[str] = ()) -> int:

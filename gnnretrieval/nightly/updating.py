@@ -20,11 +20,13 @@ from gnnretrieval.feedback.columns import require_fields
 from gnnretrieval.feedback.events import EventLog
 from gnnretrieval.feedback.importing import NoLabelsError, passages_source
 from gnnretrieval.feedback.store import StoredFigures
+from gnnretrieval.feedback.time_splits import TEST
+from gnnretrieval.nightly.comparing import compare_versions
 from gnnretrieval.nightly.gate import GateFigures, few_questions
-from gnnretrieval.nightly.making import TEST, Maker, Version, compare_versions
+from gnnretrieval.nightly.making import Maker, Version
 from gnnretrieval.nightly.moved import write_moved
 from gnnretrieval.nightly.report import Outcome, PassageFigures, Training, UpdateReport
-from gnnretrieval.nightly.versions import Versions
+from gnnretrieval.nightly.versions import END_OF_ROLLBACK, Versions
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
@@ -162,10 +164,11 @@ class _Night:
         forgets = before is not None and run.is_forgotten(before)
         passages = self._new_passages(before)
         state = self._state()
-        last = next((line for line in reversed(run.ledger()) if line["action"] == "update"), None)
-        if last is not None and last["state"] == state and not forgets and not self.from_scratch:
-            reason = "There is no new event, no other passage and no other setting since the last update."
-            return self._report("nothing", stored, passages, before, before, reasons=[reason])
+        # What was judged during a rollback is judged again after its end, when it can be promoted.
+        last = next((line for line in reversed(run.ledger()) if line["action"] in ("update", END_OF_ROLLBACK)), None)
+        if last is not None and last.get("state") == state and not forgets and not self.from_scratch:
+            reasons = ["There is no new event, no other passage and no other setting since the last update."]
+            return self._report("nothing", stored, passages, before, before, reasons=[*reasons, *self._held_by()])
         served = None if before is None else Version.open(run.place(before))
         if served is not None:
             self._require_same_encoder(served)
@@ -197,7 +200,7 @@ class _Night:
         features, graph = maker.graph(dataset, made, served, forgets=forgets)
         whole = forgets or self._begins_again(served, len(graph.labels))
         if served is not None and not whole and served.model.load_messages().messages == Messages():
-            reason = "The served model is the dual-encoder. Training begins when the labels have grown by half."
+            reason = "The served model is the dual-encoder. Training begins when the labels have grown by a quarter."
             return self._old_model(stored, passages, state, served, before, None, [reason], {})
         training: Training = "from scratch" if whole else "warm start"
         if few and served is None:
@@ -220,7 +223,7 @@ class _Night:
         with maker.step("gate"):
             gate, moved = compare_versions(dataset, features, graph, embeddings, vectors, self.recipe)
             write_moved(moved if gate.promotes else [], made)
-        if served is not None and gate.promotes:
+        if served is not None and gate.promotes and not run.is_rolled_back:
             return self._promoted("new model", CANDIDATE, *rest, gate, gate.reasons, figures)
         if served is not None:
             return self._old_model(stored, passages, state, served, before, gate, gate.reasons, figures)
@@ -248,6 +251,7 @@ class _Night:
         figures: dict[str, Any],
     ) -> UpdateReport:
         """The old model stays; tonight's passages are served by it."""
+        reasons = [*reasons, *self._held_by()]
         if passages.differ:
             if not (self.run.making(PASSAGES) / "index").is_dir():
                 self.maker.old_model(served, self.run.making(PASSAGES), None)
@@ -255,6 +259,15 @@ class _Night:
             return self._promoted("passages only", PASSAGES, *its)
         self.run.sign("update", version=None, outcome="nothing", promoted=before, **self._signed(state, gate, figures))
         return self._report("nothing", stored, passages, before, before, gate=gate, reasons=reasons, **figures)
+
+    def _held_by(self) -> list[str]:
+        """The sentence about a rollback that nobody has ended; empty without one."""
+        if not self.run.is_rolled_back:
+            return []
+        return [
+            "The search was rolled back: no new model is promoted until a person ends that "
+            f"(gnnretrieval rollback {self.run.path} --end)."
+        ]
 
     def _promoted(
         self,
@@ -274,6 +287,8 @@ class _Night:
     def _signed(self, state: str, gate: GateFigures | None, figures: dict[str, Any]) -> dict[str, Any]:
         """What the ledger says of an update besides its outcome."""
         entries = {"state": state, "epoch": self.run.store.epoch, "recipe": self._settings(), **figures}
+        if self.run.is_rolled_back:
+            entries["rolled_back"] = True
         if gate is not None:
             names = ("questions", "served", "candidate", "gain", "low", "p", "promotes", "reasons")
             entries["gate"] = {name: getattr(gate, name) for name in names}

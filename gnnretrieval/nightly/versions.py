@@ -27,6 +27,7 @@ from gnnretrieval.storage.provenance import write_json
 
 ARTIFACTS = ("dataset", "features", "graph", "model", "embeddings", "index", "index-dual-encoder")
 CURRENT, LEDGER, RECORD = "current", "ledger.jsonl", "version.json"
+ROLLBACK, END_OF_ROLLBACK = "rollback", "end of rollback"  # actions of the ledger
 _VERSIONS, _MAKING, _REPORTS = "versions", "making", "reports"
 
 
@@ -107,6 +108,12 @@ class Versions:
         text = file.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1]  # a kill or a full disk may have cut the last line
         return [json.loads(line) for line in whole.splitlines()]
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether a version was rolled back, and nobody has ended that: no new model is promoted then."""
+        decisions = [line["action"] for line in self.ledger() if line["action"] in (ROLLBACK, END_OF_ROLLBACK)]
+        return decisions[-1:] == [ROLLBACK]
 
     def report_place(self, line: int) -> Path:
         """File of the report of the update that signed a line of the ledger, counted from 1."""

@@ -122,3 +122,24 @@ def test_a_thumb_in_a_log_of_votes_is_a_click_only_until_it_is_taken_back(tmp_pa
     for share, is_clicked in ((1, True), (2, False)):
         its = clean(list(log.events())[:share], {"a"}, FeedbackSettings()).impressions[0].shown
         assert [one.clicked for one in its] == [is_clicked]
+
+
+@pytest.mark.parametrize("half", ['{"query": "Q th', '{"query": "é'])
+def test_a_last_line_that_is_being_written_is_skipped_with_a_warning(tmp_path, caplog, half):
+    file = tmp_path / "log.jsonl"
+    whole = "".join(json.dumps(one) + "\n" for one in LISTS)
+    file.write_bytes(whole.encode() + half.encode()[: -1 if half.endswith("é") else None])
+    caplog.set_level("INFO", "gnnretrieval")
+    log = EventLog(file)
+    assert [event.question for event in log.events()] == ["Q one", "Q two"]
+    assert caplog.messages == [f"{file}:3: the last line is not whole, as after a power cut: it is skipped."]
+    file.write_text(whole + json.dumps(LISTS[0]))
+    assert len(list(EventLog(file).events())) == 3
+
+
+@pytest.mark.parametrize("text", ['{"query": "Q th\n', '{"query": "Q th\n{"query": "Q"}', '{"query": "a", "ts": "no"}'])
+def test_any_other_malformed_line_is_an_error(tmp_path, text):
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in LISTS) + text)
+    with pytest.raises(InputError, match=r"not a JSON object|found time"):
+        list(EventLog(file).events())

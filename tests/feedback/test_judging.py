@@ -1,10 +1,11 @@
+import numpy as np
 import pytest
 from scipy.stats import gamma
 
 from gnnretrieval.feedback.cleaning import Impression
-from gnnretrieval.feedback.click_rates import click_rates, count_votes
+from gnnretrieval.feedback.click_rates import ClickRates, Votes, click_rates, count_votes
 from gnnretrieval.feedback.events import Shown
-from gnnretrieval.feedback.judging import judge
+from gnnretrieval.feedback.judging import judge, label_chances
 from gnnretrieval.feedback.propensities import PositionFigures, Propensities
 from gnnretrieval.feedback.settings import FeedbackSettings
 
@@ -89,3 +90,16 @@ def test_a_label_must_be_clicked_more_than_what_is_no_answer():
     assert (found.low > 0.45, found.verdict) == (True, "relevant")
     (found, _) = judge(votes_of, rates.model_copy(update={"background": 0.6}), FeedbackSettings())
     assert (found.low < 0.9, found.verdict) == (True, "undecided")
+
+
+def test_the_chance_of_a_label_is_how_often_drawn_clicks_get_one():
+    rates = ClickRates(mean=0.3, background=0.1, attractive=0.6, share_attractive=0.3, share_background_clicks=0.2)
+    settings, rng = FeedbackSettings(), np.random.default_rng(0)
+    examined = np.array([0.2, 1.5, 4.0])
+    for value, chance in zip(examined, label_chances(examined, rates, settings), strict=True):
+        pairs = [(f"q{number}", "a") for number in range(2000)]
+        clicks = rng.poisson(rates.attractive * value, len(pairs))
+        full = np.full(len(pairs), value)
+        drawn = Votes(pairs, full.astype(np.int64), clicks, full, np.zeros(len(pairs), dtype=bool), True)
+        found = judge(drawn, rates, settings)
+        assert chance == pytest.approx(sum(one.verdict == "relevant" for one in found) / len(found), abs=0.04)

@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 
 from gnnretrieval.nightly.gate import feedback_slices, judge_gain, popularity_slices
+from gnnretrieval.nightly.held_out import RanksOfModel
 from gnnretrieval.recipes.update_settings import UpdateSettings
 
 SETTINGS = UpdateSettings(evidence=0.05)
 RANKS = 1.0 / np.arange(1, 11)
 
 
+def both(values):
+    """A model's ranks, where all passages were shown."""
+    return RanksOfModel(values, values)
+
+
 def ranks(rng, count, better=0.0):
     """RR@10 of questions; a share of them is answered at rank 1."""
-    return np.where(rng.random(count) < better, 1.0, rng.choice(RANKS, count))
+    return both(np.where(rng.random(count) < better, 1.0, rng.choice(RANKS, count)))
 
 
 def test_equally_good_models_are_promoted_no_more_often_than_by_the_level():
@@ -36,18 +42,18 @@ def test_a_gain_at_the_cost_of_a_slice_is_refused():
     served = np.full(200, 0.5)
     candidate = np.concatenate([np.full(150, 1.0), np.full(50, 0.2)])
     slices = {"of the head": np.arange(200) < 150, "of the tail": np.arange(200) >= 150}
-    gate = judge_gain(candidate, served, slices, SETTINGS)
+    gate = judge_gain(both(candidate), both(served), slices, SETTINGS)
     assert not gate.promotes
     assert gate.reasons == ["Questions of the tail rank worse: -30.0 RR@10 over 50 (p = 0.0001)."]
-    assert judge_gain(candidate, served, {"few": np.arange(200) >= 192}, SETTINGS).promotes
+    assert judge_gain(both(candidate), both(served), {"few": np.arange(200) >= 192}, SETTINGS).promotes
 
 
 def test_too_few_questions_and_equal_rankings_are_refused_with_the_reason():
-    few = judge_gain(np.ones(10), np.zeros(10), {}, SETTINGS)
+    few = judge_gain(both(np.ones(10)), both(np.zeros(10)), {}, SETTINGS)
     assert few.reasons == ["There are 10 held-out questions with a label, and at least 30 are needed."]
-    same = judge_gain(np.ones(50), np.ones(50), {}, SETTINGS)
+    same = judge_gain(both(np.ones(50)), both(np.ones(50)), {}, SETTINGS)
     assert same.reasons == ["The new model ranks all held-out questions as the served one does."]
-    assert judge_gain(np.empty(0), np.empty(0), {"none": np.empty(0, dtype=bool)}, SETTINGS).p == 1.0
+    assert judge_gain(both(np.empty(0)), both(np.empty(0)), {"none": np.empty(0, dtype=bool)}, SETTINGS).p == 1.0
 
 
 def test_slices_are_thirds_of_the_impressions_and_passages_with_feedback():

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
 from gnnretrieval import Retriever
+from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.build import build_graph
-from gnnretrieval.nightly import Versions, forget_events, making, roll_back, update_search, updating
+from gnnretrieval.nightly import Versions, end_rollback, forget_events, making, roll_back, update_search, updating
 from gnnretrieval.nightly.making import Version
 from gnnretrieval.recipes.recipe import read_recipe
 from gnnretrieval.serve import ServeSettings, create_app
@@ -139,6 +141,34 @@ def test_rollback_is_one_step_and_is_signed(search):
         roll_back(search.run.path)
 
 
+def test_after_a_rollback_updates_judge_and_promote_nothing_until_a_person_ends_it(search, monkeypatch):
+    better = version_of(search.run, 2).model
+
+    def trained(maker, dataset, features, graph, out):
+        shutil.copytree(better.path, out / "model", dirs_exist_ok=True)
+        return better
+
+    monkeypatch.setattr(making.Maker, "train", trained)
+    monkeypatch.setattr(updating, "grew_enough", lambda *_: True)
+    roll_back(search.run.path)
+    report = search.update(from_scratch=True)
+    sentence = (
+        "The search was rolled back: no new model is promoted until a person ends that "
+        f"(gnnretrieval rollback {search.run.path} --end)."
+    )
+    assert (report.outcome, report.version, report.gate.promotes) == ("nothing", 1, True)
+    assert sentence in report.to_text()
+    assert search.run.ledger()[-1]["rolled_back"] is True
+    again = search.update()
+    assert (again.outcome, again.reasons[-1]) == ("nothing", sentence)
+    ended = CliRunner().invoke(cli, ["rollback", str(search.run.path), "--end"])
+    assert (ended.exit_code, search.run.ledger()[-1]["action"]) == (0, "end of rollback"), ended.output
+    promoted = search.update()  # without any new event
+    assert (promoted.outcome, promoted.version) == ("new model", 3)
+    with pytest.raises(ArtifactError, match="there is no rollback to end"):
+        end_rollback(search.run.path)
+
+
 # Where a night ends: a step, and whether it has done its work.
 KILLS = [
     (making, "import_feedback", True),
@@ -186,6 +216,15 @@ def test_after_a_kill_at_any_step_the_same_command_goes_on_and_a_whole_version_i
     assert not search.run.making("candidate").exists()
     unbroken = version_of(two_nights[0].run, 2)
     assert version_of(search.run, 2).embeddings.hash == unbroken.embeddings.hash
+
+
+def test_the_command_says_that_a_rollback_stays_until_its_end(search):
+    path = str(search.run.path)
+    said = CliRunner().invoke(cli, ["rollback", path])
+    assert f"{path}: version 1 is promoted" in said.output
+    assert f"No update promotes a new model until: gnnretrieval rollback {path} --end" in said.output
+    assert CliRunner().invoke(cli, ["rollback", path, "1", "--end"]).exit_code == 2
+    assert search.run.is_rolled_back
 
 
 def test_a_server_loses_no_request_while_versions_are_promoted(search):

@@ -80,5 +80,5 @@ def test_training_begins_again_when_the_labels_have_grown_enough():
     head = TrainedMessages(Heads.shared(torch.eye(2)), Messages(steps=1))
     identity = TrainedMessages(None, Messages())
     assert [grew_enough(labels, 100, head, 1.0) for labels in (199, 200)] == [False, True]
-    assert [grew_enough(labels, 100, identity, 1.0) for labels in (149, 150)] == [False, True]
+    assert [grew_enough(labels, 100, identity, 1.0) for labels in (124, 125)] == [False, True]
     assert grew_enough(1, 0, identity, 1.0)

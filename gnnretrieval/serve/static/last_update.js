@@ -12,7 +12,7 @@ function showLastUpdate(update, walk) {
     const name = (one) => `${one.name} (${one.questions.toLocaleString("en")})`;
     const row = (first, gain, from) => make("tr", {}, make("th", { scope: "row" }, first), make("td", {}, gain), make("td", {}, from));
     const head = ["newest questions", "gain", "90 % interval"].map((text) => make("th", { scope: "col" }, text));
-    parts.push(make("table", { class: "gate" }, make("caption", { class: "soft" }, `RR@10 × 100 of the new model against the one before: ${(100 * gate.served).toFixed(1)} → ${(100 * gate.candidate).toFixed(1)}, p = ${gate.p.toPrecision(2)}`),
+    parts.push(make("table", { class: "gate" }, make("caption", { class: "soft" }, `RR@10 × 100 of the new model against the one before, among shown passages: ${(100 * gate.served).toFixed(1)} → ${(100 * gate.candidate).toFixed(1)}, p = ${gate.p.toPrecision(2)}`),
       make("thead", {}, make("tr", {}, ...head)),
       make("tbody", {}, row(name({ name: "all", questions: gate.questions }), points(gate.gain), ""),
         ...gate.slices.filter((one) => one.questions).map((one) => row(name(one), points(one.gain), `${points(one.low)} to ${points(one.high)}`)))));

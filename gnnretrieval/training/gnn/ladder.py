@@ -112,18 +112,29 @@ def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> Mess
     )
 
 
-def reciprocal_ranks(vectors: Tensor, queries: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def reciprocal_ranks(
+    vectors: Tensor,
+    queries: Tensor,
+    relevant: Sequence[Sequence[int]],
+    among: Sequence[Sequence[int]] | None = None,
+) -> NDArray[np.float64]:
     """RR@10 of each query ``(q,)`` by dot product.
 
     Args:
         vectors: ``(m, d)`` passage vectors.
         queries: ``(q, d)``.
         relevant: Rows of each query's relevant passages.
+        among: Rows of the passages that each query ranks, with the relevant ones among them; None: all.
     """
     values = np.zeros(len(relevant))
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
-        values[part] = reciprocal_ranks_of_scores(queries[part] @ vectors.T, relevant[part])
+        scores = queries[part] @ vectors.T  # (b, m)
+        if among is not None:
+            whole, scores = scores, torch.full_like(scores, -torch.inf)
+            for row, passages in enumerate(among[part]):
+                scores[row, passages] = whole[row, passages]
+        values[part] = reciprocal_ranks_of_scores(scores, relevant[part])
     return values
 
 

@@ -26,7 +26,7 @@ from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import of_graph
 
-_FEW_MORE = 0.5
+_FEW_MORE = 0.25
 REPLAY = 3.0  # old labels that are trained on again, for each new one
 
 
@@ -74,7 +74,7 @@ def continue_messages(
 def grew_enough(labels: int, before: int, served: TrainedMessages, growth: float) -> bool:
     """Whether training begins from scratch: the labels have grown by ``growth`` since it last did.
 
-    Without a head there is nothing to go on from, and half of the labels more are enough.
+    Without a head there is nothing to go on from, and a quarter of the labels more is enough.
 
     Args:
         labels: Number of labels now.

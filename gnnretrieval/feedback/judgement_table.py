@@ -1,0 +1,75 @@
+"""``judgements.tsv`` of a dataset from event logs: what was shown for each labelled question, with its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from gnnretrieval.data.lines import read_lines
+from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.judging import Judgement
+
+_FILE = "judgements.tsv"
+_COLUMNS = ("split", "query-id", "corpus-id", "impressions", "clicks", "examined", "rate", "low", "high", "relevance")
+
+
+class JudgedPair(NamedTuple):
+    """A row of the table, as far as it is read again.
+
+    Attributes:
+        passage: Id of the passage.
+        examined: Expected examinations, to four decimals.
+        is_relevant: Whether its relevance is above 0.
+    """
+
+    passage: str
+    examined: float
+    is_relevant: bool
+
+
+def write_judgements(
+    directory: Path, labelled: Mapping[str, Mapping[str, Sequence[Judgement]]], query_ids: Mapping[str, str]
+) -> None:
+    """Write the table.
+
+    Args:
+        directory: Of the dataset.
+        labelled: Judgements by split and question.
+        query_ids: Id of each question.
+    """
+    with (directory / _FILE).open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(_COLUMNS) + "\n")
+        for split, by_question in labelled.items():
+            for one in (one for its in by_question.values() for one in its):
+                rates = (f"{value:.4f}" for value in (one.examined, one.rate, one.low, one.high))
+                relevance = "" if one.relevance is None else str(one.relevance)
+                ids = (split, query_ids[one.question], one.passage, str(one.impressions), str(one.clicks))
+                file.write("\t".join((*ids, *rates, relevance)) + "\n")
+
+
+def read_judgements(directory: Path, split: str) -> dict[str, list[JudgedPair]]:
+    """Pairs of a split by query id.
+
+    Args:
+        directory: Of a dataset by :func:`gnnretrieval.feedback.import_feedback`.
+        split: Name of the split.
+
+    Raises:
+        InputError: the table is missing or damaged.
+    """
+    path = directory / _FILE
+    lines = read_lines(path, "the judgements of an import of event logs")
+    next(lines, None)
+    found: dict[str, list[JudgedPair]] = {}
+    for number, line in lines:
+        cells = line.split("\t")
+        if len(cells) != len(_COLUMNS):
+            raise InputError(
+                f"found {len(cells)} columns, wanted {len(_COLUMNS)}. Import the logs again.", path, number
+            )
+        row = dict(zip(_COLUMNS, cells, strict=True))
+        if row["split"] == split:
+            pair = JudgedPair(row["corpus-id"], float(row["examined"]), row["relevance"] not in ("", "0"))
+            found.setdefault(row["query-id"], []).append(pair)
+    return found
