@@ -54,8 +54,8 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> Non
                 dataset.path,
             )
         if stage.kind == "reader":
-            for name in filter(None, (recipe.split, chosen_by)):
-                answered_queries(dataset, name)
+            for split in filter(None, (recipe.split, chosen_by)):
+                answered_queries(dataset, split)
         if stage.cross_encoder is not None and stage.cross_encoder not in names:
             find_checkpoint(stage.cross_encoder)
     for name in {recipe.encoder.get("checkpoint"), recipe.cross_encoder_checkpoint} - {None}:
