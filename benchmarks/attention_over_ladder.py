@@ -200,7 +200,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                 f"| {100 * test['ladder']:.1f} | {delta} | {row['seconds']:.0f} |"
             )
     revisions = sorted({row["revision"][:7] for rows in results["sets"].values() for row in rows.values()})
-    return "\n".join([*lines, "", f"Revision {', '.join(revisions)}.", ""])
+    return "\n".join([*lines, "", f"The package was at revision {', '.join(revisions)}.", ""])
 
 
 @click.command()

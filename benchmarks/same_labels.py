@@ -296,13 +296,18 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
         return []
     lines = ["", "## Other layers", ""]
     lines += ["`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the"]
-    lines += ["same seeds. Both were measured before `linear` had separate heads. Seconds of training are rough.", ""]
-    lines += ["| set | layer | seeds | RR@10 | Δ | seconds |", "|---|---|---:|---:|---:|---:|"]
+    lines += ["same seeds. Seconds of training are rough. Rows without a revision were measured before `linear` had"]
+    lines += [
+        "separate heads. These layers work on the dual-encoder's vectors, without heads; on top of what the ladder"
+    ]
+    lines += ["keeps, attention has [its own page](attention_over_ladder.md).", ""]
+    lines += ["| set | layer | seeds | RR@10 | Δ | seconds | revision |", "|---|---|---:|---:|---:|---:|---|"]
     for name, its in measured.items():
         for layer, found in its["layers"].items():
             gain = "–" if found["against"] is None else _said(found["against"])
             value, seconds = f"{100 * found['RR@10']:.1f}", f"{found['seconds']:.0f}"
-            lines.append(f"| {name} | {layer} | {found['seeds']} | {value} | {gain} | {seconds} |")
+            revision = found.get("revision", "–")[:7]
+            lines.append(f"| {name} | {layer} | {found['seeds']} | {value} | {gain} | {seconds} | {revision} |")
     return lines
 
 
@@ -318,6 +323,7 @@ def measured_layers(one: OneSet, layers: Sequence[str], seeds: int) -> dict[str,
             "RR@10": fmean(test.values()),
             "against": None if test is simplest else tested(test, simplest),
             "seconds": fmean(one.chosen(seed, layer)["seconds"] for seed in range(seeds)),
+            "revision": git_revision() or "unknown",
         }
     return found
 
