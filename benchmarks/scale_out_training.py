@@ -240,7 +240,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         "| training | steps | loss | weights |",
         "|---|---:|---:|---:|",
     ]
-    for kind, its in found.items():
+    for kind, its in ((one, found[one]) for one in TITLES):
         one = its["against one process"]
         said.append(f"| {TITLES[kind]} | {one['steps']} | {one['loss']:.0e} | {one['weights']:.0e} |")
     said += [
@@ -252,7 +252,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         "| training | killed | restarts | trials | longest until all had ended | with the sentence | equal |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
-    for kind, its in found.items():
+    for kind, its in ((one, found[one]) for one in TITLES):
         for host, restarts in ENDS:
             rows = [row for row in its["kills"] if (row["rank"], row["restarts"]) == (host, restarts)]
             if not rows:
