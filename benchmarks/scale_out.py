@@ -398,7 +398,8 @@ def markdown(results: dict[str, Any]) -> str:
             "| stage | one worker | two workers | ratio |",
             "|---|---:|---:|---:|",
         ]
-        for stage, rates in results["speed"].items():
+        for stage in STAGES:
+            rates = results["speed"][stage]
             lines.append(f"| {stage} | {rates['1']:,.1f} | {rates['2']:,.1f} | {rates['2'] / rates['1']:.2f} |")
     its = results["merging"]
     lines += [
