@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
@@ -81,7 +81,11 @@ class Settings(BaseModel):
         for key in keys:
             field = model.model_fields.get(key)
             annotation = field.annotation if field else None
-            if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            model = next((one for one in (annotation, *get_args(annotation)) if _is_model(one)), None)
+            if model is None:
                 return []
-            model = annotation
         return list(model.model_fields)
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

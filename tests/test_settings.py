@@ -41,6 +41,14 @@ def test_an_unknown_key_of_a_group_is_compared_with_the_groups_keys():
         Outer.parse({"name": "a", "encoder": {"head": 4}})
 
 
+def test_so_is_an_unknown_key_of_a_group_that_may_be_left_out():
+    class Outermost(Settings):
+        outer: Outer | None = None
+
+    with pytest.raises(InputError, match=r"unknown key 'outer\.encoder\.head'\. .*Known here: heads, dropout"):
+        Outermost.parse({"outer": {"name": "a", "encoder": {"head": 4}}})
+
+
 def test_a_key_that_is_like_no_other_gets_no_suggestion():
     with pytest.raises(InputError) as caught:
         Outer.parse({"name": "a", "zzz": 4})

@@ -47,6 +47,7 @@ def test_every_command_of_the_tree_is_known_here():
         "run",
         "rollback",
         "update",
+        "answer",
         "baselines",
         "data convert",
         "data docstrings",

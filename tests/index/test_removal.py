@@ -7,6 +7,8 @@ import pytest
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.reader import Reader
+from gnnretrieval.encoders.settings import ReaderSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.index import open_index
 from gnnretrieval.index.baseline import Baseline
@@ -42,7 +44,7 @@ def after(shortened):
     return Retriever.open(shortened)
 
 
-def everything(retriever, questions, checkpoint):
+def everything(retriever, questions, checkpoint, tiny_reader):
     """What each of a retriever's methods answers, by the method's name; every passage it can give is asked for."""
     numbered, vectors = dict(enumerate(questions)), retriever.encode(questions)
     joined = [
@@ -54,7 +56,11 @@ def everything(retriever, questions, checkpoint):
         )
     ]
     ids = [id_ for id_ in retriever.index.texts.passage_ids() if id_ != GONE]
+    # so high a weight that the answer is of the first passage, which is each passage once
+    reader = Reader(ReaderSettings(reader=str(tiny_reader), precision="float32", passages=2, weight=1e6))
+    texts = retriever.index.texts.passages()
     found = {
+        "answer": [retriever.answer(passage.text, reader) for passage in texts],
         "search": [retriever.search(question, 50) for question in questions],
         "search_all": [retriever.search_all(questions, 50, system) for system in (None, "dual-encoder")],
         "search_vectors": retriever.search_vectors(vectors, 50),
@@ -73,9 +79,9 @@ def everything(retriever, questions, checkpoint):
     return found
 
 
-def test_no_method_of_a_retriever_gives_a_removed_passage(before, after, questions, tiny_cross_encoder):
+def test_no_method_of_a_retriever_gives_a_removed_passage(before, after, questions, tiny_cross_encoder, tiny_reader):
     text = before.passage(GONE).text
-    with_it, without = (everything(one, questions, tiny_cross_encoder) for one in (before, after))
+    with_it, without = (everything(one, questions, tiny_cross_encoder, tiny_reader) for one in (before, after))
     methods = {name for name, value in vars(Retriever).items() if callable(value) and not name.startswith("_")}
     assert methods - {"encode", "warm_up", "asked_all"} == without.keys() - {"joined"}
     for name, answer in with_it.items():

@@ -29,8 +29,8 @@ epochs = 2
 batch_size = 8
 learning_rate = 0.01
 evidence = 1.0
-[joint.dual_encoder]
 precision = "float32"
+[joint.dual_encoder]
 encoder_learning_rate = 1e-3
 [ranking]
 hybrid = true
