@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +34,7 @@ from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.encoders.encoding_shards import EncodingShards
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.arrays import ArrayWriter, save_array
 from gnnretrieval.storage.locks import beside
@@ -252,6 +253,22 @@ def rate(files: list[Path], sizes: dict[str, int], running: int) -> float:
     return rows / ((last.stat().st_mtime_ns - first.stat().st_mtime_ns) / 1e9)
 
 
+@contextmanager
+def one_processor() -> Iterator[None]:
+    """Compute with one thread, on one processor, as one of two workers does."""
+    import torch
+
+    keep_freed_memory()
+    threads, processors = torch.get_num_threads(), os.sched_getaffinity(0)
+    torch.set_num_threads(1)
+    os.sched_setaffinity(0, {min(processors)})
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        os.sched_setaffinity(0, processors)
+
+
 def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
     """Rates of one and of two workers of one thread each, in turns."""
     from gnnretrieval.encoders.opening import fingerprint_of
@@ -284,7 +301,8 @@ def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
             )
             stages: tuple[Stage, ...] = (encoding, search)
             for name, stage in zip(STAGES, stages, strict=True):
-                run_stage(stage, Sharding(shards=40, workers=count))
+                with one_processor() if count == 1 else nullcontext():  # two workers have a thread each anyway
+                    run_stage(stage, Sharding(shards=40, workers=count))
                 parts = range(len(stage.parts))
                 sizes = {
                     stage.path(number).name: stage.parts[number].stop - stage.parts[number].start for number in parts

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.platform.extras import extra
+from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import progress, say
 from gnnretrieval.settings import OneOf, Settings
 from gnnretrieval.shards.stage import Stage
@@ -173,6 +174,7 @@ ENGINES: Mapping[str, Callable[[Stage, Sequence[int], Sharding, Finished], None]
 
 def _run(stage: Stage, number: int) -> str | None:
     """Run one shard in a worker; returns the sentence of its error, as errors with several arguments do not pickle."""
+    keep_freed_memory()
     try:
         if not stage.path(number).is_file():
             stage.run(number)
@@ -210,4 +212,7 @@ def _begin(parent: int, threads: int) -> None:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before
             os._exit(1)
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # torch reads it when it is imported, which is later
+    for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # torch and tokenizers read them later, at their start
+        os.environ[name] = str(threads)
+    if (torch := sys.modules.get("torch")) is not None:  # the user's own script has imported it before
+        torch.set_num_threads(threads)

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,30 @@ def test_an_error_leaves_the_shards_that_are_done(tmp_path):
     with pytest.raises(InputError, match="cannot be squared"):
         run_stage(stage, Sharding(shards=5))
     assert [stage.path(number).is_file() for number in range(5)] == [True, True, False, False, False]
+
+
+SCRIPT = """
+import torch  # as a user's script does; each worker runs these lines before its own
+from pathlib import Path
+from toy_stage import Squares
+from gnnretrieval.shards import Sharding, run_stage
+
+class Threads(Squares):
+    def run(self, number):
+        super().run(number)
+        self.directory.joinpath(f"threads-{number}").write_text(str(torch.get_num_threads()))
+
+if __name__ == "__main__":
+    run_stage(Threads(Path("."), count=2), Sharding(shards=2, workers=64))
+"""
+
+
+def test_workers_share_the_processors_even_if_the_script_has_imported_torch(tmp_path):
+    tmp_path.joinpath("script.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(Path(toy_stage.__file__).parent), "OMP_NUM_THREADS": "5"}
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, check=True)
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    assert [tmp_path.joinpath(f"threads-{number}").read_text() for number in range(2)] == [str(threads)] * 2
 
 
 def test_a_killed_worker_s_shard_is_run_again(tmp_path):
