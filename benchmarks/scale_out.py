@@ -277,7 +277,7 @@ def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
 
     settings = EncoderSettings(max_tokens=64, window=64)
     dataset = Dataset.open(data)
-    total = min(len(dataset.passage_ids), 2560)
+    total = min(len(dataset.passage_ids), 5120)
     features = synthetic_features(data, work)
     rates: dict[str, dict[int, list[float]]] = {name: {1: [], 2: []} for name in STAGES}
     for repeat in range(repeats):
@@ -286,7 +286,7 @@ def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
             shutil.rmtree(place, ignore_errors=True)
             weights = fingerprint_of(settings)[0]["passage"]
             encoding = EncodingShards(
-                dataset.place, settings.model_dump_json(), weights, "passage", total, 40, place / "encoding", "cpu"
+                dataset.place, settings.model_dump_json(), weights, "passage", total, 80, place / "encoding", "cpu"
             )
             search = NeighborShards(
                 dataset.place,
@@ -302,7 +302,7 @@ def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
             stages: tuple[Stage, ...] = (encoding, search)
             for name, stage in zip(STAGES, stages, strict=True):
                 with one_processor() if count == 1 else nullcontext():  # two workers have a thread each anyway
-                    run_stage(stage, Sharding(shards=40, workers=count))
+                    run_stage(stage, Sharding(shards=len(stage.parts), workers=count))
                 parts = range(len(stage.parts))
                 sizes = {
                     stage.path(number).name: stage.parts[number].stop - stage.parts[number].start for number in parts
@@ -428,6 +428,7 @@ def markdown(results: dict[str, Any]) -> str:
         f"{its['passages']:,} synthetic vectors of {its['dimension']} dimensions from {its['shards']} shards are",
         f"joined in {its['vectors_s']:.0f} s, and the {its['k']} best passages of {its['queries']:,} questions are",
         f"merged in {its['searches_s']:.1f} s. Peak memory: {its['peak_mib']:,.0f} MiB.",
+        "",
         f"Revision {its['revision'][:7]}.",
         "",
         *(
