@@ -124,7 +124,7 @@ def test_a_reader_that_cannot_read_is_refused_before_the_index_is_loaded(
     options = ("serve", made.index, "--port", 0)
     refuses(*options, "--passages", 3, says=("--passages goes with --reader",))
     for reader, says in (
-        (made.index, "this directory holds an index, not a reader"),
+        (made.features, "this directory holds features, not a reader"),
         (tmp_path / "nothing", "nothing"),
         (tiny_checkpoint, "this is no reader's checkpoint"),
     ):

@@ -2,7 +2,7 @@
 // The answer that a reader found in the best passages: a line above the rankings, and a mark in its passage.
 
 const reading = { question: null, found: null, problem: null, turn: 0, isWhatIf: false };
-const BEFORE = 24, AFTER = 200;  // characters of the passage that are shown around an answer
+const BEFORE = 12, AFTER = 200;  // characters of the passage that are shown around an answer: a card is narrow
 
 // What was read for another question is shown no longer, and what is still read for it never.
 function forgetAnswer(question) {
@@ -35,6 +35,7 @@ function showAnswer() {
     hit.classList.remove("answering");
     hit.querySelector("mark.answer").replaceWith(hit.querySelector("mark.answer").textContent);
   }
+  for (const row of document.querySelectorAll(".answering-row")) row.classList.remove("answering-row");
   line.hidden = question === null || isWhatIf;
   if (line.hidden) return;
   if (!found) return line.replaceChildren(make("p", { class: "soft" }, problem || "Reading the best passages …"));
@@ -48,6 +49,8 @@ function showAnswer() {
   if (hit) {
     hit.classList.add("answering");
     hit.querySelector(".text").replaceChildren(...aroundAnswer(found));
+    const row = [...find("after").children].indexOf(hit.parentElement);
+    for (const id of ["before", "after"]) find(id).children[row]?.classList.add("answering-row");  // both grow alike
   } else line.append(make("p", { class: "text" }, ...aroundAnswer(found)));
 }
 
