@@ -66,6 +66,8 @@ def test_the_answer_is_above_the_rankings_and_marked_in_its_passage(
     assert line.get_attribute("role") == "status"
     assert line.bounding_box()["y"] < page.locator("#columns").bounding_box()["y"]
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    second = [page.locator(f"#{column} .hit >> nth=1").bounding_box()["y"] for column in ("before", "after")]
+    assert second[0] == second[1]  # the answer's row is as high on both sides
     require_no_breach(page)
     page.mouse.wheel(0, 2000)
     line.locator("button").focus()
