@@ -32,11 +32,12 @@ def browser():
 
 
 @contextmanager
-def served(retriever, **settings):
+def served(retriever, *, reader=None, **settings):
     """The address of a server over ``retriever``."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(create_app(retriever, ServeSettings(**settings)), log_level="warning"))
+    app = create_app(retriever, ServeSettings(**settings), reader=reader)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

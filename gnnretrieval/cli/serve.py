@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from gnnretrieval.cli.options import (
     verify_option,
 )
 from gnnretrieval.cli.sections import SectionedCommand
+from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.encoders.settings import ReaderSettings
 from gnnretrieval.errors import GnnRetrievalError
 
 DEFAULT_RUN = Path("graphs/docstrings")
@@ -27,6 +30,7 @@ DEFAULT_RUN = Path("graphs/docstrings")
 _SECTIONS = {
     "Who may ask": ("token_file", "no_auth", "hosts", "rate"),
     "Hybrid search and reranking": RANKING,
+    "Answers": tuple(ReaderSettings.model_fields),
 }
 
 
@@ -56,6 +60,7 @@ _SECTIONS = {
 )
 @endpoint_option
 @ranking_options
+@settings_options(ReaderSettings)
 @verify_option
 @device_option
 def serve(
@@ -71,7 +76,7 @@ def serve(
     endpoint: str | None,
     verify: bool,
     device: str,
-    **joining: Any,
+    **more: Any,
 ) -> None:
     """The HTTP search API and the explorer page over PATH, an index or what a run made (default: the quickstart's).
 
@@ -81,17 +86,19 @@ def serve(
     Example: gnnretrieval serve graphs/docstrings --pipeline
     Example: gnnretrieval serve work/index --host 0.0.0.0 --token-file token --watch 10
     Example: gnnretrieval serve work/index --token-file token --feedback thumbs.jsonl
+    Example: gnnretrieval serve work/index --reader work/reader/reader
     """
     from gnnretrieval.serve import serve as run
     from gnnretrieval.storage.verifying import require_as_made
 
+    reader = _reader_settings(more)
     if path == DEFAULT_RUN and not path.exists():
         raise GnnRetrievalError(
             f"{path}: there is nothing to serve yet. Run gnnretrieval quickstart, or give an index."
         )
     if verify:
         require_as_made(path)
-    ranking = ranking_settings(joining, path)
+    ranking = ranking_settings({name: more[name] for name in RANKING}, path)
     run(
         path,
         host=host,
@@ -105,6 +112,15 @@ def serve(
         rate=rate,
         watch=watch,
         feedback=feedback,
+        reader=reader,
     )
     sys.stderr.flush()
     os._exit(0)  # the interpreter's own end waits for threads, and takes seconds where torch is loaded
+
+
+def _reader_settings(values: Mapping[str, Any]) -> ReaderSettings | None:
+    """The reader's settings; None without ``--reader``, which the other options of a reader go with."""
+    given = settings_from(ReaderSettings, values)
+    if given and "reader" not in given:
+        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} goes with --reader.")
+    return ReaderSettings.parse(given) if given else None

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from gnnretrieval import __version__
+from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.feedback.thumb_log import ThumbLog
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve import failures, schemas
@@ -18,7 +19,7 @@ from gnnretrieval.serve.guard import Guard
 from gnnretrieval.serve.measuring import Measurements
 from gnnretrieval.serve.reloading import reloading
 from gnnretrieval.serve.routes import feedback, graph, maps, pages, questions, status
-from gnnretrieval.serve.routes.dependencies import Feedback, Serving
+from gnnretrieval.serve.routes.dependencies import Answers, Feedback, Serving
 from gnnretrieval.serve.served import Load, Served, Versions
 from gnnretrieval.serve.settings import STATIC, ServeSettings
 from gnnretrieval.serve.worker import Worker
@@ -36,21 +37,28 @@ _ERRORS = {
 }
 
 
-def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, load: Load | None = None) -> FastAPI:
+def create_app(
+    retriever: Retriever,
+    settings: ServeSettings | None = None,
+    *,
+    load: Load | None = None,
+    reader: Reader | None = None,
+) -> FastAPI:
     """The application that serves ``retriever``.
 
-    It works in three threads: one answers questions, one reads the graph, one loads new versions of the index. With
-    feedback a fourth one writes it.
+    It works in three threads: one ranks passages, one reads the graph, one loads new versions of the index. A further
+    one writes feedback, and a further one finds answers, so that no ranking waits for the reader.
 
     Args:
         retriever: The retriever to serve; nothing else may use it meanwhile.
         settings: Settings; None: the defaults.
         load: Opens the index's current version, for a reload; None: no reloads.
+        reader: Finds answers in the best passages; nothing else may use it meanwhile. None: no answers.
 
     Raises:
         InputError: The file for feedback cannot be written (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`).
     """
-    serving = _serving(retriever, settings or ServeSettings(), load)
+    serving = _serving(retriever, settings or ServeSettings(), load, reader)
     versions = serving.versions
 
     @asynccontextmanager
@@ -80,7 +88,7 @@ def create_app(retriever: Retriever, settings: ServeSettings | None = None, *, l
     return app
 
 
-def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None) -> Serving:
+def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None, reader: Reader | None) -> Serving:
     """The server's threads, and its first version."""
     measurements = Measurements()
     log = None if settings.feedback is None else ThumbLog(settings.feedback)
@@ -98,6 +106,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None) -
 
     looked_up = one_by_one()
     feedback_in = None if log is None else Feedback(log, one_by_one())
+    answers = None if reader is None else Answers(reader, one_by_one())
 
     async def warm_up(served: Served) -> None:
         """Send first requests through the threads that will answer: only one thread at a time may use an encoder."""
@@ -113,7 +122,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None) -
         lambda ended: measurements.reload(ended.version, ended.failed),
     )
     measurements.serves(versions.current.version)
-    return Serving(settings, asked, looked_up, versions, measurements, feedback_in)
+    return Serving(settings, asked, looked_up, versions, measurements, feedback_in, answers)
 
 
 def _answers(retriever: Retriever, job: str, *rest: Any) -> Sequence[Any]:

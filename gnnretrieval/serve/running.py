@@ -14,6 +14,8 @@ from gnnretrieval.progress import say
 if TYPE_CHECKING:
     import uvicorn
 
+    from gnnretrieval.encoders.reader import Reader
+    from gnnretrieval.encoders.settings import ReaderSettings
     from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.index.retriever import Retriever
     from gnnretrieval.serve.served import Served
@@ -36,6 +38,7 @@ def serve(
     rate: float | None = None,
     watch: float | None = None,
     feedback: str | Path | None = None,
+    reader: ReaderSettings | None = None,
 ) -> None:
     """Serve an index, or the index of a run, until SIGINT or SIGTERM.
 
@@ -45,7 +48,7 @@ def serve(
         path: As in :meth:`gnnretrieval.index.retriever.Retriever.open`.
         host: Address or name to listen on.
         port: Port to listen on; 0: any free one.
-        device: Where questions are encoded.
+        device: Where questions are encoded, and passages read.
         endpoint: As in :meth:`~gnnretrieval.index.retriever.Retriever.open`.
         ranking: As in :meth:`~gnnretrieval.index.retriever.Retriever.open`.
         token_file: File with the token that requests must give; None: they need none.
@@ -54,11 +57,13 @@ def serve(
         rate: Maximum requests a second of one client; 0: no limit; None: 50, or no limit on a loopback address.
         watch: Seconds between two checks for a new version of the index; None: no checks.
         feedback: File of JSON lines to which thumbs of the explorer are added; wants a token. None: no thumbs.
+        reader: Finds answers in the best passages; None: no answers.
 
     Raises:
         InputError: Other machines can reach the address and there is neither a token nor ``no_auth``; the token cannot
             be used (:func:`gnnretrieval.serve.access.read_token`); feedback has no token, or its file cannot be written
-            (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`).
+            (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`); the reader cannot be loaded
+            (:class:`gnnretrieval.encoders.reader.Reader`), or its weights are damaged.
         GnnRetrievalError: The address cannot be bound, FastAPI or uvicorn is not installed, too few files may be open,
             or the index cannot be opened (:meth:`~gnnretrieval.index.retriever.Retriever.open`).
     """
@@ -105,10 +110,11 @@ def serve(
                 lambda: Retriever.open(path, **how, older=before), settings.in_memory, is_patient=older is not None
             )
 
+        answering = None if reader is None else _opened_reader(reader, device)
         say(f"loading {index_in(path)}")
         retriever = opened()
         _warm_up(retriever)
-        app = create_app(retriever, settings, load=opened)
+        app = create_app(retriever, settings, load=opened, reader=answering)
         limits = Limits(
             connections_that_fit(settings.max_connections),
             head=settings.head_timeout,
@@ -134,6 +140,17 @@ def serve(
         with stopped_by_signals(server):
             server.run(sockets=[listener])
     say("stopped")
+
+
+def _opened_reader(settings: ReaderSettings, device: str) -> Reader:
+    """A reader that has read a passage, so that damaged weights are refused before the server listens."""
+    from gnnretrieval.data.records import Passage
+    from gnnretrieval.encoders.reader import Reader
+
+    say(f"loading {settings.reader}")
+    reader = Reader(settings, device)
+    reader.read(["warm up"], [Passage("", "", "warm up")])
+    return reader
 
 
 def _warm_up(retriever: Retriever) -> None:

@@ -55,6 +55,14 @@ class CompareRequest(_Request):
     k: int = Field(10, ge=1, le=MAX_K, description="Passages of each ranking.")
 
 
+class AnswerRequest(_Request):
+    """A question to the reader."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"question": "solve a banded system"}]})
+
+    question: Question
+
+
 class HitOut(BaseModel):
     """A retrieved passage."""
 
@@ -77,6 +85,23 @@ class SearchAnswer(_Answer):
     system: str
     milliseconds: float = Field(description="From the request's validation to its answer, waiting included.")
     hits: list[HitOut]
+
+
+class ReaderAnswer(_Answer):
+    """The answer that a reader found, and its place."""
+
+    question: str
+    milliseconds: float = Field(description="From the request's validation to its answer, waiting included.")
+    answer: str
+    probability: float = Field(description="Of this span among all spans of the passages that were read.")
+    score: float = Field(description="Log-probability plus weighted retrieval score, by which it was chosen.")
+    passage: str = Field(description="Id of the passage that it is from.")
+    rank: int = Field(description="Rank of that passage by `POST /search`, from 1.")
+    title: str = Field(description="The passage's title.")
+    text: str = Field(description="The passage's text.")
+    start: int = Field(description="First character of the answer in the text, counted in Unicode code points.")
+    end: int = Field(description="The character after its last one.")
+    passages: int = Field(description="How many passages were read.")
 
 
 class MovedOut(HitOut):
@@ -387,6 +412,7 @@ class HealthAnswer(_Answer, StatusAnswer):
     passages: int
     graph: bool = Field(description="Whether rankings can be compared and explained.")
     feedback: bool = Field(description="Whether POST /feedback takes thumbs.")
+    reader: bool = Field(description="Whether POST /answer gives answers.")
     update: bool = Field(description="Whether GET /update tells of the update that made the index.")
     reload: ReloadOut | None = Field(description="How the last reload ended; null: there was none.")
     limits: dict[str, int]

@@ -13,6 +13,8 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.serve.running import stopped_by_signals
@@ -38,9 +40,10 @@ class Server:
         ) as response:
             return json.load(response)
 
-    def ask(self, question):
-        body = json.dumps({"question": question, "k": 2}).encode()
-        request = urllib.request.Request(f"{self.address}/search", body, {"content-type": "application/json"})
+    def ask(self, question, path="search"):
+        k = {"k": 2} if path == "search" else {}
+        body = json.dumps({"question": question, **k}).encode()
+        request = urllib.request.Request(f"{self.address}/{path}", body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)
 
@@ -113,6 +116,37 @@ def test_feedback_wants_a_token_and_a_file_that_can_be_written(made, refuses, tm
     options = ("--token-file", token, "--feedback", tmp_path / "nothing" / "a.jsonl")
     outcome = refuses("serve", made.index, *options, says=("a.jsonl: feedback cannot be written here",))
     assert "loading" not in outcome.err
+
+
+def test_a_reader_that_cannot_read_is_refused_before_the_index_is_loaded(
+    made, refuses, tiny_checkpoint, tiny_reader, tmp_path
+):
+    options = ("serve", made.index, "--port", 0)
+    refuses(*options, "--passages", 3, says=("--passages goes with --reader",))
+    for reader, says in (
+        (made.features, "this directory holds features, not a reader"),
+        (tmp_path / "nothing", "nothing"),
+        (tiny_checkpoint, "this is no reader's checkpoint"),
+    ):
+        assert f"loading {made.index}" not in refuses(*options, "--reader", reader, says=(says,)).err
+    damaged = shutil.copytree(tiny_reader, tmp_path / "damaged")
+    weights = load_file(damaged / "model.safetensors")
+    save_file({name: torch.full_like(one, torch.nan) for name, one in weights.items()}, damaged / "model.safetensors")
+    outcome = refuses(*options, "--reader", damaged, says=("its logits are not finite: the weights are damaged",))
+    assert f"loading {made.index}" not in outcome.err
+    refuses(*options, "--reader", tiny_reader, "--passages", 0, says=("passages: input should be greater than",))
+
+
+def test_the_reader_that_the_command_names_answers(made, tiny_reader):
+    server = Server(made.index, "--reader", str(tiny_reader), "--max-tokens", "48", "--passages", "2")
+    try:
+        answer = server.ask("in flight with others", "answer")
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+    _, rest = server.process.communicate(timeout=60)
+    assert (server.process.returncode, rest) == (0, "stopped\n")
+    assert answer["passages"] == 2
+    assert answer["text"][answer["start"] : answer["end"]] == answer["answer"] != ""
 
 
 def test_thumbs_go_to_the_file_that_the_command_names(made, tmp_path):

@@ -348,6 +348,7 @@ def test_every_address_is_in_the_openapi_description_with_its_errors(client):
     assert set(described["paths"]) == {
         "/search",
         "/compare",
+        "/answer",
         "/what-if",
         "/passages/{id}",
         "/queries/{id}",

@@ -8,6 +8,8 @@ from fastapi.testclient import TestClient
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.reader import Reader
+from gnnretrieval.encoders.settings import ReaderSettings
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.maps.building import build_map, embeddings_behind
 from gnnretrieval.serve import create_app
@@ -34,24 +36,29 @@ def gone(retriever):
 
 
 @pytest.fixture
-def asked(tiny_dataset, gone, retriever):
+def asked(tiny_dataset, gone, retriever, tiny_reader):
     """``asked(retriever)``: the answers of every route, by its path, also for training questions that have ``gone``."""
     question = Dataset.open(tiny_dataset).queries_of("test")[0].text
     graph = retriever.graph
     rows = np.flatnonzero((graph.neighbors == graph.degrees().argmax()).any(axis=1))[:8]
     with graph.texts() as texts:
         queries = [texts.query(int(row)).id for row in rows]
+    texts = [passage.text for passage in retriever.index.texts.passages()]
     neighbors = [{"id": id_, "kind": "query", "most": 50} for id_ in queries]
     neighbors += [{"id": f"p{row:02d}", "most": 50} for row in {*graph.neighbors[rows[:3]].ravel().tolist()}]
 
+    # so high a weight that the answer is of the first passage, which gone is for its own text
+    reader = Reader(ReaderSettings(reader=str(tiny_reader), precision="float32", passages=2, weight=1e6))
+
     def ask(one: Retriever) -> dict[str, str]:
-        app = create_app(one)
+        app = create_app(one, reader=reader)
         with TestClient(app) as client:
             systems = [{"question": question, "k": 50, "system": system} for system in ("gnn-encoder", "dual-encoder")]
             answers = {
                 "/search": [client.post("/search", json=each) for each in systems]
                 + [client.get("/search", params=each) for each in systems],
                 "/compare": [client.post("/compare", json={"question": question, "k": 50})],
+                "/answer": [client.post("/answer", json={"question": text.removesuffix(".")}) for text in texts],
                 "/what-if": [
                     client.post("/what-if", json={"question": question, "passage": id_, "without": without, "k": 50})
                     for id_ in (gone.id, "p02")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Depends, Query, Request
 from fastapi import Path as PathParameter
 
+from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.feedback.thumb_log import ThumbLog
 from gnnretrieval.serve import schemas
 from gnnretrieval.serve.measuring import Measurements
@@ -28,6 +29,18 @@ class Feedback(NamedTuple):
     thread: Worker
 
 
+class Answers(NamedTuple):
+    """Where answers come from.
+
+    Attributes:
+        reader: The reader.
+        thread: The thread that it reads in, so that no ranking waits for it.
+    """
+
+    reader: Reader
+    thread: Worker
+
+
 class Serving(NamedTuple):
     """A running server.
 
@@ -38,6 +51,7 @@ class Serving(NamedTuple):
         versions: The version that is served, and its replacement.
         measurements: What it counts.
         feedback: Where thumbs go; None: none are taken.
+        answers: Where answers come from; None: there are none.
     """
 
     settings: ServeSettings
@@ -46,11 +60,12 @@ class Serving(NamedTuple):
     versions: Versions
     measurements: Measurements
     feedback: Feedback | None
+    answers: Answers | None
 
     def threads(self) -> list[Worker | Versions]:
         """All that must be closed when the server stops."""
-        written = [] if self.feedback is None else [self.feedback.thread]
-        return [self.questions, self.graph, *written, self.versions]
+        further = [one.thread for one in (self.answers, self.feedback) if one is not None]
+        return [self.questions, self.graph, *further, self.versions]
 
 
 async def _served(request: Request) -> Served:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from gnnretrieval.encoders.reader import Reader
+from gnnretrieval.index.answering import Answer, read_hits
 from gnnretrieval.index.comparison import MovedHit
+from gnnretrieval.index.search import Hit
 from gnnretrieval.index.what_if import Change, WhatIf
 from gnnretrieval.serve import schemas
 from gnnretrieval.serve.failures import Refusal
@@ -78,6 +82,39 @@ async def what_if(request: schemas.WhatIfRequest, served: Now, here: Here) -> sc
         after=[_moved(one) for one in found.after],
         touched=[schemas.TouchedOut.model_validate(one._asdict()) for one in found.touched],
     )
+
+
+@router.post(
+    "/answer",
+    responses={404: {"model": schemas.ErrorAnswer, "description": "There is no answer, or the server has no reader."}},
+    summary="The answer in the best passages; only with --reader",
+)
+async def answer(request: schemas.AnswerRequest, served: Now, here: Here) -> schemas.ReaderAnswer:
+    """Search as :func:`search`, and read the passages in the reader's thread."""
+    begun, retriever = time.perf_counter(), served.retriever
+    if here.answers is None:
+        raise Refusal(404, "no_reader", "This server has no reader: start it with --reader NAME.")
+    reader, thread = here.answers
+    asked = (retriever, "search_all", reader.settings.passages, retriever.system)
+    hits: list[Hit] = await here.questions.ask(asked, request.question)
+    found: Answer | None = await thread.ask(_read, (reader, request.question, hits))
+    if found is None:
+        why = "None of the best passages has a text to find it in." if hits else "No passage was found."
+        raise Refusal(404, "no_answer", why)
+    its = hits[found.rank - 1]
+    return schemas.ReaderAnswer(
+        version=served.version,
+        question=request.question,
+        milliseconds=milliseconds_since(begun),
+        title=its.title,
+        text=its.text,
+        passages=len(hits),
+        **found._asdict(),
+    )
+
+
+def _read(reader: Reader, question: str, hits: Sequence[Hit]) -> Answer | None:
+    return read_hits(reader, question, hits).answer(reader.settings.weight)
 
 
 def _moved(one: MovedHit) -> schemas.MovedOut:

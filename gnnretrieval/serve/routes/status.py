@@ -41,6 +41,7 @@ async def health(
         passages=retriever.num_passages,
         graph=retriever.has_graph,
         feedback=here.feedback is not None,
+        reader=here.answers is not None,
         update=served.lookups.update is not None,
         reload=None if last is None else schemas.ReloadOut(**last._asdict()),
         limits=LIMITS,

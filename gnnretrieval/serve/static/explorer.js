@@ -21,6 +21,7 @@ async function show() {
   find("question").value = question;
   if ([...find("k").options].some((option) => Number(option.value) === k)) find("k").value = k;
   find("problem").hidden = true;
+  forgetAnswer(question);
   find("bar").setAttribute("aria-busy", "true");
   try {
     if (!state.served) await showServed();
@@ -34,6 +35,7 @@ async function show() {
       forgetWhatIf();
       showRankings(answer, question, graph);
     }
+    if (question && state.served.reader) readAnswer(question);  // not awaited: the rankings are there
     find("start").hidden = Boolean(question || kind);
     find("rankings").hidden = !question;
     if (!question) state.asked = null;
@@ -156,6 +158,8 @@ function showRankings(answer, question, graph, what = null) {
   find("unsure").hidden = !isUnsure;
   find("unsure").textContent = isUnsure ? unsureOf(answer) : "";
   find("rankings").hidden = false;
+  reading.isWhatIf = Boolean(what);
+  showAnswer();
   requestAnimationFrame(drawMoves);
 }
 
@@ -230,12 +234,14 @@ find("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   const question = find("question").value.trim();
   if (!question) return;
+  forgetFailure();
   goTo({ q: question, k: find("k").value, passage: null, query: null }).then(() => document.querySelector("#after .hit")?.focus({ preventScroll: true }));
 });
 find("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken();
   state.served = state.asked = null;
+  forgetFailure();
   show();
 });
 find("k").addEventListener("change", () => { if (readAddress().get("q")) goTo({ k: find("k").value }); });
