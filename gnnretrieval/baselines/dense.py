@@ -19,7 +19,7 @@ from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides, local_scale, mixed, nearness
 from gnnretrieval.progress import progress
-from gnnretrieval.training.gnn.head import train_heads
+from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
 from gnnretrieval.training.gnn.ladder import PRIORS, SCALINGS, STEPS, reciprocal_ranks_of_scores, steps_over
 
 _QUERIES = 256  # queries that are scored together
@@ -208,11 +208,9 @@ def choose_dense(
         if name in names and (priors or not name.endswith("label-prior"))
     }
     shapes = dict.fromkeys((one.steps, one.sides) for choices in wanted.values() for one in choices if one.steps)
-    heads: dict[tuple[int, str], Heads] = {}
     with progress("training the baselines' heads", sum(steps for steps, _ in shapes), "steps") as meter:
-        for steps, sides in shapes:
-            heads[steps, sides] = train_heads(graph, steps, sides=sides, seed=seed)
-            meter.advance(steps)
+        trained = train_each(graph, [HeadTraining(*one) for one in shapes], seed=seed, advance=meter.advance)
+    heads = dict(zip(shapes, trained, strict=True))
     baselines, measured = {}, dict[DenseSetting, float]()
     alike: dict[DenseSetting, list[DenseSetting]] = {}  # settings that share their prepared vectors
     for one in dict.fromkeys(one for choices in wanted.values() for one in choices):

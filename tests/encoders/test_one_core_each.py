@@ -37,6 +37,21 @@ def test_after_an_error_the_threads_are_back_and_it_works_again(two_threads):
     assert list(map_batches(str, [1, 2])) == ["1", "2"]
 
 
+def test_after_an_error_the_others_are_told_to_stop(two_threads):
+    stop, begun = threading.Event(), threading.Event()
+
+    def work(item: int) -> bool:
+        if item:
+            begun.set()
+            return stop.wait(10)
+        begun.wait(10)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(map_batches(work, [0, 1], stop))
+    assert stop.is_set()
+
+
 def test_inside_of_another_it_takes_no_more_threads(two_threads):
     def inner(item: int) -> list[int]:
         return list(map_batches(lambda other: item + other, [1, 2]))

@@ -1,6 +1,7 @@
 """The linear head, and the choice on dev that climbs from the dual-encoder."""
 
 from itertools import product
+from threading import Event
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training.gnn import ladder
-from gnnretrieval.training.gnn.head import _Relevant, train_heads
+from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
 from gnnretrieval.training.gnn.ladder import (
     Judged,
     climb,
@@ -53,6 +54,27 @@ def test_the_same_seed_trains_the_same_head():
     graph = rotated_graph()
     first, second = (train_heads(graph, 5, sides="apart", mean=0.2, seed=3) for _ in range(2))
     assert all(map(torch.equal, first, second))
+
+
+def test_several_heads_are_those_trained_alone_on_any_number_of_threads():
+    graph, done, threads = rotated_graph(300, 96), list[int](), torch.get_num_threads()
+    trainings = [HeadTraining(3, "apart", 0.2), HeadTraining(5), HeadTraining(4, "queries")]
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            for one, found in zip(trainings, train_each(graph, trainings, seed=2, advance=done.append), strict=True):
+                expected = train_heads(graph, one.steps, sides=one.sides, mean=one.mean, seed=2)
+                assert all(map(torch.equal, found, expected))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    assert done == [3, 5, 4] * 2
+
+
+def test_a_training_that_is_told_to_stop_ends():
+    stop = Event()
+    stop.set()
+    assert train_heads(rotated_graph(), 10**6, stop=stop).queries.equal(torch.eye(8))
 
 
 def test_a_head_learns_from_taught_queries_alone():

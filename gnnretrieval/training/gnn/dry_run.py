@@ -25,6 +25,7 @@ from gnnretrieval.training.gnn.head import BATCH, train_heads
 from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
 from gnnretrieval.training.gnn.ladder import (
     FOLDS,
+    HEADS,
     MOST_SETTINGS,
     SIDES,
     TRAINED_MEANS,
@@ -145,7 +146,7 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
         "timed_steps": STEPS,
         "step_seconds": step,
         "dev_seconds": dev,
-        "hours": (steps * step + MOST_SETTINGS * (1 + folds) * dev) / 3600,
+        "hours": (steps * step / min(torch.get_num_threads(), HEADS) + MOST_SETTINGS * (1 + folds) * dev) / 3600,
         "memory": {"estimate": memory_of_messages(store), "peak": _peak(torch.device("cpu"))},
     }
 

@@ -2,16 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnnretrieval.encoders.parallel_batches import map_batches, one_thread
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides
 from gnnretrieval.training.optimizers import linear_schedule
 
 BATCH, RATE, WARMUP = 256, 1e-3, 0.1
 
 
+class HeadTraining(NamedTuple):
+    """How heads are trained; the fields are arguments of :func:`train_heads`."""
+
+    steps: int
+    sides: Sides = "both"
+    mean: float = 0.0
+
+
+def train_each(
+    graph: MessageGraph,
+    trainings: Sequence[HeadTraining],
+    *,
+    seed: int = 0,
+    taught: Tensor | None = None,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> list[Heads]:
+    """Train several heads, each on one processor; arguments as :func:`train_heads`.
+
+    Args:
+        graph: Features and labels.
+        trainings: How each is trained.
+        seed: Seed of the order of the pairs, the same for all.
+        taught: ``(n,)`` bool, True for queries to train on; None: all.
+        advance: Called with the number of steps done.
+    """
+    stop, heads = Event(), list[Heads]()
+
+    def train(one: HeadTraining) -> Heads:
+        return train_heads(graph, one.steps, sides=one.sides, mean=one.mean, seed=seed, taught=taught, stop=stop)
+
+    for one, trained in zip(trainings, map_batches(train, trainings, stop), strict=True):
+        heads.append(trained)
+        advance(one.steps)
+    return heads
+
+
+@one_thread()
 def train_heads(
     graph: MessageGraph,
     steps: int,
@@ -21,6 +63,7 @@ def train_heads(
     seed: int = 0,
     taught: Tensor | None = None,
     start: Heads | None = None,
+    stop: Event | None = None,
 ) -> Heads:
     """Train linear heads with an in-batch softmax (eq. 12).
 
@@ -35,6 +78,7 @@ def train_heads(
         seed: Seed of the order of the pairs.
         taught: ``(n,)`` bool, True for queries to train on; None: all.
         start: Heads to go on from, of the same ``sides``; None: the identity.
+        stop: Training ends early once it is set.
 
     Returns:
         The trained heads; ``start`` if there is no label.
@@ -53,6 +97,8 @@ def train_heads(
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
     for step in range(steps):
+        if stop is not None and stop.is_set():
+            break
         batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
         queries = graph.queries[batch[:, 0]]  # (b, d)
         rows, column = torch.unique(batch[:, 1], return_inverse=True)  # (C,), (b,)

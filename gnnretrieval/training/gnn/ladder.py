@@ -17,7 +17,7 @@ from torch import Tensor
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
 from gnnretrieval.resampling import corrected_ps
-from gnnretrieval.training.gnn.head import train_heads
+from gnnretrieval.training.gnn.head import HeadTraining, train_each
 
 STEPS = (100, 300, 900)  # training steps of the head over ENOUGH labels; each head is trained separately
 ENOUGH = 4096  # labels from which on a head takes all these steps
@@ -27,12 +27,12 @@ MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
 SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-_HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
-MOST_SETTINGS = len(MEANS) * (3 + _HEADS) + len(STEPS) * len(SIDES) + _HEADS + 2 * len(REJECTIONS)
+HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
+MOST_SETTINGS = len(MEANS) * (3 + HEADS) + len(STEPS) * len(SIDES) + HEADS + 2 * len(REJECTIONS)
 MOST_SETTINGS += 2 * len(SCALINGS) + len(PRIORS)  # all rungs
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
-MOST_HEADS = 3 * _HEADS // 2 * (1 + FOLDS) + 6  # (d, d) arrays in memory at the same time: all heads, an optimizer's
+MOST_HEADS = 3 * HEADS // 2 * (1 + FOLDS) + 6 * HEADS  # (d, d) arrays at the same time: all heads, and optimizers
 BESIDE = 0.1  # share of the training questions that joint training leaves out where dev questions are few
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 CUTOFF, _QUERIES = 10, 256
@@ -299,13 +299,12 @@ def heads_of(
     Returns:
         The heads by :attr:`Messages.head`.
     """
-    heads = {}
-    for of_head, mean, side in product(steps, TRAINED_MEANS, sides):
-        taken = round(of_head * share)
-        head = Messages(of_head, trained_mean=mean, sides=side)
-        heads[head] = train_heads(graph, taken, sides=side, mean=mean, seed=seed, taught=taught)
-        advance(taken)
-    return heads
+    wanted = [
+        Messages(taken, trained_mean=mean, sides=side) for taken, mean, side in product(steps, TRAINED_MEANS, sides)
+    ]
+    trainings = [HeadTraining(round(one.steps * share), one.sides, one.trained_mean) for one in wanted]
+    trained = train_each(graph, trainings, seed=seed, taught=taught, advance=advance)
+    return dict(zip(wanted, trained, strict=True))
 
 
 def steps_of_heads(steps: Sequence[int], folds: int = 0, sides: int = len(SIDES)) -> int:
