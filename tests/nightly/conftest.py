@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,17 @@ class Search:
         return Search(place, place, self.checkpoint, self.log)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def few_steps() -> Iterator[None]:
+@contextmanager
+def short() -> Iterator[None]:
+    """Train heads by few steps meanwhile, and not in the tests of other packages."""
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch.setattr, patch.setitem)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps() -> Iterator[None]:
+    with short():
         yield
 
 
@@ -89,7 +97,8 @@ def first_night(
 ) -> tuple[Search, UpdateReport]:
     """After the first night, whose clicks are too few for a new model."""
     search = Search(tmp_path_factory.mktemp("night") / "first", tiny_dataset, tiny_checkpoint, log)
-    return search, search.update(0.5)
+    with short():
+        return search, search.update(0.5)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +107,8 @@ def two_nights(
 ) -> tuple[Search, UpdateReport]:
     """After the second night."""
     search = first_night[0].copied(tmp_path_factory.mktemp("night") / "second")
-    return search, search.update()
+    with short():
+        return search, search.update()
 
 
 @pytest.fixture

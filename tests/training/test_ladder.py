@@ -74,7 +74,7 @@ def test_several_heads_are_those_trained_alone_on_any_number_of_threads():
 def test_a_training_that_is_told_to_stop_ends():
     stop = Event()
     stop.set()
-    assert train_heads(rotated_graph(), 10**6, stop=stop).queries.equal(torch.eye(8))
+    assert train_heads(rotated_graph(), 100, stop=stop).queries.equal(torch.eye(8))
 
 
 def test_a_head_learns_from_taught_queries_alone():
