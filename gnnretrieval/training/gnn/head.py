@@ -91,7 +91,8 @@ def train_heads(
     heads = Heads(head, head if sides == "both" else begin.passages.clone().requires_grad_(sides == "apart"))
     if not len(labels):
         return Heads(*(side.detach() for side in heads))
-    optimizer = torch.optim.Adam({id(side): side for side in heads if side.requires_grad}.values(), lr=RATE)
+    learned = {id(side): side for side in heads if side.requires_grad}
+    optimizer = torch.optim.Adam(learned.values(), lr=RATE, fused=True)
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
     counts, relevant = graph.label_counts, _Relevant(graph)
     epochs = -(-steps * BATCH // len(labels))

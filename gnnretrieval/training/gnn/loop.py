@@ -107,7 +107,7 @@ class GNNTraining:
             self.rates.append(settings.dual_encoder.encoder_learning_rate)
             groups.append({"params": list(encoders.parameters), "lr": self.rates[1]})
             self.modules["encoder"] = encoders.parameters
-        self.optimizer = torch.optim.Adam(groups)
+        self.optimizer = torch.optim.Adam(groups, fused=True)
         masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
         self.steps_per_epoch = -(-round(masked * len(self.learnable)) // settings.batch_size) or 1
         self.progress = Progress(0, 0, [])
