@@ -89,7 +89,7 @@ def test_the_gains_of_graph_attention_are_the_pages() -> None:
     "name",
     [
         *("same_labels", "attention_over_ladder", "trained_encoder", "reader"),
-        *("faults", "fusion_choice", "feedback", "feedback_import"),
+        *("faults", "fusion_choice", "feedback", "feedback_import", "scale_out", "training_scale"),
     ],
 )
 def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> None:
