@@ -85,7 +85,8 @@ class OneSet(NamedTuple):
         else:
             where = data / source
         dataset = Dataset.open(where, qrels)
-        encoder = EncoderSettings(max_tokens=128 if source in DOCSTRINGS else None)  # as in the recipes
+        most = 128 if source in DOCSTRINGS else None  # as in the recipes
+        encoder = EncoderSettings(max_tokens=most, precision="float32")  # the same choices on any processor
         features = encode_dataset(dataset, encoder, work / "features" / source, **common)
         place = work / name
         graph = build_graph(dataset, features, GraphSettings(), place / "graph", **common)
