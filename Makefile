@@ -20,8 +20,7 @@ test: $(VENV)/installed-test
 # The explorer's tests in Chromium, from the system (apt install chromium); without it they are skipped.
 test-browser: $(VENV)/installed-test
 	$(INSTALL) --editable '.[browser]'
-	$(BIN)/python -m pytest tests/serve/test_explorer.py tests/serve/test_map_in_browser.py tests/serve/test_accessibility.py tests/serve/test_feedback_in_browser.py \
-	  tests/nightly/test_last_update_in_browser.py
+	$(BIN)/python -m pytest $$(grep --recursive --files-with-matches chromium tests --include='test_*.py')
 
 # Which lines the tests run, in htmlcov/index.html.
 coverage: $(VENV)/installed-dev
