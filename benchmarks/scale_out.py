@@ -35,6 +35,7 @@ from gnnretrieval.encoders.encoding_shards import EncodingShards
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards
 from gnnretrieval.platform.memory import keep_freed_memory
+from gnnretrieval.platform.threads import one_thread
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.arrays import ArrayWriter, save_array
 from gnnretrieval.storage.locks import beside
@@ -256,16 +257,13 @@ def rate(files: list[Path], sizes: dict[str, int], running: int) -> float:
 @contextmanager
 def one_processor() -> Iterator[None]:
     """Compute with one thread, on one processor, as one of two workers does."""
-    import torch
-
     keep_freed_memory()
-    threads, processors = torch.get_num_threads(), os.sched_getaffinity(0)
-    torch.set_num_threads(1)
+    processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     try:
-        yield
+        with one_thread():
+            yield
     finally:
-        torch.set_num_threads(threads)
         os.sched_setaffinity(0, processors)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gnnretrieval.pages.quantities import in_bytes, in_time
 from gnnretrieval.pages.reports import Report
+from gnnretrieval.platform.threads import one_thread
 
 SECONDS = 5.0  # that a measurement takes, about
 
@@ -112,15 +113,11 @@ def measure(work: Callable[[int], None], most: int, first: int = 32) -> Measured
 @contextmanager
 def as_a_worker(device: str) -> Iterator[str]:
     """Compute as one worker does meanwhile, and say what that is: one thread, or a device."""
-    import torch
-
-    threads = torch.get_num_threads()
     if device == "cpu":
-        torch.set_num_threads(1)
-    try:
-        yield "of one thread, with a processor for itself" if device == "cpu" else f"on a device like {device}"
-    finally:
-        torch.set_num_threads(threads)
+        with one_thread():
+            yield "of one thread, with a processor for itself"
+    else:
+        yield f"on a device like {device}"
 
 
 def spread(count: int, most: int) -> Sequence[int]:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnretrieval.encoders.parallel_batches import map_batches, one_thread
+from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides
+from gnnretrieval.platform.threads import one_thread
 from gnnretrieval.training.optimizers import linear_schedule
 
 BATCH, RATE, WARMUP = 256, 1e-3, 0.1
