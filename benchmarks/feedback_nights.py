@@ -23,13 +23,13 @@ from gnnretrieval.encoders.features import open_features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.feedback import FeedbackSettings, SimulationSettings
 from gnnretrieval.feedback.cleaning import Impression
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage
 from gnnretrieval.feedback.events import Shown
 from gnnretrieval.feedback.importing import NoLabelsError, judge_impressions, with_relevant
 from gnnretrieval.feedback.simulation import draw_clicks, show_lists
 from gnnretrieval.feedback.time_splits import DEV, TEST, TRAIN
 from gnnretrieval.graph.edges.labels import with_labels
-from gnnretrieval.nightly.gate import feedback_slices, judge_gain, popularity_slices
-from gnnretrieval.nightly.held_out import HeldOutQuestions, ShownPassage
+from gnnretrieval.nightly.gate import RanksOfModel, feedback_slices, judge_gain, popularity_slices
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.training import TrainSettings
@@ -169,12 +169,12 @@ class Labels(NamedTuple):
     Attributes:
         by_split: Rows of the relevant passages by query row and split.
         asked: Impressions likewise.
-        newest: The gate's questions, in the order of ``by_split["test"]``.
+        clicked: How the questions of a split count, in the order of ``by_split``.
     """
 
     by_split: dict[str, dict[int, tuple[int, ...]]]
     asked: dict[str, dict[int, int]]
-    newest: HeldOutQuestions
+    clicked: dict[str, ClickedQuestions]
 
 
 class Month:
@@ -273,18 +273,29 @@ class Month:
                 counts[int(one.question)] = counts.get(int(one.question), 0) + 1
         if not by_split.get(TRAIN) or len(by_split.get(DEV, ())) < _LEAST_DEV:
             return None
-        shown = [
-            [ShownPassage(int(one.passage), one.examined, one.verdict == "relevant") for one in its]
-            for its in with_relevant(found.judgements.get(TEST, ())).values()
-        ]
-        return Labels(by_split, asked, HeldOutQuestions.of(shown, found.rates, settings))
+        clicked = {}
+        for name, judged in found.judgements.items():
+            shown = [
+                [ShownPassage(int(one.passage), one.examined, one.verdict == "relevant") for one in its]
+                for its in with_relevant(judged).values()
+            ]
+            clicked[name] = ClickedQuestions.of(shown, found.rates, settings)
+        return Labels(by_split, asked, clicked)
 
     def dev(self, labels: Labels) -> HeldOut:
         """The dev questions."""
-        its = labels.by_split[DEV]
-        rows = np.array([*its])
-        queries = self.world.queries[rows]
-        return HeldOut(DEV, queries, [], [[*one] for one in its.values()], None, np.zeros(len(rows), dtype=np.int64))
+        train, dev = labels.by_split[TRAIN], labels.by_split[DEV]
+        hidden = np.array([row in dev for row in train])
+        return HeldOut(
+            DEV,
+            self.world.queries[np.array([*dev])],
+            [],
+            [[*one] for one in dev.values()],
+            hidden if hidden.any() else None,
+            np.zeros(len(dev), dtype=np.int64),
+            labels.clicked[DEV],
+            labels.clicked[TRAIN],
+        )
 
     def _update(self, labels: Labels) -> dict[str, Any]:
         train, test = labels.by_split[TRAIN], labels.by_split.get(TEST, {})
@@ -302,9 +313,9 @@ class Month:
             fresh = np.array([self.served.labels.get(row) != its for row, its in train.items()])
             trained = continue_messages(graph, self.served.trained, fresh, replay=self.settings.replay)
         vectors = message_vectors(graph, trained.heads, trained.messages)
-        newest = labels.newest
+        newest = labels.clicked[TEST]
         queries = torch.from_numpy(self.world.queries[np.array([*test], dtype=np.int64)])
-        candidate, served = (newest.ranks(one, queries) for one in (vectors, self.served.vectors))
+        candidate, served = (RanksOfModel.of(newest, one, queries) for one in (vectors, self.served.vectors))
         slices = popularity_slices([labels.asked[TEST][row] for row in test])
         slices |= feedback_slices(newest.relevant, (graph.label_counts > 0).numpy())
         gate = judge_gain(candidate, served, slices, self.settings, newest.weights)
@@ -328,9 +339,9 @@ class Month:
 
 
 def train_whole(graph: MessageGraph, dev: HeldOut, most: int) -> Any:
-    """Training from scratch, judged by the dev questions alone, which is faster; the gate has the evidence."""
+    """Training from scratch; the gate has the evidence."""
     everyone = torch.ones(len(graph.queries), dtype=torch.bool)
-    return train_over(graph, dev, TrainSettings(evidence=1), everyone, cross_validates=False, most=most)
+    return train_over(graph, dev, TrainSettings(evidence=1), everyone, most=most)
 
 
 def without_gate(month: Month) -> dict[str, float]:

@@ -43,6 +43,13 @@ class ImportedFeedback(Artifact):
     """A dataset directory made from event logs, with the report of the import."""
 
     @property
+    def settings(self) -> FeedbackSettings:
+        """Limits and thresholds that it was made with."""
+        return FeedbackSettings.model_validate(
+            {name: value for name, value in self.meta["config"].items() if name in FeedbackSettings.model_fields}
+        )
+
+    @property
     def report(self) -> FeedbackReport:
         """What was read, dropped, estimated and judged.
 

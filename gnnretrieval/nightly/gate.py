@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from gnnretrieval.nightly.held_out import RanksOfModel
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.pages.reports import Figures
 from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.resampling import SIGNS_AT_ONCE, corrected_ps
+from gnnretrieval.training.gnn.ladder import reciprocal_ranks
 
 _BOOTSTRAPS = 2000
 _LEAST_OF_SLICE = 10  # questions; fewer prove nothing
 _CLOSE = 12  # decimals; equal ranks give equal reciprocal ranks
 _WHOLE = "among all passages"
+
+
+class RanksOfModel(NamedTuple):
+    """How a model ranks the held-out questions.
+
+    Attributes:
+        among_shown: ``(q,)`` RR@10 of each, among the passages that were shown for it.
+        whole: ``(q,)`` RR@10 among all passages.
+    """
+
+    among_shown: NDArray[np.float64]
+    whole: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, questions: ClickedQuestions, vectors: Tensor, queries: Tensor) -> RanksOfModel:
+        """How a model with these passage vectors ``(m, d)`` ranks questions with the vectors ``queries`` ``(q, d)``."""
+        return cls(
+            reciprocal_ranks(vectors, queries, questions.relevant, questions.shown),
+            reciprocal_ranks(vectors, queries, questions.relevant),
+        )
 
 
 class SliceFigures(Figures):

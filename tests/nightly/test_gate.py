@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gnnretrieval.nightly.gate import feedback_slices, judge_gain, popularity_slices
-from gnnretrieval.nightly.held_out import RanksOfModel
+from gnnretrieval.nightly.gate import RanksOfModel, feedback_slices, judge_gain, popularity_slices
 from gnnretrieval.recipes.update_settings import UpdateSettings
 
 SETTINGS = UpdateSettings(evidence=0.05)

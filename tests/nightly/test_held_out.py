@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from gnnretrieval.feedback.click_rates import ClickRates
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage
 from gnnretrieval.feedback.settings import FeedbackSettings
-from gnnretrieval.nightly.gate import judge_gain
-from gnnretrieval.nightly.held_out import HeldOutQuestions, ShownPassage
+from gnnretrieval.nightly.gate import RanksOfModel, judge_gain
 from gnnretrieval.recipes.update_settings import UpdateSettings
 
 RATES = ClickRates(mean=0.2, background=0.01, attractive=0.8, share_attractive=0.2, share_background_clicks=0.05)
@@ -16,7 +16,7 @@ RATES = ClickRates(mean=0.2, background=0.01, attractive=0.8, share_attractive=0
 def questions(*examined, has_lists=True):
     """Questions that passages 0 and 1 were shown for, of which 1 is relevant and was examined so often."""
     shown = [[ShownPassage(0, 1.0, False), ShownPassage(1, value, True)] for value in examined]
-    return HeldOutQuestions.of(shown, RATES, FeedbackSettings(), has_lists)
+    return ClickedQuestions.of(shown, RATES, FeedbackSettings(), has_lists)
 
 
 def vectors(*scores):
@@ -26,15 +26,15 @@ def vectors(*scores):
 
 def test_a_passage_that_nobody_was_shown_is_taken_out_of_the_ranking():
     its = questions(1.0)
-    unshown_first = its.ranks(vectors(0.2, 0.5, 0.9), torch.ones(1, 1))
+    unshown_first = RanksOfModel.of(its, vectors(0.2, 0.5, 0.9), torch.ones(1, 1))
     assert (unshown_first.among_shown.tolist(), unshown_first.whole.tolist()) == ([1.0], [0.5])
-    shown_first = its.ranks(vectors(0.9, 0.5, 0.2), torch.ones(1, 1))
+    shown_first = RanksOfModel.of(its, vectors(0.9, 0.5, 0.2), torch.ones(1, 1))
     assert (shown_first.among_shown.tolist(), shown_first.whole.tolist()) == ([0.5], [0.5])
 
 
 def test_without_lists_all_passages_are_ranked_and_all_questions_count_alike():
     its = questions(1.0, 0.1, has_lists=False)
-    ranks = its.ranks(vectors(0.2, 0.5, 0.9), torch.ones(2, 1))
+    ranks = RanksOfModel.of(its, vectors(0.2, 0.5, 0.9), torch.ones(2, 1))
     assert ranks.among_shown.tolist() == ranks.whole.tolist() == [0.5, 0.5]
     assert its.weights.tolist() == [1.0, 1.0]
 
@@ -67,11 +67,11 @@ def gate_of(candidate, served, weights=None):
 def test_a_better_order_of_shown_passages_is_promoted_unless_unshown_ones_make_it_a_loss():
     its = questions(*np.full(60, 1.0))
     asked = torch.ones(60, 1)
-    served = its.ranks(vectors(0.9, 0.5, *np.zeros(20)), asked)
-    better = gate_of(its.ranks(vectors(0.5, 0.9, *np.zeros(20)), asked), served)
+    served = RanksOfModel.of(its, vectors(0.9, 0.5, *np.zeros(20)), asked)
+    better = gate_of(RanksOfModel.of(its, vectors(0.5, 0.9, *np.zeros(20)), asked), served)
     assert better.promotes
     assert (better.gain, better.whole.gain) == (0.5, 0.5)
-    behind_unshown = gate_of(its.ranks(vectors(0.5, 0.9, *np.ones(20)), asked), served)
+    behind_unshown = gate_of(RanksOfModel.of(its, vectors(0.5, 0.9, *np.ones(20)), asked), served)
     assert not behind_unshown.promotes
     assert behind_unshown.gain == 0.5
     assert behind_unshown.reasons == ["If what nobody was shown is wrong, it loses 50.0 RR@10 on these 60 questions."]
@@ -80,7 +80,7 @@ def test_a_better_order_of_shown_passages_is_promoted_unless_unshown_ones_make_i
 def test_figures_of_the_gate_are_weighted_means():
     its = questions(*np.tile([5.0, 0.1], 30))
     asked = torch.tensor([[1.0], [-1.0]]).repeat(30, 1)
-    served, candidate = (its.ranks(vectors(*one), asked) for one in ((0.1, 0.9), (0.9, 0.1)))
+    served, candidate = (RanksOfModel.of(its, vectors(*one), asked) for one in ((0.1, 0.9), (0.9, 0.1)))
     gate = gate_of(candidate, served, its.weights)
     heavy = its.weights[1] / (its.weights[0] + its.weights[1])
     assert gate.gain == pytest.approx(0.5 * heavy - 0.5 * (1 - heavy))

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions, clicked_questions
+from gnnretrieval.feedback.importing import open_feedback
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
@@ -37,6 +39,8 @@ class HeldOut(NamedTuple):
         relevant: Rows of each question's relevant passages.
         hidden: ``(n,)`` bool, True for queries that are kept out of training and of its graph; None: there are none.
         parts: ``(q,)`` int64, 1 for the questions of held-out topics, else 0.
+        clicked: How the questions count in a dataset from event logs; None: all alike.
+        clicked_in_graph: The same for the ``n`` queries of the graph.
     """
 
     name: str
@@ -45,6 +49,8 @@ class HeldOut(NamedTuple):
     relevant: list[list[int]]
     hidden: NDArray[np.bool_] | None
     parts: NDArray[np.int64]
+    clicked: ClickedQuestions | None = None
+    clicked_in_graph: ClickedQuestions | None = None
 
     @property
     def is_split(self) -> bool:
@@ -79,9 +85,10 @@ def held_out_queries(
             hold questions out.
     """
     split = dev_split(dataset)
+    clicked = _clicked_in_graph(store, dataset)
     if split is None:
         rng = np.random.default_rng([seed, 0, 1])  # differs from the generators of the epochs
-        return _held_out_of_training(store, dataset, rng, unseen)
+        return _held_out_of_training(store, dataset, rng, unseen, clicked)
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     judged = {
         query: [row_of[passage] for passage, relevance in passages.items() if relevance > 0]
@@ -102,12 +109,34 @@ def held_out_queries(
     dev_texts, relevant = [text_of[query] for query in judged], list(judged.values())
     # a query of both splits must not be in the graph of training
     return HeldOut(
-        split, vectors, dev_texts, relevant, shared if shared.any() else None, np.zeros(len(judged), dtype=np.int64)
+        split,
+        vectors,
+        dev_texts,
+        relevant,
+        shared if shared.any() else None,
+        np.zeros(len(judged), dtype=np.int64),
+        None if clicked is None else clicked_questions(open_feedback(dataset.path), split, row_of, judged),
+        clicked,
     )
 
 
+def _clicked_in_graph(store: Graph, dataset: Dataset) -> ClickedQuestions | None:
+    """How the graph's queries count by their clicks; None: the dataset is not from event logs."""
+    try:
+        feedback = open_feedback(dataset.path)
+    except ArtifactError:
+        return None
+    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    with store.texts() as texts:
+        return clicked_questions(feedback, store.config["split"], row_of, texts.query_ids())
+
+
 def _held_out_of_training(
-    store: Graph, dataset: Dataset, rng: np.random.Generator, unseen: NDArray[np.bool_] | None
+    store: Graph,
+    dataset: Dataset,
+    rng: np.random.Generator,
+    unseen: NDArray[np.bool_] | None,
+    clicked: ClickedQuestions | None,
 ) -> HeldOut:
     labelled = np.unique(store.labels[:, 0])
     labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
@@ -128,7 +157,16 @@ def _held_out_of_training(
     with store.texts() as texts:
         found = texts.texts_of_queries(rows.tolist())
     parts = by_topic[asked[labelled]].astype(np.int64)
-    return HeldOut("held-out training queries", store.query_features[rows], found, [*relevant.values()], hidden, parts)
+    return HeldOut(
+        "held-out training queries",
+        store.query_features[rows],
+        found,
+        [*relevant.values()],
+        hidden,
+        parts,
+        None if clicked is None else clicked.only(rows.tolist()),
+        clicked,
+    )
 
 
 def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -140,7 +140,8 @@ class LabelMeanDev:
     def values(self) -> dict[float, NDArray[np.float64]]:
         """RR@10 of each question ``(q,)`` by weight: of dev's, then of those beside them."""
         graph = self.graph()
-        judged = [Judged.of(graph, {}, self._encoded(self._dev_items), self.held_out.relevant)]
+        dev = self.held_out
+        judged = [Judged.of(graph, {}, self._encoded(self._dev_items), dev.relevant, dev.clicked)]
         if self.beside is not None:
             chosen, its = self.beside
             graph = graph.without(torch.from_numpy(chosen))
@@ -269,8 +270,10 @@ def train_joint_messages(
         for line in ladder.lines():
             say(line)
     graph = message_graph(store, held_out.hidden)
-    dev = Judged.of(graph, {}, held_out.queries, held_out.relevant)
-    beside = questions_beside(graph, dev, settings.seed, may_teach) if is_few(held_out) else None
+    dev = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
+    beside = None
+    if is_few(held_out):
+        beside = questions_beside(graph, dev, settings.seed, may_teach, held_out.clicked_in_graph)
     chosen = ladder.trained.messages._replace(level=0.0)  # the encoder in training has another
     frozen = [(dev, ladder.heads if chosen.steps else None)]
     if beside is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
 from gnnretrieval.resampling import corrected_ps
@@ -116,7 +117,7 @@ def reciprocal_ranks(
     vectors: Tensor,
     queries: Tensor,
     relevant: Sequence[Sequence[int]],
-    among: Sequence[Sequence[int]] | None = None,
+    among: Sequence[Sequence[int] | None] | None = None,
 ) -> NDArray[np.float64]:
     """RR@10 of each query ``(q,)`` by dot product.
 
@@ -124,7 +125,8 @@ def reciprocal_ranks(
         vectors: ``(m, d)`` passage vectors.
         queries: ``(q, d)``.
         relevant: Rows of each query's relevant passages.
-        among: Rows of the passages that each query ranks, with the relevant ones among them; None: all.
+        among: Rows of the passages that each query ranks, with the relevant ones among them; None, for all queries or
+            for one: all passages.
     """
     values = np.zeros(len(relevant))
     for start in range(0, len(relevant), _QUERIES):
@@ -133,7 +135,8 @@ def reciprocal_ranks(
         if among is not None:
             whole, scores = scores, torch.full_like(scores, -torch.inf)
             for row, passages in enumerate(among[part]):
-                scores[row, passages] = whole[row, passages]
+                ranked: Any = slice(None) if passages is None else passages
+                scores[row, ranked] = whole[row, ranked]
         values[part] = reciprocal_ranks_of_scores(scores, relevant[part])
     return values
 
@@ -235,6 +238,7 @@ class Judged:
         heads: Heads trained without them, by :attr:`Messages.head`.
         queries: ``(q, d)``, normalised if the similarity is cosine.
         relevant: Rows of each question's relevant passages.
+        clicked: How the questions count if their labels are clicks; None: all alike.
         near: Nearness of the passages computed so far (:func:`gnnretrieval.nn.label_messages.message_vectors`).
     """
 
@@ -242,6 +246,7 @@ class Judged:
     heads: Mapping[Messages, Heads]
     queries: Tensor
     relevant: Sequence[Sequence[int]]
+    clicked: ClickedQuestions | None = None
     near: dict[Messages, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -251,18 +256,39 @@ class Judged:
         heads: Mapping[Messages, Heads],
         queries: NDArray[np.floating],
         relevant: Sequence[Sequence[int]],
+        clicked: ClickedQuestions | None = None,
     ) -> Judged:
         """At most :data:`MOST` evenly spaced questions, from features ``(q, d)`` and the rows of relevant passages."""
         rows = rows_of(len(relevant))
         vectors = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
-        return cls(graph, heads, vectors, [list(relevant[row]) for row in rows.tolist()])
+        its = [list(relevant[row]) for row in rows.tolist()]
+        return cls(graph, heads, vectors, its, None if clicked is None else clicked.only(rows.tolist()))
+
+    def only(self, rows: Sequence[int]) -> Judged:
+        """The questions at these positions."""
+        clicked = None if self.clicked is None else self.clicked.only(rows)
+        return replace(self, queries=self.queries[rows], relevant=[self.relevant[row] for row in rows], clicked=clicked)
 
     @torch.no_grad()
     def measure(self, messages: Messages) -> NDArray[np.float64]:
-        """RR@10 of each question ``(q,)`` with these messages."""
+        """RR@10 of each question ``(q,)`` with these messages, as :meth:`measure_vectors`."""
         heads = self.heads[messages.head] if messages.steps else None
-        vectors = message_vectors(self.graph, heads, messages, self.near)
-        return reciprocal_ranks(vectors, self.queries, self.relevant)
+        return self.measure_vectors(message_vectors(self.graph, heads, messages, self.near))
+
+    def measure_vectors(self, vectors: Tensor) -> NDArray[np.float64]:
+        """RR@10 of each question ``(q,)`` by passage vectors ``(m, d)``.
+
+        By clicks it is among the passages that were shown, times the question's share of the weights, so that the mean
+        is the weighted mean (:mod:`gnnretrieval.feedback.clicked_questions`).
+        """
+        if self.clicked is None:
+            return reciprocal_ranks(vectors, self.queries, self.relevant)
+        values, weights = (
+            reciprocal_ranks(vectors, self.queries, self.relevant, self.clicked.shown),
+            self.clicked.weights,
+        )
+        values *= weights / weights.mean()
+        return values
 
     @property
     def warm(self) -> NDArray[np.bool_]:
@@ -321,6 +347,7 @@ def cross_validated(
     taught: Tensor,
     advance: Callable[[int], None] = lambda steps: None,
     sides: Sequence[Sides] = SIDES,
+    clicked: ClickedQuestions | None = None,
 ) -> list[Judged]:
     """Cross-validated training questions, which join the dev questions where these are few.
 
@@ -337,6 +364,7 @@ def cross_validated(
         taught: ``(n,)`` bool, True for queries that may be used.
         advance: Called with the number of steps done.
         sides: Kinds of heads.
+        clicked: How the ``n`` queries of the graph count if their labels are clicks; None: all alike.
     """
     rng = np.random.default_rng([seed, 0, 2])
     labels = graph.labels.numpy()
@@ -357,22 +385,23 @@ def cross_validated(
         share = 1 - 1 / FOLDS  # as many passes over fewer questions
         heads = heads_of(inside, steps, seed, taught, advance, share, sides)
         relevant_here = [relevant[row] for row in here.tolist()]
-        folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here))
+        clicked_here = None if clicked is None else clicked.only(here.tolist())
+        folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here, clicked_here))
     if not folds:
         return []
     warm = np.concatenate([one.warm for one in folds])
     kept = _matched(warm, float(dev.warm.mean()), rng)
     bounds = np.cumsum([0, *(len(one.relevant) for one in folds)])
-    drawn = []
-    for one, start, stop in zip(folds, bounds, bounds[1:], strict=False):
-        some = np.flatnonzero(kept[start:stop])
-        drawn.append(replace(one, queries=one.queries[some], relevant=[one.relevant[row] for row in some.tolist()]))
+    drawn = [
+        one.only(np.flatnonzero(kept[start:stop]).tolist())
+        for one, start, stop in zip(folds, bounds, bounds[1:], strict=False)
+    ]
     drawn = [one for one in drawn if len(one.relevant)]
     return drawn if _alike(dev, drawn) else []
 
 
 def questions_beside(
-    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor
+    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, clicked: ClickedQuestions | None = None
 ) -> tuple[NDArray[np.bool_], Judged] | None:
     """A tenth of the training questions, to be judged beside few dev questions by what is trained without them.
 
@@ -383,6 +412,7 @@ def questions_beside(
         dev: The dev questions.
         seed: Seed of the choice.
         taught: ``(n,)`` bool, True for queries that may be chosen.
+        clicked: As in :func:`cross_validated`.
 
     Returns:
         ``(n,)`` bool, True for the questions, and how to judge them; None: the dual-encoder ranks them better or worse
@@ -401,13 +431,17 @@ def questions_beside(
     for query, passage in labels[chosen[labels[:, 0]]].tolist():
         relevant[query].append(passage)
     inside = graph.without(torch.from_numpy(chosen))
-    judged = Judged(inside, {}, graph.queries[rows], [*relevant.values()])
+    judged = Judged(
+        inside,
+        {},
+        graph.queries[rows],
+        [*relevant.values()],
+        None if clicked is None else clicked.only(rows.tolist()),
+    )
     kept = _matched(judged.warm, float(dev.warm.mean()), rng)
     chosen[rows[~kept]] = False
     wanted = np.flatnonzero(kept).tolist()
-    judged = Judged(
-        graph.without(torch.from_numpy(chosen)), {}, judged.queries[wanted], [judged.relevant[one] for one in wanted]
-    )
+    judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
     return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
 
 

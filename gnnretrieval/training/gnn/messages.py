@@ -215,7 +215,6 @@ def train_over(
     settings: TrainSettings,
     taught: Tensor,
     *,
-    cross_validates: bool = True,
     most: int = len(STEPS),
     sides: Sequence[Sides] = SIDES,
 ) -> MessagesTraining:
@@ -229,18 +228,18 @@ def train_over(
         held_out: The dev questions.
         settings: Settings; ``seed`` and ``evidence`` are used.
         taught: ``(n,)`` bool, True for queries to train the head on.
-        cross_validates: Whether cross-validated training questions join few dev questions.
         most: Numbers of steps of a head that are tried, the smallest first.
         sides: Kinds of heads that are tried.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
-    few = cross_validates and is_few(held_out)
+    few = is_few(held_out)
     steps = head_steps(graph, taught)[:most]
     with progress("training heads", steps_of_heads(steps, FOLDS * few, len(sides)), "steps") as meter:
         tried = heads_of(graph, steps, settings.seed, taught, meter.advance, sides=sides)
-        judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant)]
+        judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant, held_out.clicked)]
         if few:
-            judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance, sides)
+            of_graph = held_out.clicked_in_graph
+            judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance, sides, of_graph)
     found = climb(
         lambda messages: np.concatenate([part.measure(messages) for part in judged]),
         steps=steps,

@@ -327,6 +327,11 @@ def _save_encoder(
 
 
 def _say_how_it_chooses(held_out: HeldOut) -> None:
+    if held_out.clicked is not None:
+        say(
+            "labels are clicks: dev questions rank the passages that were shown, and count by the inverse of their chance "
+            "of a label"
+        )
     if held_out.hidden is None:
         return
     count = int(held_out.hidden.sum())

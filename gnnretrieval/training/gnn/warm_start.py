@@ -19,7 +19,7 @@ from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import held_out_queries
-from gnnretrieval.training.gnn.ladder import Judged, message_graph, reciprocal_ranks
+from gnnretrieval.training.gnn.ladder import Judged, message_graph
 from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
@@ -114,9 +114,9 @@ def keep_trained(
         made.save(directory / WEIGHTS)
         held_out = held_out_queries(store, dataset, features, settings.seed)
         graph = message_graph(store)
-        judged = Judged.of(graph, {}, held_out.queries, held_out.relevant)
+        judged = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
         vectors = message_vectors(graph, made.heads, made.messages)
-        now, before = (reciprocal_ranks(one, judged.queries, judged.relevant) for one in (vectors, graph.passages))
+        now, before = (judged.measure_vectors(one) for one in (vectors, graph.passages))
         gains = np.round(now - before, 12)
         labelled = len(np.unique(store.labels[:, 0]))
         p = corrected_ps(gains[None])[0] if gains.any() else 1.0

@@ -1,27 +1,27 @@
-"""The gate's questions: the newest ones, judged by clicks on what the served model showed.
+"""Questions whose labels are clicks on what a search showed, and how they count when models are compared by them.
 
 Such clicks favour the served ranking in two ways. Nobody clicks what was not shown. And what is ranked high is examined
 more often, so that a question whose answer is at rank 1 gets a label, and one whose answer is at rank 6 seldom does.
 
 - Condensed lists (Sakai 2007, *Alternatives to Bpref*): passages that were not shown for a question are taken out of
-  both rankings, so that they are neither a merit nor a fault.
+  all rankings, so that they are neither a merit nor a fault.
 - Weights: a question counts by the inverse of the probability that clicks give it a label (Horvitz and Thompson 1952;
   for clicks Joachims, Swaminathan and Schnabel 2017), at most 10 (clipping, Strehl et al. 2010).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnretrieval.feedback.click_rates import ClickRates
+from gnnretrieval.feedback.importing import ImportedFeedback
+from gnnretrieval.feedback.judgement_table import read_judgements
 from gnnretrieval.feedback.judging import label_chances
 from gnnretrieval.feedback.settings import FeedbackSettings
-from gnnretrieval.training.gnn.ladder import reciprocal_ranks
 
 _MOST_WEIGHT = 10.0
 
@@ -40,17 +40,17 @@ class ShownPassage(NamedTuple):
     is_relevant: bool
 
 
-class HeldOutQuestions(NamedTuple):
+class ClickedQuestions(NamedTuple):
     """Questions with a relevant passage by their clicks.
 
     Attributes:
         relevant: Rows of the relevant passages of each of ``q`` questions.
         shown: Rows of the passages that were shown for each; None where the log does not say.
-        weights: ``(q,)`` inverse of the probability of a label, from 1 to 10; ones where the log does not say.
+        weights: ``(q,)`` inverse of the probability of a label, from 1 to 10; 1 where the log does not say.
     """
 
     relevant: list[list[int]]
-    shown: list[list[int]] | None
+    shown: list[list[int] | None]
     weights: NDArray[np.float64]
 
     @classmethod
@@ -60,43 +60,49 @@ class HeldOutQuestions(NamedTuple):
         rates: ClickRates,
         settings: FeedbackSettings,
         has_lists: bool = True,
-    ) -> HeldOutQuestions:
+    ) -> ClickedQuestions:
         """The questions for which these passages were shown.
 
         Args:
-            shown: Passages of each question, at least one of them relevant.
+            shown: Passages of each question. Without a relevant one, all that is known is that the question was asked.
             rates: Click rates of the training period.
             settings: Thresholds of the judgements.
             has_lists: Whether the log has what was shown without a click.
         """
         relevant = [[one.row for one in its if one.is_relevant] for its in shown]
         if not has_lists:
-            return cls(relevant, None, np.ones(len(relevant)))
+            return cls(relevant, [None] * len(relevant), np.ones(len(relevant)))
         examined = np.array([sum(one.examined for one in its if one.is_relevant) for its in shown], dtype=np.float64)
         chances = label_chances(examined, rates, settings)
-        weights = 1 / np.maximum(chances, 1 / _MOST_WEIGHT)
-        return cls(relevant, [[one.row for one in its] for its in shown], weights)
+        weights = np.where([bool(its) for its in relevant], 1 / np.maximum(chances, 1 / _MOST_WEIGHT), 1.0)
+        return cls(relevant, [[one.row for one in its] or None for its in shown], weights)
 
-    def ranks(self, vectors: Tensor, queries: Tensor) -> RanksOfModel:
-        """How a model ranks.
-
-        Args:
-            vectors: ``(m, d)`` passage vectors.
-            queries: ``(q, d)``.
-        """
-        whole = reciprocal_ranks(vectors, queries, self.relevant)
-        return RanksOfModel(
-            whole if self.shown is None else reciprocal_ranks(vectors, queries, self.relevant, self.shown), whole
+    def only(self, rows: Iterable[int]) -> ClickedQuestions:
+        """The questions at these positions."""
+        its = [*rows]
+        return ClickedQuestions(
+            [self.relevant[row] for row in its], [self.shown[row] for row in its], self.weights[its]
         )
 
 
-class RanksOfModel(NamedTuple):
-    """How a model ranks the held-out questions.
+def clicked_questions(
+    feedback: ImportedFeedback, split: str, row_of: Mapping[str, int], query_ids: Iterable[str]
+) -> ClickedQuestions:
+    """Some questions of a split. One that the split lacks counts once, and ranks all passages.
 
-    Attributes:
-        among_shown: ``(q,)`` RR@10 of each, among the passages that were shown for it.
-        whole: ``(q,)`` RR@10 among all passages.
+    Args:
+        feedback: A dataset from event logs.
+        split: Name of the split.
+        row_of: Rows of the passages by id.
+        query_ids: Ids of the questions.
+
+    Raises:
+        InputError: the table of judgements is missing or damaged.
+        ArtifactError: so is the report.
     """
-
-    among_shown: NDArray[np.float64]
-    whole: NDArray[np.float64]
+    table, report = read_judgements(feedback.path, split), feedback.report
+    shown = [
+        [ShownPassage(row_of[one.passage], one.examined, one.is_relevant) for one in table.get(query, ())]
+        for query in query_ids
+    ]
+    return ClickedQuestions.of(shown, report.rates, feedback.settings, all(log.has_lists for log in report.logs))
