@@ -30,7 +30,7 @@ from gnnretrieval.index import open_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, write_json
-from gnnretrieval.training.gnn.ladder import rows_of
+from gnnretrieval.training.gnn.judged import rows_of
 
 SETS = ("squad-open", "squad-open-by-passage", "fairytaleqa")  # with enough dev questions to measure on
 BOTH = "linear-head+label-mean+label-prior"

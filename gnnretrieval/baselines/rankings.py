@@ -26,7 +26,8 @@ from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.examples import unseen_queries
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
-from gnnretrieval.training.gnn.ladder import message_graph, rows_of
+from gnnretrieval.training.gnn.judged import rows_of
+from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.messages import memory_of_messages
 
 KIND = "baselines"

@@ -24,7 +24,7 @@ from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.gnn.held_out import dev_split
-from gnnretrieval.training.gnn.ladder import rows_of
+from gnnretrieval.training.gnn.judged import rows_of
 
 WITHOUT, WITH = "best without the graph", "best with the graph"
 

@@ -1,5 +1,6 @@
 import copy
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_log
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
@@ -41,6 +43,26 @@ def test_the_dev_split_is_what_is_chosen_by(tiny_dataset: Path, tiny_features: F
         list(j) for j in judged.values()
     ]
     np.testing.assert_array_equal(held_out.queries, tiny_features.queries[tiny_features.rows_of(judged)])
+
+
+def test_in_a_dataset_from_event_logs_dev_and_training_queries_count_by_their_clicks(
+    tiny_dataset: Path, tiny_settings: EncoderSettings, tiny_graph: Graph, tiny_features: Features, tmp_path: Path
+) -> None:
+    said = simulate_log(Dataset.open(tiny_dataset), tmp_path / "log.jsonl", SimulationSettings(impressions=600))
+    dev, test = map(datetime.fromisoformat, (said.dev_from, said.test_from))
+    made = import_feedback([tmp_path / "log.jsonl"], tiny_dataset, tmp_path / "data", dev_from=dev, test_from=test)
+    dataset = Dataset.open(made.path)
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+    held_out = held_out_queries(store, dataset, features, seed=0)
+    assert held_out.clicked is not None
+    assert held_out.clicked.relevant == held_out.relevant
+    assert held_out.clicked.weights.max() > 1
+    assert held_out.clicked_in_graph is not None
+    pairs = [(query, row) for query, rows in enumerate(held_out.clicked_in_graph.relevant) for row in rows]
+    assert sorted(pairs) == sorted(map(tuple, store.labels.tolist()))
+    plain = held_out_queries(tiny_graph, Dataset.open(tiny_dataset), tiny_features, seed=0)
+    assert plain.clicked is plain.clicked_in_graph is None
 
 
 def test_without_a_dev_split_all_questions_of_some_passages_are_held_out(

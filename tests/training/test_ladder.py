@@ -1,44 +1,19 @@
 """The linear head, and the choice on dev that climbs from the dual-encoder."""
 
-from itertools import product
 from threading import Event
 
 import numpy as np
 import pytest
 import torch
+from rotated_graph import rotated_graph
 from torch.nn import functional as F
 
 from gnnretrieval.baselines.dense import CHOICES
-from gnnretrieval.nn.label_messages import MessageGraph, Messages
+from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.training.gnn import ladder
 from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
-from gnnretrieval.training.gnn.ladder import (
-    Judged,
-    climb,
-    cross_validated,
-    head_steps,
-    questions_beside,
-    reciprocal_ranks,
-    steps_over,
-)
-
-
-def rotated_graph(count: int = 40, d: int = 8) -> MessageGraph:
-    """Each query is its passage with one disturbing dimension, which a head can learn to leave out."""
-    generator = torch.Generator().manual_seed(1)
-    passages = torch.randn(count, d, generator=generator)
-    queries = passages.clone()
-    queries[:, 0] += 12 * torch.randn(count, generator=generator)
-    rows = torch.arange(count)
-    return MessageGraph(
-        F.normalize(passages, dim=1),
-        F.normalize(queries, dim=1),
-        (rows[:, None] + torch.arange(3)) % count,
-        torch.stack([rows, rows], dim=1),
-        torch.ones(count, dtype=torch.bool),
-        True,
-        20.0,
-    )
+from gnnretrieval.training.gnn.judged import Judged
+from gnnretrieval.training.gnn.ladder import climb, head_steps, reciprocal_ranks, steps_over
 
 
 def test_a_trained_head_ranks_what_the_identity_could_not():
@@ -176,72 +151,3 @@ def test_heads_over_few_labels_take_fewer_steps(monkeypatch):
     monkeypatch.setattr(ladder, "ENOUGH", 160)
     taught = torch.arange(40) < 10  # a label each
     assert head_steps(rotated_graph(), taught) == [25, 75, 225]
-
-
-def of_dev(graph: MessageGraph, rows: list[int]) -> Judged:
-    return Judged.of(graph, {}, graph.queries[rows].numpy(), [[row] for row in rows])
-
-
-def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeypatch):
-    """A fold lacks its own questions, each is asked once, and heads go over the others as often as over all."""
-    graph = rotated_graph()
-    hidden = torch.arange(40) < 10
-    dev = of_dev(graph.without(hidden), list(range(10)))
-    taught = torch.arange(40) % 2 == 0
-    folds = cross_validated(graph.without(hidden), dev, (4,), 0, taught)
-    asked = [row for fold in folds for (row,) in fold.relevant]
-    assert sorted(asked) == [row for row in range(10, 40) if row % 2 == 0]
-    for fold in folds:
-        rows = [row for (row,) in fold.relevant]
-        assert not fold.graph.visible[rows].any()
-        assert not torch.isin(fold.graph.labels[:, 0], torch.tensor(rows)).any()
-        torch.testing.assert_close(fold.queries, graph.queries[rows])
-        assert {(head.trained_mean, head.sides) for head in fold.heads} == {*product((0.0, 0.2), ("both", "apart"))}
-        for head, its in fold.heads.items():
-            expected = train_heads(fold.graph, 3, sides=head.sides, mean=head.trained_mean, taught=taught)
-            assert all(map(torch.equal, its, expected))
-
-
-def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):
-    """Dev questions that the dual-encoder ranks perfectly, beside training questions that it cannot rank."""
-    graph = rotated_graph()
-    hidden = torch.arange(40) < 10
-    perfect = Judged.of(graph.without(hidden), {}, graph.passages[:10].numpy(), [[row] for row in range(10)])
-    assert cross_validated(graph.without(hidden), perfect, (4,), 0, torch.ones(40, dtype=torch.bool)) == []
-
-
-@pytest.mark.parametrize(("share", "kept"), [(0.5, (20, 20)), (1.0, (80, 0)), (0.0, (0, 20)), (0.9, (80, 9))])
-def test_drawn_questions_have_devs_share_of_passages_with_questions(share, kept):
-    warm = np.arange(100) < 80
-    drawn = ladder._matched(warm, share, np.random.default_rng(0))
-    assert (drawn[:80].sum(), drawn[80:].sum()) == kept
-
-
-def test_questions_beside_few_dev_questions_are_a_tenth_and_not_in_their_graph():
-    """They are drawn from what may be taught; a dual-encoder that ranks them unlike dev's leaves none."""
-    graph = rotated_graph(count=80)
-    hidden = torch.arange(80) < 10
-    inside, taught = graph.without(hidden), torch.arange(80) % 2 == 0
-    chosen, judged = questions_beside(inside, of_dev(inside, list(range(10))), 0, taught)
-    rows = np.flatnonzero(chosen)
-    assert len(rows) == round(35 / 10)
-    assert (rows >= 10).all()
-    assert not (rows % 2).any()
-    assert judged.relevant == [[row] for row in rows]
-    torch.testing.assert_close(judged.queries, graph.queries[rows])
-    assert not judged.graph.visible[rows].any()
-    assert int(judged.graph.visible.sum()) == 70 - len(rows)
-
-    perfect = Judged.of(inside, {}, graph.passages[:10].numpy(), [[row] for row in range(10)])
-    assert questions_beside(inside, perfect, 0, torch.ones(80, dtype=torch.bool)) is None
-
-
-def test_questions_beside_are_about_passages_with_questions_as_often_as_devs():
-    graph = rotated_graph(count=80)
-    rows = torch.arange(80)
-    graph = graph._replace(labels=torch.stack([rows, rows // 2 * 2], dim=1))  # two questions each
-    dev = Judged.of(graph, {}, graph.queries[:20].numpy(), [[row // 2 * 2] for row in range(20)])
-    assert dev.warm.all()
-    chosen, judged = questions_beside(graph, dev, 0, torch.ones(80, dtype=torch.bool))
-    assert judged.warm.all()
-    assert 0 < chosen.sum() <= 8

@@ -23,13 +23,12 @@ from gnnretrieval.pages.quantities import in_time
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_heads
 from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
+from gnnretrieval.training.gnn.judged import FOLDS, Judged
 from gnnretrieval.training.gnn.ladder import (
-    FOLDS,
     HEADS,
     MOST_SETTINGS,
     SIDES,
     TRAINED_MEANS,
-    Judged,
     head_steps,
     message_graph,
     steps_of_heads,

@@ -34,7 +34,8 @@ from gnnretrieval.training.gnn.dev import choose_scale
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
-from gnnretrieval.training.gnn.ladder import MEANS, Judged, message_graph, questions_beside, rows_of
+from gnnretrieval.training.gnn.judged import Judged, questions_beside, rows_of
+from gnnretrieval.training.gnn.ladder import MEANS, message_graph
 from gnnretrieval.training.gnn.messages import MessagesTraining, TrainedMessages, in_words, is_few, train_messages
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks

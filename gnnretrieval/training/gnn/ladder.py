@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
-from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides
 from gnnretrieval.resampling import corrected_ps
 from gnnretrieval.training.gnn.head import HeadTraining, train_each
 
@@ -31,11 +28,6 @@ SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
 MOST_SETTINGS = len(MEANS) * (3 + HEADS) + len(STEPS) * len(SIDES) + HEADS + 2 * len(REJECTIONS)
 MOST_SETTINGS += 2 * len(SCALINGS) + len(PRIORS)  # all rungs
-MOST = 2000  # maximum number of dev questions used
-FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
-MOST_HEADS = 3 * HEADS // 2 * (1 + FOLDS) + 6 * HEADS  # (d, d) arrays at the same time: all heads, and optimizers
-BESIDE = 0.1  # share of the training questions that joint training leaves out where dev questions are few
-ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 CUTOFF, _QUERIES = 10, 256
 
 
@@ -224,79 +216,6 @@ def _with_head_of(messages: Messages, other: Messages) -> Messages:
     return messages._replace(steps=other.steps, trained_mean=other.trained_mean, sides=other.sides)
 
 
-def rows_of(count: int) -> NDArray[np.int64]:
-    """Positions of the dev questions used, of ``count``: at most :data:`MOST`, evenly spaced."""
-    return np.unique(np.linspace(0, count - 1, min(MOST, count)).astype(np.int64))
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Questions for measuring settings, with a graph and heads that lack these questions.
-
-    Attributes:
-        graph: The graph without these questions.
-        heads: Heads trained without them, by :attr:`Messages.head`.
-        queries: ``(q, d)``, normalised if the similarity is cosine.
-        relevant: Rows of each question's relevant passages.
-        clicked: How the questions count if their labels are clicks; None: all alike.
-        near: Nearness of the passages computed so far (:func:`gnnretrieval.nn.label_messages.message_vectors`).
-    """
-
-    graph: MessageGraph
-    heads: Mapping[Messages, Heads]
-    queries: Tensor
-    relevant: Sequence[Sequence[int]]
-    clicked: ClickedQuestions | None = None
-    near: dict[Messages, Tensor] = field(default_factory=dict, init=False, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        graph: MessageGraph,
-        heads: Mapping[Messages, Heads],
-        queries: NDArray[np.floating],
-        relevant: Sequence[Sequence[int]],
-        clicked: ClickedQuestions | None = None,
-    ) -> Judged:
-        """At most :data:`MOST` evenly spaced questions, from features ``(q, d)`` and the rows of relevant passages."""
-        rows = rows_of(len(relevant))
-        vectors = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
-        its = [list(relevant[row]) for row in rows.tolist()]
-        return cls(graph, heads, vectors, its, None if clicked is None else clicked.only(rows.tolist()))
-
-    def only(self, rows: Sequence[int]) -> Judged:
-        """The questions at these positions."""
-        clicked = None if self.clicked is None else self.clicked.only(rows)
-        return replace(self, queries=self.queries[rows], relevant=[self.relevant[row] for row in rows], clicked=clicked)
-
-    @torch.no_grad()
-    def measure(self, messages: Messages) -> NDArray[np.float64]:
-        """RR@10 of each question ``(q,)`` with these messages, as :meth:`measure_vectors`."""
-        heads = self.heads[messages.head] if messages.steps else None
-        return self.measure_vectors(message_vectors(self.graph, heads, messages, self.near))
-
-    def measure_vectors(self, vectors: Tensor) -> NDArray[np.float64]:
-        """RR@10 of each question ``(q,)`` by passage vectors ``(m, d)``.
-
-        By clicks it is among the passages that were shown, times the question's share of the weights, so that the mean
-        is the weighted mean (:mod:`gnnretrieval.feedback.clicked_questions`).
-        """
-        if self.clicked is None:
-            return reciprocal_ranks(vectors, self.queries, self.relevant)
-        values, weights = (
-            reciprocal_ranks(vectors, self.queries, self.relevant, self.clicked.shown),
-            self.clicked.weights,
-        )
-        values *= weights / weights.mean()
-        return values
-
-    @property
-    def warm(self) -> NDArray[np.bool_]:
-        """Whether a relevant passage of each question has a label in the graph ``(q,)``."""
-        counts = self.graph.label_counts
-        return np.array([bool((counts[list(rows)] > 0).any()) for rows in self.relevant], dtype=bool)
-
-
 def steps_over(labels: int, steps: int) -> int:
     r"""Training steps of a head over ``L`` labels: :math:`\min(1, \sqrt{L / 4096})` of ``steps``.
 
@@ -337,129 +256,3 @@ def steps_of_heads(steps: Sequence[int], folds: int = 0, sides: int = len(SIDES)
     """Number of training steps of all heads, with those of ``folds`` folds."""
     of_each = [taken + folds * round(taken * (folds - 1) / max(folds, 1)) for taken in steps]
     return len(TRAINED_MEANS) * sides * sum(of_each)
-
-
-def cross_validated(
-    graph: MessageGraph,
-    dev: Judged,
-    steps: Sequence[int],
-    seed: int,
-    taught: Tensor,
-    advance: Callable[[int], None] = lambda steps: None,
-    sides: Sequence[Sides] = SIDES,
-    clicked: ClickedQuestions | None = None,
-) -> list[Judged]:
-    """Cross-validated training questions, which join the dev questions where these are few.
-
-    The graph and the heads of a fold lack the fold's questions. Its heads make as many passes over their questions as
-    the final heads over all. A random sample is returned in which the share of questions about passages with other
-    questions is that of dev. If the dual-encoder ranks the sample better or worse than dev (p < 0.01), the questions
-    are of another kind, and none are returned.
-
-    Args:
-        graph: The graph without the dev questions.
-        dev: The dev questions.
-        steps: Training steps of the final heads.
-        seed: Seed of the folds, the heads and the sample.
-        taught: ``(n,)`` bool, True for queries that may be used.
-        advance: Called with the number of steps done.
-        sides: Kinds of heads.
-        clicked: How the ``n`` queries of the graph count if their labels are clicks; None: all alike.
-    """
-    rng = np.random.default_rng([seed, 0, 2])
-    labels = graph.labels.numpy()
-    usable = np.unique(labels[:, 0])
-    usable = usable[taught.numpy()[usable]]
-    fold = np.full(len(graph.queries), -1)
-    fold[usable] = rng.permutation(len(usable)) % FOLDS
-    relevant: dict[int, list[int]] = {}
-    for query, passage in labels.tolist():
-        relevant.setdefault(query, []).append(passage)
-    folds = []
-    for number in range(FOLDS):
-        hidden = torch.from_numpy(fold == number)
-        if not bool(hidden.any()):
-            continue
-        inside = graph.without(hidden)
-        here = np.flatnonzero(fold == number)
-        share = 1 - 1 / FOLDS  # as many passes over fewer questions
-        heads = heads_of(inside, steps, seed, taught, advance, share, sides)
-        relevant_here = [relevant[row] for row in here.tolist()]
-        clicked_here = None if clicked is None else clicked.only(here.tolist())
-        folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here, clicked_here))
-    if not folds:
-        return []
-    warm = np.concatenate([one.warm for one in folds])
-    kept = _matched(warm, float(dev.warm.mean()), rng)
-    bounds = np.cumsum([0, *(len(one.relevant) for one in folds)])
-    drawn = [
-        one.only(np.flatnonzero(kept[start:stop]).tolist())
-        for one, start, stop in zip(folds, bounds, bounds[1:], strict=False)
-    ]
-    drawn = [one for one in drawn if len(one.relevant)]
-    return drawn if _alike(dev, drawn) else []
-
-
-def questions_beside(
-    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, clicked: ClickedQuestions | None = None
-) -> tuple[NDArray[np.bool_], Judged] | None:
-    """A tenth of the training questions, to be judged beside few dev questions by what is trained without them.
-
-    As in :func:`cross_validated`, the share about passages with other questions is that of dev.
-
-    Args:
-        graph: The graph without the dev questions.
-        dev: The dev questions.
-        seed: Seed of the choice.
-        taught: ``(n,)`` bool, True for queries that may be chosen.
-        clicked: As in :func:`cross_validated`.
-
-    Returns:
-        ``(n,)`` bool, True for the questions, and how to judge them; None: the dual-encoder ranks them better or worse
-        than dev's, so that they are of another kind.
-    """
-    rng = np.random.default_rng([seed, 0, 4])
-    labels = graph.labels.numpy()
-    usable = np.unique(labels[:, 0])
-    usable = usable[taught.numpy()[usable]]
-    chosen = np.zeros(len(graph.queries), dtype=bool)
-    chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
-    rows = np.flatnonzero(chosen)
-    if not len(rows):
-        return None
-    relevant: dict[int, list[int]] = {row: [] for row in rows.tolist()}
-    for query, passage in labels[chosen[labels[:, 0]]].tolist():
-        relevant[query].append(passage)
-    inside = graph.without(torch.from_numpy(chosen))
-    judged = Judged(
-        inside,
-        {},
-        graph.queries[rows],
-        [*relevant.values()],
-        None if clicked is None else clicked.only(rows.tolist()),
-    )
-    kept = _matched(judged.warm, float(dev.warm.mean()), rng)
-    chosen[rows[~kept]] = False
-    wanted = np.flatnonzero(kept).tolist()
-    judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
-    return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
-
-
-def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
-    """Whether the dual-encoder ranks the sampled questions about as well as dev's."""
-    if not drawn:
-        return False
-    of_drawn = np.concatenate([one.measure(Messages()) for one in drawn])
-    p = stats.ttest_ind(of_drawn, dev.measure(Messages()), equal_var=False).pvalue
-    return not p < ALIKE  # p is NaN if all values are equal
-
-
-def _matched(warm: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Mask ``(q,)`` of the largest random sample with this share of warm questions."""
-    of_warm, of_cold = rng.permutation(np.flatnonzero(warm)), rng.permutation(np.flatnonzero(~warm))
-    most = [len(rows) / part for rows, part in ((of_warm, share), (of_cold, 1 - share)) if part > 0]
-    total = min(most)
-    kept = np.zeros(len(warm), dtype=bool)
-    kept[of_warm[: round(total * share)]] = True
-    kept[of_cold[: round(total * (1 - share))]] = True
-    return kept

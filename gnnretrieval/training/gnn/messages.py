@@ -20,21 +20,16 @@ from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
+from gnnretrieval.training.gnn.judged import FEW, FOLDS, MOST_HEADS, Judged, cross_validated, rows_of
 from gnnretrieval.training.gnn.ladder import (
-    FEW,
-    FOLDS,
-    MOST_HEADS,
     PRIORS,
     SIDES,
     STEPS,
     Climb,
-    Judged,
     climb,
-    cross_validated,
     head_steps,
     heads_of,
     message_graph,
-    rows_of,
     steps_of_heads,
 )
 from gnnretrieval.training.gnn.settings import TrainSettings

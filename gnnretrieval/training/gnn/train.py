@@ -329,8 +329,8 @@ def _save_encoder(
 def _say_how_it_chooses(held_out: HeldOut) -> None:
     if held_out.clicked is not None:
         say(
-            "labels are clicks: dev questions rank the passages that were shown, and count by the inverse of their chance "
-            "of a label"
+            "labels are clicks: a dev question ranks the passages that it was shown, and counts by the inverse of its "
+            "chance of a label"
         )
     if held_out.hidden is None:
         return

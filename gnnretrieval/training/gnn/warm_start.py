@@ -19,7 +19,8 @@ from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import held_out_queries
-from gnnretrieval.training.gnn.ladder import Judged, message_graph
+from gnnretrieval.training.gnn.judged import Judged
+from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card

@@ -1,12 +1,17 @@
-"""The gate's questions: unshown passages are neither a merit nor a fault, and rarely labelled answers count more."""
+"""Clicked questions: unshown passages are neither a merit nor a fault, and rarely labelled answers count more."""
+
+from datetime import datetime
 
 import numpy as np
 import pytest
 import torch
 
+from gnnretrieval.data import Dataset
+from gnnretrieval.feedback import FeedbackSettings, SimulationSettings, import_feedback, simulate_log
 from gnnretrieval.feedback.click_rates import ClickRates
-from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage
-from gnnretrieval.feedback.settings import FeedbackSettings
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage, clicked_questions
+from gnnretrieval.feedback.judgement_table import read_judgements
+from gnnretrieval.feedback.judging import label_chances
 from gnnretrieval.nightly.gate import RanksOfModel, judge_gain
 from gnnretrieval.recipes.update_settings import UpdateSettings
 
@@ -17,6 +22,29 @@ def questions(*examined, has_lists=True):
     """Questions that passages 0 and 1 were shown for, of which 1 is relevant and was examined so often."""
     shown = [[ShownPassage(0, 1.0, False), ShownPassage(1, value, True)] for value in examined]
     return ClickedQuestions.of(shown, RATES, FeedbackSettings(), has_lists)
+
+
+def test_a_dataset_from_event_logs_says_what_was_shown_and_how_a_question_counts(tiny_dataset, tmp_path):
+    log = tmp_path / "log.jsonl"
+    said = simulate_log(Dataset.open(tiny_dataset), log, SimulationSettings(impressions=600, shown=4, wrong_clicks=0.1))
+    dev, test = map(datetime.fromisoformat, (said.dev_from, said.test_from))
+    settings = FeedbackSettings(confidence=0.7)
+    made = import_feedback([log], tiny_dataset, tmp_path / "made", settings, dev_from=dev, test_from=test)
+    dataset = Dataset.open(made.path)
+    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    its = clicked_questions(made, "train", row_of, [*dataset.split("train"), "asked nowhere"])
+    for relevant, shown, judged in zip(its.relevant, its.shown, dataset.split("train").values(), strict=False):
+        assert relevant == [row_of[id_] for id_, value in judged.items() if value > 0]
+        assert {*relevant} <= {*shown}
+    assert max(len(shown) for shown in its.shown[:-1]) > 4  # lists vary
+    examined = read_judgements(made.path, "train")
+    one = next(row for row, weight in enumerate(its.weights) if 1.01 < weight < 10)
+    pairs = examined[[*dataset.split("train")][one]]
+    chance = label_chances(
+        np.array([sum(pair.examined for pair in pairs if pair.is_relevant)]), made.report.rates, settings
+    )
+    assert its.weights[one] == pytest.approx(1 / chance[0])
+    assert (its.relevant[-1], its.shown[-1], its.weights[-1]) == ([], None, 1.0)
 
 
 def vectors(*scores):
