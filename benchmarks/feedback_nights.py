@@ -35,6 +35,7 @@ from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.training import TrainSettings
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
+from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import MEANS, head_steps, reciprocal_ranks
 from gnnretrieval.training.gnn.messages import TrainedMessages, train_over
 from gnnretrieval.training.gnn.warm_start import continue_messages, grew_enough
@@ -350,11 +351,11 @@ def without_gate(month: Month) -> dict[str, float]:
     if labels is None:
         return {}
     graph, dev = world.graph(labels.by_split[TRAIN]), month.dev(labels)
-    queries = torch.from_numpy(dev.queries)
+    judged = Judged.of(graph, {}, dev.queries, dev.relevant, dev.clicked)
 
     def best(choices: Sequence[Tensor]) -> float:
         """On the truth, of the choice that is best on dev."""
-        chosen = max(choices, key=lambda vectors: float(reciprocal_ranks(vectors, queries, dev.relevant).mean()))
+        chosen = max(choices, key=lambda vectors: float(judged.measure_vectors(vectors).mean()))
         return float(world.on_truth(chosen).mean())
 
     everyone = torch.ones(len(graph.queries), dtype=torch.bool)
