@@ -58,6 +58,15 @@ _SECTIONS = {
     metavar="FILE",
     help="Offer thumbs in the explorer, and add them to this file (.jsonl) for feedback import; wants --token-file.",
 )
+@click.option(
+    "--explore",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Swap neighbouring passages at random in this share of the searches of the API, so that clicks show the "
+    "position bias.",
+)
 @endpoint_option
 @ranking_options
 @settings_options(ReaderSettings)
@@ -73,6 +82,7 @@ def serve(
     rate: float | None,
     watch: float | None,
     feedback: Path | None,
+    explore: float,
     endpoint: str | None,
     verify: bool,
     device: str,
@@ -112,6 +122,7 @@ def serve(
         rate=rate,
         watch=watch,
         feedback=feedback,
+        explore=explore,
         reader=reader,
     )
     sys.stderr.flush()

@@ -9,6 +9,7 @@ from gnnretrieval.feedback.settings import FeedbackSettings, SimulationSettings
 from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from gnnretrieval.feedback.exploration import fair_pairs
     from gnnretrieval.feedback.hard_negatives import make_feedback_examples
     from gnnretrieval.feedback.importing import ImportedFeedback, import_feedback, open_feedback
     from gnnretrieval.feedback.propensities import estimate_propensities
@@ -19,6 +20,7 @@ __all__ = [
     "ImportedFeedback",
     "SimulationSettings",
     "estimate_propensities",
+    "fair_pairs",
     "import_feedback",
     "make_feedback_examples",
     "open_feedback",
@@ -30,6 +32,7 @@ __getattr__ = lazy_exports(
     {
         "ImportedFeedback": "importing",
         "estimate_propensities": "propensities",
+        "fair_pairs": "exploration",
         "import_feedback": "importing",
         "make_feedback_examples": "hard_negatives",
         "open_feedback": "importing",

@@ -38,6 +38,7 @@ def serve(
     rate: float | None = None,
     watch: float | None = None,
     feedback: str | Path | None = None,
+    explore: float = 0.0,
     reader: ReaderSettings | None = None,
 ) -> None:
     """Serve an index, or the index of a run, until SIGINT or SIGTERM.
@@ -57,6 +58,8 @@ def serve(
         rate: Maximum requests a second of one client; 0: no limit; None: 50, or no limit on a loopback address.
         watch: Seconds between two checks for a new version of the index; None: no checks.
         feedback: File of JSON lines to which thumbs of the explorer are added; wants a token. None: no thumbs.
+        explore: Share of the searches whose neighbouring passages are swapped at random
+            (:func:`gnnretrieval.feedback.exploration.fair_pairs`).
         reader: Finds answers in the best passages; None: no answers.
 
     Raises:
@@ -101,6 +104,7 @@ def serve(
             rate=(rate or None) if rate is not None else None if on_loopback else NETWORK_RATE,
             watch=watch,
             feedback=None if feedback is None else Path(feedback),
+            explore=explore,
         )
 
         def opened(older: Served | None = None) -> Retriever:

@@ -84,6 +84,7 @@ class SearchAnswer(_Answer):
     question: str
     system: str
     milliseconds: float = Field(description="From the request's validation to its answer, waiting included.")
+    explored: bool = Field(description="Whether neighbours were swapped at random; only with --explore.")
     hits: list[HitOut]
 
 

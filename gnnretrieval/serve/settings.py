@@ -49,6 +49,8 @@ class ServeSettings(Settings):
             memory-mapped.
         feedback: File of JSON lines to which thumbs of the explorer are added, as an event log; wants a token. None:
             thumbs are neither offered nor taken.
+        explore: Share of the searches whose neighbouring passages are swapped at random
+            (:func:`gnnretrieval.feedback.exploration.fair_pairs`).
     """
 
     batch_size: int = Field(16, ge=1)  # below 20, FAISS gives each question the same scores as alone
@@ -68,6 +70,7 @@ class ServeSettings(Settings):
     watch: float | None = Field(None, gt=0)
     in_memory: int = Field(512 * 1024**2, ge=0)
     feedback: Path | None = None
+    explore: float = Field(0.0, ge=0, le=1)
 
     @model_validator(mode="after")
     def _feedback_of_known_people(self) -> Self:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from random import SystemRandom
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from gnnretrieval.encoders.reader import Reader
+from gnnretrieval.feedback.exploration import fair_pairs
 from gnnretrieval.index.answering import Answer, read_hits
 from gnnretrieval.index.comparison import MovedHit
 from gnnretrieval.index.search import Hit
@@ -18,21 +20,26 @@ from gnnretrieval.serve.failures import Refusal
 from gnnretrieval.serve.routes.dependencies import NOT_FOUND, Here, Now, milliseconds_since
 
 router = APIRouter()
+_CHANCE = SystemRandom()  # workers that were forked must not draw alike
 
 
 @router.post("/search", responses=NOT_FOUND, summary="Ranked passages for a question")
 async def search(request: schemas.SearchRequest, served: Now, here: Here) -> schemas.SearchAnswer:
-    """Rank by the index's system, or by the dual-encoder alone."""
+    """Rank by the index's system, or by the dual-encoder alone; some searches explore."""
     begun, retriever = time.perf_counter(), served.retriever
     system = request.system or retriever.system
     if system != retriever.system and not (system == "dual-encoder" and retriever.has_graph):
         raise Refusal(404, "no_such_system", f"This server has {retriever.system}, and no {system}.")
-    hits = await here.questions.ask((retriever, "search_all", request.k, system), request.question)
+    hits: list[Hit] = await here.questions.ask((retriever, "search_all", request.k, system), request.question)
+    explored = _CHANCE.random() < here.settings.explore
+    if explored:
+        hits = [hit._replace(rank=rank) for rank, hit in enumerate(fair_pairs(hits, _CHANCE), 1)]
     return schemas.SearchAnswer(
         version=served.version,
         question=request.question,
         system=system,
         milliseconds=milliseconds_since(begun),
+        explored=explored,
         hits=[schemas.HitOut.model_validate(hit._asdict()) for hit in hits],
     )
 
