@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -28,9 +29,10 @@ from gnnretrieval.data.beir import write_qrels
 from gnnretrieval.data.records import Qrel
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.known_vectors import KnownVectors
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.evaluation import paired_test, per_query
-from gnnretrieval.feedback import FeedbackSettings, SimulationSettings, simulate_log
+from gnnretrieval.feedback import FeedbackSettings, SimulationSettings, import_feedback, simulate_log
 from gnnretrieval.feedback.cleaning import Impression, clean, question_key
 from gnnretrieval.feedback.click_rates import ClickRates, Votes, click_rates, count_votes
 from gnnretrieval.feedback.events import EventLog
@@ -53,6 +55,7 @@ SEEDS = 5  # logs by which estimates of propensities are compared
 SIZES = (3_000, 10_000, 30_000)  # their impressions
 MEASURE = "RR@10"
 RAW, PLAIN, IMPORTED, TRUE = "raw clicks", "import without propensities", "feedback import", "true labels"
+WEIGHTED = "with weighted dev questions"
 GRID = {
     "level": (0.02, 0.05, 0.1),
     "of_best": (0.5, 0.7, 0.9),
@@ -63,8 +66,9 @@ Truth = Mapping[str, frozenset[str]]  # relevant passages by normalised question
 
 
 class Log(NamedTuple):
-    """A simulated log, and its impressions by the split of their question."""
+    """A simulated log: its file, and its impressions by the split of their question."""
 
+    file: Path
     truth: SimulationReport
     by_split: dict[str, list[Impression]]
 
@@ -82,7 +86,7 @@ class Simulator:
     """
 
     def __init__(self, dataset: Dataset, place: Path) -> None:
-        self.dataset, self.file = dataset, place / "log.jsonl"
+        self.dataset, self.place = dataset, place
         queries = {query.id: query.text for query in dataset.queries()}
         bm25 = BM25([passage.full_text for passage in dataset.passages()])
         run = bm25_run(bm25, queries, dataset.passage_ids, SHOWN)
@@ -98,13 +102,14 @@ class Simulator:
     def log(self, **settings: Any) -> Log:
         """Simulate, and read the log back as feedback import does."""
         parsed = SimulationSettings.parse(settings)
-        report = simulate_log(self.dataset, self.file, parsed, rankings=self.rankings)
-        cleaned = clean(EventLog(self.file).events(), set(self.dataset.passage_ids), FeedbackSettings())
-        self.file.unlink()
+        file = self.place / f"log-{parsed.wrong_clicks:g}.jsonl"
+        file.unlink(missing_ok=True)
+        report = simulate_log(self.dataset, file, parsed, rankings=self.rankings)
+        cleaned = clean(EventLog(file).events(), set(self.dataset.passage_ids), FeedbackSettings())
         by_split: dict[str, list[Impression]] = {name: [] for name in SPLITS}
         for one in cleaned.impressions:
             by_split[next(name for name in SPLITS if one.question in self.truth[name])].append(one)
-        return Log(report, by_split)
+        return Log(file, report, by_split)
 
 
 # Estimates of propensities, all relative to the first position
@@ -239,7 +244,7 @@ class Trainer:
         self.place.mkdir(parents=True, exist_ok=True)
         for name in ("corpus.jsonl", "queries.jsonl"):
             shutil.copyfile(dataset.path / name, self.place / name)
-        encoder = EncoderSettings(max_tokens=128)  # as in the recipe
+        encoder = EncoderSettings(max_tokens=128, precision="float32")  # as in the recipe, and alike on any processor
         self.features: Features = encode_dataset(dataset, encoder, work / "features", overwrite=True)
         self.ids: dict[str, list[str]] = {}
         for query in dataset.queries():
@@ -256,11 +261,24 @@ class Trainer:
                     Qrel(id_, one.passage, 1) for one in labels[split] for id_ in self.ids[one.question] if id_ in true
                 ]
             write_qrels(self.place / folder / f"{split}.tsv", rows)
-        dataset = Dataset.open(self.place, folder)
-        work = self.place.with_name(folder)
+        return self._trained(Dataset.open(self.place, folder), self.features, self.place.with_name(folder))
+
+    def imported(self, log: Log) -> dict[str, Any]:
+        """The same by the dataset that ``feedback import`` makes, whose clicks say how a dev question counts."""
+        work = self.place.with_name(f"import-{log.file.stem}")
+        dev, test = map(datetime.fromisoformat, (log.truth.dev_from, log.truth.test_from))
+        settings = FeedbackSettings()
+        made = import_feedback(
+            [log.file], self.dataset.path, work / "dataset", settings, dev_from=dev, test_from=test, overwrite=True
+        )
+        dataset = Dataset.open(made.path)
+        features = encode_dataset(dataset, KnownVectors([self.features]), work / "features", overwrite=True)
+        return self._trained(dataset, features, work)
+
+    def _trained(self, dataset: Dataset, features: Features, work: Path) -> dict[str, Any]:
         common: dict[str, Any] = {"overwrite": True}
-        graph = build_graph(dataset, self.features, GraphSettings(), work / "graph", **common)
-        model = train_gnn(graph, dataset, self.features, TrainSettings(), work / "model", **common)
+        graph = build_graph(dataset, features, GraphSettings(), work / "graph", **common)
+        model = train_gnn(graph, dataset, features, TrainSettings(), work / "model", **common)
         embeddings = embed_passages(model, graph, work / "embeddings", **common)
         index = build_index(embeddings, work / "index", **common)
         return {"kept": model.meta["dev"].get("kept"), "values": self.measured(index)}
@@ -343,15 +361,18 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"such labels of train and dev; one seed. Dual-encoder: {100 * results['dual-encoder']:.1f}. With the true",
         f"labels of all questions: {100 * results['true']['RR@10']:.1f}.",
         "",
-        f"| wrong clicks | {RAW} | {IMPORTED} | difference (p) |",
-        "|---:|---:|---:|---:|",
+        f"*{WEIGHTED}* also chooses by the clicks: a dev question ranks what it was shown, and counts by the inverse of",
+        "its chance of a label. Δ is the difference to the column before, and p that of a paired t-test.",
+        "",
+        f"| wrong clicks | {RAW} | {IMPORTED} | Δ (p) | {WEIGHTED} | Δ (p) |",
+        "|---:|---:|---:|---:|---:|---:|",
     ]
     for wrong, its in results["training"].items():
-        test = its["test"]
-        lines.append(
-            f"| {float(wrong):.0%} | {100 * its[RAW]['RR@10']:.1f} | {100 * its[IMPORTED]['RR@10']:.1f} | "
-            f"{100 * test['difference']:+.1f} ({test['p']:.2g}) |"
-        )
+        cells = [f"{float(wrong):.0%}", f"{100 * its[RAW]['RR@10']:.1f}"]
+        for name in (IMPORTED, WEIGHTED):
+            test = its[name]["test"]
+            cells += [f"{100 * its[name]['RR@10']:.1f}", f"{100 * test['difference']:+.1f} ({test['p']:.2g})"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"Revision {results['git_revision']}."]) + "\n"
 
 
@@ -414,10 +435,13 @@ def main(work: Path, impressions: int, only_choose: bool) -> None:
             )
             for name in (RAW, IMPORTED)
         }
-        results["training"][str(wrong)] = {
-            **{name: {MEASURE: fmean(its["values"].values()), "kept": its["kept"]} for name, its in trained.items()},
-            "test": difference(trained[IMPORTED]["values"], trained[RAW]["values"]),
+        trained[WEIGHTED] = trainer.imported(log)
+        of_wrong: dict[str, Any] = {
+            name: {MEASURE: fmean(its["values"].values()), "kept": its["kept"]} for name, its in trained.items()
         }
+        for name, before in ((IMPORTED, RAW), (WEIGHTED, IMPORTED)):
+            of_wrong[name]["test"] = difference(trained[name]["values"], trained[before]["values"])
+        results["training"][str(wrong)] = of_wrong
     results |= {"git_revision": git_revision(), "versions": library_versions()}
     write_json(RESULTS / "feedback_import.json", results)
     (RESULTS / "feedback_import.md").write_text(markdown(json.loads(json.dumps(results))), encoding="utf-8")
