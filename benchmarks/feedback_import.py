@@ -361,7 +361,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"such labels of train and dev; one seed. Dual-encoder: {100 * results['dual-encoder']:.1f}. With the true",
         f"labels of all questions: {100 * results['true']['RR@10']:.1f}.",
         "",
-        f"*{WEIGHTED}* also chooses by the clicks: a dev question ranks what it was shown, and counts by the inverse of",
+        f"*{WEIGHTED}* also chooses by clicks: a dev question ranks what it was shown, and counts by the inverse of",
         "its chance of a label. Δ is the difference to the column before, and p that of a paired t-test.",
         "",
         f"| wrong clicks | {RAW} | {IMPORTED} | Δ (p) | {WEIGHTED} | Δ (p) |",
