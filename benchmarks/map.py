@@ -36,7 +36,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from gnnretrieval import GraphRetriever
 from gnnretrieval.maps.building import build_map, embeddings_behind
-from gnnretrieval.maps.passage_map import KIND, PassageMap, open_map
+from gnnretrieval.maps.passage_map import KIND, RECORDS, PassageMap, open_map
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.serve.map_page import write_map_file
 from gnnretrieval.storage.arrays import save_array
@@ -48,7 +48,6 @@ RESULTS = Path(__file__).resolve().parent / "results"
 PASSAGES, QUERIES, DIMENSION, TOPICS, SEED = 100_000, 5_000, 64, 60, 0
 LOADS, SECONDS = 5, 4
 WANTED_PAINT, WANTED_FRAMES = 2.0, 30
-MOVED = ("num_passages", "num_questions", "variance_kept", "made_from")
 NOTHING = "an empty picture: what this machine gives"
 SCREENS: dict[str, dict[str, Any]] = {
     "desktop, 1280 × 800": {"viewport": {"width": 1280, "height": 800}},
@@ -113,7 +112,7 @@ def move(made: PassageMap) -> PassageMap:
         "displacement": lengths / lengths.max(),
         "questions": np.array(made.questions),
     }
-    figures = {name: made.meta[name] for name in MOVED if name in made.meta}
+    figures = {name: made.meta[name] for name in RECORDS}
 
     def write(directory: Path) -> dict[str, Any]:
         for name, array in arrays.items():

@@ -16,6 +16,15 @@ from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.gnn.embeddings import open_embeddings
 
 KIND = "map"
+RECORDS = (
+    "made_from",
+    "num_passages",
+    "num_questions",
+    "variance_kept",
+    "displacement_kept",
+    "share_moved",
+    "after_head",
+)  # entries of its metadata
 
 
 class PassageMap(Artifact):
@@ -71,18 +80,6 @@ class PassageMap(Artifact):
 
 def open_map(path: str | Path) -> PassageMap:
     """Open the map at ``path``; raises as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
-    artifact = open_artifact(
-        path,
-        KIND,
-        (
-            "made_from",
-            "num_passages",
-            "num_questions",
-            "variance_kept",
-            "displacement_kept",
-            "share_moved",
-            "after_head",
-        ),
-    )
+    artifact = open_artifact(path, KIND, RECORDS)
     artifact.require_recorded("before.npy", "after.npy", "displacement.npy", "questions.npy")
     return PassageMap(artifact.path, artifact.meta)
