@@ -335,13 +335,13 @@ def markdown(results: dict[str, Any]) -> str:
     return f"""# A graph store of MS MARCO's shape, scale {results["scale"]:g}
 
 Regenerate: `.venv/bin/python benchmarks/store_scale.py --work DIRECTORY --scale {results["scale"]:g}{
-        " --planted" if results["planted"] else ""
+        " --planted" if results.get("planted") else ""
     } --texts FILE`
 
 {results["passages"]:,} passages, {results["queries"]:,} queries, k = {results["k"]}, {results["dimension"]} dimensions,
 on {results["threads"]} cores. Vectors are synthetic{
         "; a query is joined to its labelled passage and to others of its topic, without a search"
-        if results["planted"]
+        if results.get("planted")
         else ""
     }.
 
