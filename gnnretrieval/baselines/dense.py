@@ -17,10 +17,18 @@ from torch import Tensor
 
 from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides, local_scale, mixed, nearness
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
-from gnnretrieval.training.gnn.ladder import PRIORS, SCALINGS, STEPS, reciprocal_ranks_of_scores, steps_over
+from gnnretrieval.training.gnn.ladder import (
+    PRIORS,
+    SCALINGS,
+    STEPS,
+    reciprocal_ranks_of_scores,
+    scores_among,
+    steps_over,
+)
 
 _QUERIES = 256  # queries that are scored together
 _TENTHS = tuple(tenth / 10 for tenth in range(11))
@@ -161,15 +169,20 @@ def measure_dense(
     settings: Sequence[DenseSetting],
     queries: Tensor,
     relevant: Sequence[Sequence[int]],
+    clicked: ClickedQuestions | None = None,
 ) -> NDArray[np.float64]:
-    """RR@10 of each dev question ``(settings, q)``, for settings that differ only in ``questions`` and ``prior``."""
+    """RR@10 of each dev question ``(settings, q)``, for settings that differ only in ``questions`` and ``prior``.
+
+    By clicks, as :meth:`gnnretrieval.training.gnn.judged.Judged.measure_vectors`.
+    """
     sides = prepared(graph, heads, settings[0])
     values = np.zeros((len(settings), len(relevant)))
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
         for row, scores in enumerate(scores_of(graph, sides, settings, queries[part])):
-            values[row, part] = reciprocal_ranks_of_scores(scores, relevant[part])
-    return values
+            ranked = scores if clicked is None else scores_among(scores, clicked.shown[part])
+            values[row, part] = reciprocal_ranks_of_scores(ranked, relevant[part])
+    return values if clicked is None else values * clicked.shares
 
 
 def choose_dense(
@@ -182,6 +195,7 @@ def choose_dense(
     priors: bool = True,
     seed: int = 0,
     names: Sequence[str] = tuple(CHOICES),
+    clicked: ClickedQuestions | None = None,
 ) -> dict[str, DenseBaseline]:
     """Choose the best setting of every baseline on dev.
 
@@ -197,6 +211,7 @@ def choose_dense(
             passages with training questions.
         seed: Seed of the order of training pairs.
         names: Names of the baselines.
+        clicked: How the dev questions count if their labels are clicks; None: all alike.
 
     Returns:
         The baselines with their chosen settings, by name.
@@ -216,7 +231,8 @@ def choose_dense(
     for one in dict.fromkeys(one for choices in wanted.values() for one in choices):
         alike.setdefault(one._replace(questions=0.0, prior=0.0), []).append(one)
     for shared, settings in alike.items():
-        by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), settings, features, relevant)
+        its = heads.get((shared.steps, shared.sides))
+        by_setting = measure_dense(graph, its, settings, features, relevant, clicked)
         for one, values in zip(settings, by_setting, strict=True):
             measured[one] = min(float(values[parts == part].mean()) for part in np.unique(parts))
     for name, choices in wanted.items():

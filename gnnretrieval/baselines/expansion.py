@@ -22,6 +22,7 @@ from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.lexical import label_questions
 from gnnretrieval.nn.label_messages import MessageGraph
@@ -104,6 +105,7 @@ def choose_weight(
     queries: NDArray[np.floating],
     relevant: Sequence[Sequence[int]],
     parts: NDArray[np.integer],
+    clicked: ClickedQuestions | None = None,
 ) -> tuple[float, float]:
     """The weight of :data:`WEIGHTS` with the best RR@10 on dev, the smallest of equally good ones, and that value.
 
@@ -113,11 +115,12 @@ def choose_weight(
         queries: Features of the dev questions ``(q, d)``.
         relevant: Rows of the relevant passages of each dev question.
         parts: Kind of each dev question ``(q,)``; a weight counts by its lowest mean over the kinds.
+        clicked: How the dev questions count if their labels are clicks; None: all alike.
     """
     asked = torch.from_numpy(np.asarray(queries, dtype=np.float32))
     dev: dict[float, float] = {}
     for weight in WEIGHTS:
-        (values,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], asked, relevant)
+        (values,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], asked, relevant, clicked)
         dev[weight] = min(float(values[parts == part].mean()) for part in np.unique(parts))
     best = max(WEIGHTS, key=lambda weight: dev[weight])
     return best, dev[best]

@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
+
 from gnnretrieval.encoders.bm25 import BM25, count_words
 from gnnretrieval.encoders.postings import Counts
 from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.index.lexical import LexicalSetting, Questions, joined, require_rows
 from gnnretrieval.progress import progress
 
 CUTOFF = 10  # cutoff of the reciprocal rank on dev
+_DEPTH = 1000  # passages among which those that were shown are looked for
 
 CHOICES = {
     "repeats": (0, 1, 2, 3),
@@ -47,6 +51,7 @@ def choose_lexical(
     dev_queries: Sequence[str],
     dev_relevant: Sequence[Sequence[int]],
     neighbours: Questions | None = None,
+    clicked: ClickedQuestions | None = None,
 ) -> LexicalChoice:
     """Choose the settings with the best RR@10 on dev, with and without questions.
 
@@ -62,6 +67,7 @@ def choose_lexical(
         dev_queries: Texts of dev questions.
         dev_relevant: Rows of the relevant passages of each; a question without any counts 0.
         neighbours: Neighbouring questions by passage row; None: ``neighbour_weight`` stays 0.
+        clicked: How the dev questions count if their labels are clicks; None: all alike.
 
     Raises:
         InputError: Questions are given for a row that is not below ``m``, there are no dev questions, or
@@ -76,7 +82,7 @@ def choose_lexical(
     fields = [joined(questions, num_passages) for questions in (train_questions, neighbours or {})]
     with Counts(fields=3) as counts:
         count_words(counts, passages(), *fields, total=num_passages)
-        search = _Search(counts, dev_queries, [frozenset(rows) for rows in dev_relevant])
+        search = _Search(counts, dev_queries, [frozenset(rows) for rows in dev_relevant], clicked)
         search.climb(("repeats", "neighbour_weight", "k1", "b") if neighbours else ("repeats", "k1", "b"))
         search.climb(("k1", "b"))
     plain = [setting for setting in search.dev if not setting.repeats and not setting.neighbour_weight]
@@ -90,10 +96,17 @@ class _Search:
         counts: Word counts of the three fields: text, labelled questions, neighbouring questions.
         queries: Dev questions.
         relevant: Rows of the relevant passages of each.
+        clicked: How they count by clicks; None: all alike.
     """
 
-    def __init__(self, counts: Counts, queries: Sequence[str], relevant: Sequence[frozenset[int]]) -> None:
-        self._counts, self._queries, self._relevant = counts, queries, relevant
+    def __init__(
+        self,
+        counts: Counts,
+        queries: Sequence[str],
+        relevant: Sequence[frozenset[int]],
+        clicked: ClickedQuestions | None,
+    ) -> None:
+        self._counts, self._queries, self._relevant, self._clicked = counts, queries, relevant, clicked
         self.dev: dict[LexicalSetting, float] = {}
 
     def climb(self, names: Sequence[str]) -> None:
@@ -121,11 +134,15 @@ class _Search:
 
     def _reciprocal_rank(self, bm25: BM25) -> float:
         """Mean RR@10; ties are ranked by row."""
-        top = bm25.top_k_of(self._queries, CUTOFF)
-        return fmean(
-            next((1 / rank for rank, row in enumerate(rows.tolist(), 1) if row in relevant), 0.0)
-            for (rows, _), relevant in zip(top, self._relevant, strict=True)
-        )
+        found = [rows.tolist() for rows, _ in bm25.top_k_of(self._queries, _DEPTH if self._clicked else CUTOFF)]
+        if self._clicked is not None:
+            ranked = zip(found, self._clicked.shown, strict=True)
+            found = [rows if shown is None else [row for row in rows if row in shown] for rows, shown in ranked]
+        values = [
+            next((1 / rank for rank, row in enumerate(rows[:CUTOFF], 1) if row in relevant), 0.0)
+            for rows, relevant in zip(found, self._relevant, strict=True)
+        ]
+        return fmean(values) if self._clicked is None else float(np.mean(self._clicked.shares * values))
 
 
 def _steps(setting: LexicalSetting) -> int:

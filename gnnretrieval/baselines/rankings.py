@@ -108,6 +108,7 @@ def rank_baselines(
     features.require_of(dataset)
     require_memory(memory_of_messages(store), f"ranking by {store.path}'s labels", "Use narrower vectors.")
     held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
+    held_out = held_out.only(rows_of(len(held_out.relevant)).tolist())
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     if split == held_out.name:
         raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
@@ -136,7 +137,7 @@ def rank_baselines(
             "split": split,
             "queries": len(queries),
             "chosen": chosen,
-            "chosen_by": {"split": held_out.name, "queries": len(rows_of(len(held_out.relevant)))},
+            "chosen_by": {"split": held_out.name, "queries": len(held_out.relevant)},
             "made_from": {
                 name: relative_to(out, path)
                 for name, path in (("graph", store.path), ("dataset", dataset.path), ("features", features.path))
@@ -188,16 +189,16 @@ def _rank_dense(
 ) -> dict[str, Any]:
     whole = message_graph(store)
     graph = whole if held_out.hidden is None else message_graph(store, held_out.hidden)
-    rows = rows_of(len(held_out.relevant))
     found = choose_dense(
         graph,
         whole,
-        held_out.queries[rows],
-        [held_out.relevant[row] for row in rows.tolist()],
-        held_out.parts[rows],
+        held_out.queries,
+        held_out.relevant,
+        held_out.parts,
         priors=held_out.is_split,
         seed=seed,
         names=names,
+        clicked=held_out.clicked,
     )
     for name, baseline in found.items():
         rank.write(name, asked, rank.by(baseline))
@@ -210,11 +211,10 @@ def _rank_dense(
 def _rank_expansion(
     store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]], encoder: TextEncoder
 ) -> dict[str, Any]:
-    rows, hidden = rows_of(len(held_out.relevant)), held_out.hidden
+    hidden = held_out.hidden
     graph = message_graph(store, hidden)
     expanded = Expanded.of(store, encoder, None if hidden is None else ~hidden)
-    relevant = [held_out.relevant[row] for row in rows.tolist()]
-    weight, dev = choose_weight(graph, expanded, held_out.queries[rows], relevant, held_out.parts[rows])
+    weight, dev = choose_weight(graph, expanded, held_out.queries, held_out.relevant, held_out.parts, held_out.clicked)
     if hidden is not None:
         graph = message_graph(store)
         expanded = Expanded.of(store, encoder) if weight else expanded
@@ -225,7 +225,6 @@ def _rank_expansion(
 
 
 def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]]) -> dict[str, Any]:
-    rows = rows_of(len(held_out.relevant)).tolist()
     with store.texts() as texts:
 
         def passages() -> Iterator[str]:
@@ -236,9 +235,10 @@ def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[st
             passages,
             store.num_passages,
             label_questions(store, ~hidden),
-            [held_out.texts[row] for row in rows],
-            [held_out.relevant[row] for row in rows],
+            held_out.texts,
+            held_out.relevant,
             neighbour_questions(store) if not hidden.any() else None,
+            held_out.clicked,
         )
         neighbours = neighbour_questions(store) if choice.best.neighbour_weight else None
         bm25 = lexical_index(passages, store.num_passages, label_questions(store), choice.best, neighbours)

@@ -77,6 +77,12 @@ class ClickedQuestions(NamedTuple):
         weights = np.where([bool(its) for its in relevant], 1 / np.maximum(chances, 1 / _MOST_WEIGHT), 1.0)
         return cls(relevant, [[one.row for one in its] or None for its in shown], weights)
 
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The weights with a mean of 1 ``(q,)``: times these, values have their weighted mean."""
+        shares: NDArray[np.float64] = self.weights / self.weights.mean()
+        return shares
+
     def only(self, rows: Iterable[int]) -> ClickedQuestions:
         """The questions at these positions."""
         its = [*rows]

@@ -6,7 +6,16 @@ import torch
 from torch.nn import functional as F
 
 from gnnretrieval.baselines import DENSE, dense
-from gnnretrieval.baselines.dense import CHOICES, DenseBaseline, DenseSetting, choose_dense, prepared, score
+from gnnretrieval.baselines.dense import (
+    CHOICES,
+    DenseBaseline,
+    DenseSetting,
+    choose_dense,
+    measure_dense,
+    prepared,
+    score,
+)
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
 from gnnretrieval.training.gnn.head import Heads, train_heads
 
@@ -46,6 +55,16 @@ def test_local_scaling_is_that_of_the_gnn_encoder():
     vectors = message_vectors(graph_of(), None, Messages(scaling=0.5))
     assert scores_of(DenseSetting(scaling=0.5)) == pytest.approx((ASKED @ vectors.T)[0].tolist())
     assert scores_of(DenseSetting(scaling=0.5)) != pytest.approx(scores_of(DenseSetting()))
+
+
+def test_by_clicks_dev_ranks_what_was_shown_and_counts_by_weights():
+    """The query scores 0.6, 0.8 and 1: passage 0 is the third of all, the second of the shown ones."""
+    asked, relevant = ASKED.repeat(2, 1), [[0], [1]]
+    plain = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant)
+    assert plain.tolist() == [[1 / 3, 1 / 2]]
+    clicked = ClickedQuestions(relevant, [[0, 1], None], np.array([3.0, 1.0]))
+    values = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant, clicked)
+    assert values.tolist() == [[1.5 * 1 / 2, 0.5 * 1 / 2]]
 
 
 def test_heads_of_either_side_are_applied_to_that_side():

@@ -6,6 +6,7 @@ import pytest
 from gnnretrieval.baselines.lexical import CHOICES, choose_lexical
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.index.lexical import LexicalSetting, expanded_texts, lexical_index, neighbour_questions
 
 TEXTS = ["red apple", "green tree", "blue water deep", "fast car"]
@@ -63,6 +64,17 @@ def test_questions_that_mislead_are_left_out():
     assert choice.best == choice.plain == LexicalSetting()
     assert choice.dev[LexicalSetting()] == 1
     assert choice.dev[LexicalSetting(repeats=3)] < 1
+
+
+def test_by_clicks_a_passage_that_was_not_shown_is_no_rank_before_and_questions_count_by_weight():
+    texts, queries, relevant = ["tree", "tree and leaf", "car"], ["tree", "car"], [[1], [2]]
+    plain = choose_lexical(lambda: texts, 3, {}, queries, relevant)
+    assert plain.dev[LexicalSetting()] == (0.5 + 1) / 2
+    shown = ClickedQuestions(relevant, [[1, 2], None], np.ones(2))
+    assert choose_lexical(lambda: texts, 3, {}, queries, relevant, clicked=shown).dev[LexicalSetting()] == 1
+    heavy = ClickedQuestions(relevant, [None, None], np.array([3.0, 1.0]))
+    choice = choose_lexical(lambda: texts, 3, {}, queries, relevant, clicked=heavy)
+    assert choice.dev[LexicalSetting()] == pytest.approx(0.75 * 0.5 + 0.25 * 1)
 
 
 def test_k1_and_b_are_tuned_without_questions_too():

@@ -7,6 +7,7 @@ document. A setting is judged by the kind on which it does worse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,16 @@ class HeldOut(NamedTuple):
     parts: NDArray[np.int64]
     clicked: ClickedQuestions | None = None
     clicked_in_graph: ClickedQuestions | None = None
+
+    def only(self, rows: Sequence[int]) -> HeldOut:
+        """The questions at these positions."""
+        return self._replace(
+            queries=self.queries[rows],
+            texts=[self.texts[row] for row in rows],
+            relevant=[self.relevant[row] for row in rows],
+            parts=self.parts[rows],
+            clicked=None if self.clicked is None else self.clicked.only(rows),
+        )
 
     @property
     def is_split(self) -> bool:

@@ -81,12 +81,7 @@ class Judged:
         """
         if self.clicked is None:
             return reciprocal_ranks(vectors, self.queries, self.relevant)
-        values, weights = (
-            reciprocal_ranks(vectors, self.queries, self.relevant, self.clicked.shown),
-            self.clicked.weights,
-        )
-        values *= weights / weights.mean()
-        return values
+        return self.clicked.shares * reciprocal_ranks(vectors, self.queries, self.relevant, self.clicked.shown)
 
     @property
     def warm(self) -> NDArray[np.bool_]:

@@ -125,12 +125,18 @@ def reciprocal_ranks(
         part = slice(start, start + _QUERIES)
         scores = queries[part] @ vectors.T  # (b, m)
         if among is not None:
-            whole, scores = scores, torch.full_like(scores, -torch.inf)
-            for row, passages in enumerate(among[part]):
-                ranked: Any = slice(None) if passages is None else passages
-                scores[row, ranked] = whole[row, ranked]
+            scores = scores_among(scores, among[part])
         values[part] = reciprocal_ranks_of_scores(scores, relevant[part])
     return values
+
+
+def scores_among(scores: Tensor, among: Sequence[Sequence[int] | None]) -> Tensor:
+    """The scores ``(b, m)`` of the passages that each query ranks, -inf elsewhere; None: all passages."""
+    left = torch.full_like(scores, -torch.inf)
+    for row, passages in enumerate(among):
+        ranked: Any = slice(None) if passages is None else passages
+        left[row, ranked] = scores[row, ranked]
+    return left
 
 
 def reciprocal_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.float64]:
