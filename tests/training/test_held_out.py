@@ -46,10 +46,15 @@ def test_the_dev_split_is_what_is_chosen_by(tiny_dataset: Path, tiny_features: F
 
 
 def test_in_a_dataset_from_event_logs_dev_and_training_queries_count_by_their_clicks(
-    tiny_dataset: Path, tiny_settings: EncoderSettings, tiny_graph: Graph, tiny_features: Features, tmp_path: Path
+    tiny_dataset: Path,
+    tiny_settings: EncoderSettings,
+    tiny_graph: Graph,
+    tiny_features: Features,
+    tmp_path: Path,
+    said: list[str],
 ) -> None:
-    said = simulate_log(Dataset.open(tiny_dataset), tmp_path / "log.jsonl", SimulationSettings(impressions=600))
-    dev, test = map(datetime.fromisoformat, (said.dev_from, said.test_from))
+    log = simulate_log(Dataset.open(tiny_dataset), tmp_path / "log.jsonl", SimulationSettings(impressions=600))
+    dev, test = map(datetime.fromisoformat, (log.dev_from, log.test_from))
     made = import_feedback([tmp_path / "log.jsonl"], tiny_dataset, tmp_path / "data", dev_from=dev, test_from=test)
     dataset = Dataset.open(made.path)
     features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
@@ -63,6 +68,12 @@ def test_in_a_dataset_from_event_logs_dev_and_training_queries_count_by_their_cl
     assert sorted(pairs) == sorted(map(tuple, store.labels.tolist()))
     plain = held_out_queries(tiny_graph, Dataset.open(tiny_dataset), tiny_features, seed=0)
     assert plain.clicked is plain.clicked_in_graph is None
+
+    model = train_gnn(store, dataset, features, TrainSettings(), tmp_path / "model")
+    assert any(line.startswith("labels are clicks: ") for line in said)
+    assert model.meta["dev"]["by_clicks"]
+    card = (model.path / "README.md").read_text(encoding="utf-8")
+    assert "| passages ranked for them | those shown; weighted by the chance of a label |" in card
 
 
 def test_without_a_dev_split_all_questions_of_some_passages_are_held_out(

@@ -48,6 +48,7 @@ def model_card(
     """
     dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
     encoder = _name_of(meta["encoder"]["checkpoint"])
+    passages = "those shown; weighted by the chance of a label" if dev.get("by_clicks") else f"{dev['passages']:,}"
     before, after = dev["dual_encoder"]["RR@10"], chosen["RR@10"]
     by = "`log.jsonl`" if selection is None else f"`log.jsonl`, epoch {best['epoch']}"
     figures = [
@@ -56,7 +57,7 @@ def model_card(
         ("gain of the best setting", f"{100 * best['gain']:+.1f}", by),
         ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if selection is None else by),
         ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
-        ("passages ranked for them", f"{dev['passages']:,}", "`meta.json`, `dev`"),
+        ("passages ranked for them", passages, "`meta.json`, `dev`"),
     ]
     dataset = meta["dataset"]
     lines = [

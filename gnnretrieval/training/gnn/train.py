@@ -167,6 +167,7 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
                 "split": plan.held_out.name,
                 "queries": len(plan.held_out.relevant),
                 "passages": store.num_passages,
+                "by_clicks": plan.held_out.clicked is not None,
                 **training.described(),
             },
             "queries": {"trained_on": int(taught[labelled].sum()), "labelled": len(labelled)},

@@ -128,6 +128,7 @@ def keep_trained(
                 "split": held_out.name,
                 "queries": len(held_out.relevant),
                 "passages": store.num_passages,
+                "by_clicks": held_out.clicked is not None,
                 "dual_encoder": {"RR@10": float(before.mean())},
                 "cross_validated": 0,
                 "best": {"gain": float(gains.mean()), "p": p, "tried": 1},
