@@ -99,6 +99,30 @@ def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> N
     assert path.with_suffix(".md").read_text("utf-8") == page
 
 
+@pytest.mark.parametrize(("name", "tables"), [("gnn-encoder", 6), ("rocketqa", 7), ("pair", 5), ("dcsr", 8)])
+def test_a_paper_s_page_is_of_the_result_files_and_has_every_table(name: str, tables: int, scripts: None) -> None:
+    import papers
+
+    page = (BENCHMARKS / "papers" / f"{name}.md").read_text("utf-8")
+    assert page == papers.markdown(name)
+    sections = re.findall(r"^## Table (\d+):", page, re.M)
+    assert sorted(map(int, sections)) == list(range(1, tables + 1))
+
+
+def test_a_finding_of_a_paper_is_judged_by_sign_and_significance(scripts: None) -> None:
+    import papers_rows as rows
+
+    def judged(first: float, second: float, gain: float, p: float | None) -> str:
+        return rows.Claim("", (first, second), "R@5", gain, p).verdict
+
+    assert judged(74.9, 73.6, 0.01, 0.04) == rows.HOLDS
+    assert judged(74.9, 73.6, 0.01, 0.06) == rows.EQUAL
+    assert judged(74.9, 73.6, -0.01, 0.04) == rows.REVERSED
+    assert judged(26.0, 33.3, 0.01, 0.04) == rows.REVERSED  # the paper's second is better
+    assert judged(26.0, 33.3, -0.01, 0.04) == rows.HOLDS
+    assert judged(74.9, 73.6, 0.01, None) == rows.UNTESTED
+
+
 def test_the_table_in_readme_is_the_page_s() -> None:
     text = (BENCHMARKS.parent / "README.md").read_text("utf-8")
     sets = json.loads((BENCHMARKS / "results" / "same_labels.json").read_text("utf-8"))["sets"]
