@@ -95,7 +95,11 @@ WITH_PAGES = sorted(
 @pytest.mark.parametrize("name", WITH_PAGES)
 def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> None:
     path = BENCHMARKS / "results" / f"{name}.json"
-    page = import_module(name).markdown(json.loads(path.read_text("utf-8")))
+    try:
+        script = import_module(name)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"this benchmark wants {error.name}")
+    page = script.markdown(json.loads(path.read_text("utf-8")))
     assert path.with_suffix(".md").read_text("utf-8") == page
 
 

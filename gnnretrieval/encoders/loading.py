@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
+from gnnretrieval.encoders.foreign_code import refuse_foreign_code
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.platform.amx import avoid_hidden_amx
@@ -32,8 +33,9 @@ def loading(checkpoint: Checkpoint) -> Iterator[None]:
     """Context in which a library loads ``checkpoint``.
 
     Raises:
-        InputError: The library raised an error; its first line, with the directory.
+        InputError: The library raised an error; its first line, with the directory. Or the checkpoint brings code.
     """
+    refuse_foreign_code(checkpoint.directory)  # sentence-transformers before 6.0 runs modules that it names
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # "creating a new one with mean pooling"
     from transformers.utils import logging as transformers_logging
 

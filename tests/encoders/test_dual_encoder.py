@@ -286,6 +286,8 @@ def test_a_given_prompt_is_put_before_the_text(tiny_settings):
 )
 def test_settings_of_modules_that_cannot_be_are_a_sentence(file, entry, value, tiny_checkpoint, tmp_path):
     directory = shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint")
+    if not (directory / file / "config.json").is_file():
+        pytest.skip("sentence-transformers before 6.0 gives this module no settings")
     config = json.loads((directory / file / "config.json").read_text())
     (directory / file / "config.json").write_text(json.dumps({**config, entry: value}))
     with pytest.raises(InputError, match="this checkpoint cannot be loaded"):
