@@ -296,17 +296,19 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
     if not measured:
         return []
     lines = ["", "## Other layers", ""]
-    lines += ["`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the"]
-    lines += ["same seeds. Seconds of training are rough. Rows without a revision were measured before `linear` had"]
     lines += [
-        "separate heads. These layers work on the dual-encoder's vectors, without heads; on top of what the ladder"
+        "`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the same",
+        "seeds. Seconds of training are rough, and left out where training was paused. Rows without a revision were",
+        "measured before `linear` had separate heads. These layers work on the dual-encoder's vectors, without heads;",
+        "on top of what the ladder keeps, attention has [its own page](attention_over_ladder.md).",
+        "",
     ]
-    lines += ["keeps, attention has [its own page](attention_over_ladder.md).", ""]
     lines += ["| set | layer | seeds | RR@10 | Δ | seconds | revision |", "|---|---|---:|---:|---:|---:|---|"]
     for name, its in measured.items():
         for layer, found in its["layers"].items():
             gain = "–" if found["against"] is None else _said(found["against"])
-            value, seconds = f"{100 * found['RR@10']:.1f}", f"{found['seconds']:.0f}"
+            value = f"{100 * found['RR@10']:.1f}"
+            seconds = "–" if found["seconds"] is None else f"{found['seconds']:.0f}"
             revision = found.get("revision", "–")[:7]
             lines.append(f"| {name} | {layer} | {found['seeds']} | {value} | {gain} | {seconds} | {revision} |")
     return lines
