@@ -129,6 +129,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         "**Few months were run.** Twenty are wanted for each set and share of wrong clicks; the table says how many",
         "there are, with how many lists a night. Where nothing was promoted, a 0 under *worse* proves nothing.",
+        "The gate's level, p ≤ 0.01, is that of one night: over many nights a few promotions are by chance, above all",
+        "where few of the newest questions have a label.",
         "",
         "Clicks are on what the served version showed. Training and the gate compare models among the shown passages,",
         "and a question counts by the inverse of its chance of a label, so that clicks on the served list alone can",
