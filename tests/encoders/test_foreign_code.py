@@ -7,12 +7,14 @@ import os
 import pickle
 import shutil
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import torch
 
 import gnnretrieval
+from gnnretrieval.encoders import loading
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.dual_encoder import DualEncoder
@@ -127,8 +129,21 @@ def test_no_entry_runs_a_checkpoints_code(entry, craft, tiny_cross_encoder, tmp_
 
 
 @pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
+@pytest.mark.parametrize("craft", [config_code, tokenizer_code, module_code])
+def test_the_loaders_refuse_code_too(load, craft, tiny_cross_encoder, tmp_path, marker):
+    directory = shutil.copytree(tiny_cross_encoder, tmp_path / "checkpoint")
+    with_code(directory, marker)
+    craft(directory)
+    with pytest.raises(GnnRetrievalError, match=CRAFTED[craft]):
+        load(Checkpoint("crafted", directory, "directory", ""))
+
+
+@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
 @pytest.mark.parametrize("craft", [config_code, tokenizer_code, module_code, pickled])
-def test_the_loaders_alone_run_no_code(load, craft, tiny_cross_encoder, tmp_path, marker):
+def test_without_any_guard_the_libraries_run_no_code(load, craft, tiny_cross_encoder, tmp_path, marker, monkeypatch):
+    if craft is module_code and int(version("sentence-transformers").split(".")[0]) < 6:
+        pytest.skip("sentence-transformers before 6.0 runs a module's code; the guards are all there is")
+    monkeypatch.setattr(loading, "refuse_foreign_code", lambda directory: None)
     directory = shutil.copytree(tiny_cross_encoder, tmp_path / "checkpoint")
     with_code(directory, marker)
     craft(directory)

@@ -69,6 +69,9 @@ def test_in_a_dataset_from_event_logs_dev_and_training_queries_count_by_their_cl
     plain = held_out_queries(tiny_graph, Dataset.open(tiny_dataset), tiny_features, seed=0)
     assert plain.clicked is plain.clicked_in_graph is None
 
+    attention = TrainSettings.parse({"layer": "gat", "epochs": 1})
+    train_gnn(store, dataset, features, attention, tmp_path / "attention")
+    assert not any(line.startswith("labels are clicks: ") for line in said)  # it does not weight them
     model = train_gnn(store, dataset, features, TrainSettings(), tmp_path / "model")
     assert any(line.startswith("labels are clicks: ") for line in said)
     assert model.meta["dev"]["by_clicks"]

@@ -132,10 +132,12 @@ def held_out_queries(
 
 
 def _clicked_in_graph(store: Graph, dataset: Dataset) -> ClickedQuestions | None:
-    """How the graph's queries count by their clicks; None: the dataset is not from event logs."""
+    """How the graph's queries count by their clicks; None: the dataset is not from logs that say what was shown."""
     try:
         feedback = open_feedback(dataset.path)
     except ArtifactError:
+        return None
+    if not all(log.has_lists for log in feedback.report.logs):
         return None
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     with store.texts() as texts:

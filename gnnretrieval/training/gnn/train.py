@@ -82,7 +82,7 @@ def train_gnn(
 
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
-        _say_how_it_chooses(plan.held_out)
+        _say_how_it_chooses(plan.held_out, settings)
         write_layer = _write_linear if settings.layer == "linear" else _write_layers
         made = write_layer(plan, directory, device, ranks)
         if not ranks.first:
@@ -327,8 +327,8 @@ def _save_encoder(
     return {JOINT: encoders.save(its, directory, queries).model_dump(mode="json")}
 
 
-def _say_how_it_chooses(held_out: HeldOut) -> None:
-    if held_out.clicked is not None:
+def _say_how_it_chooses(held_out: HeldOut, settings: TrainSettings) -> None:
+    if held_out.clicked is not None and settings.layer == "linear":
         say(
             "labels are clicks: a dev question ranks the passages that it was shown, and counts by the inverse of its "
             "chance of a label"
