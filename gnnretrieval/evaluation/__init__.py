@@ -9,7 +9,7 @@ from gnnretrieval.evaluation.answers import AnswerHits, find_answers, judged_in,
 from gnnretrieval.evaluation.changed_queries import most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison, compare
 from gnnretrieval.evaluation.evaluate import Evaluation, evaluate
-from gnnretrieval.evaluation.fusion_choice import FusionChoice, choose_fusion
+from gnnretrieval.evaluation.fusion_choice import ClickedDev, FusionChoice, choose_fusion
 from gnnretrieval.evaluation.measures import mean, per_query
 from gnnretrieval.evaluation.names import parse_measures, split_names
 from gnnretrieval.evaluation.reading import answer_values, answered_queries, choose_weight
@@ -27,6 +27,7 @@ from gnnretrieval.index.fuse import fuse
 
 __all__ = [
     "AnswerHits",
+    "ClickedDev",
     "Comparison",
     "Evaluation",
     "FusionChoice",

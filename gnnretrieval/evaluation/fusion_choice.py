@@ -6,12 +6,13 @@ resamples of these questions varies less, and is better on other questions (benc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation.measures import per_query
@@ -21,6 +22,18 @@ from gnnretrieval.index.fuse import Method, SideBySide
 METHOD: Method = "weighted"
 WEIGHTS = np.arange(11) / 10  # of the second run
 RESAMPLES, AT_ONCE = 1000, 100
+
+
+class ClickedDev(NamedTuple):
+    """How dev questions count if their labels are clicks (:mod:`gnnretrieval.feedback.clicked_questions`).
+
+    Attributes:
+        shown: Ids of the passages that were shown, by question; None where the log does not say.
+        weights: Inverse of the probability of a label, by question.
+    """
+
+    shown: Mapping[str, Collection[str] | None]
+    weights: Mapping[str, float]
 
 
 class FusionChoice(NamedTuple):
@@ -65,7 +78,12 @@ class FusionChoice(NamedTuple):
         return {"method": METHOD, **self._asdict(), "weights": list(self.weights)}
 
 
-def choose_fusion(runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], measure: str = "RR@10") -> FusionChoice:
+def choose_fusion(
+    runs: Sequence[Run],
+    qrels: Mapping[str, Mapping[str, int]],
+    measure: str = "RR@10",
+    clicked: ClickedDev | None = None,
+) -> FusionChoice:
     """Choose how to fuse two systems from their runs on dev questions.
 
     The runs' normalised scores are summed. The second run's weight is :func:`mean_best_weight` over 0, 0.1 … 1; the
@@ -76,6 +94,7 @@ def choose_fusion(runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], m
         runs: Two runs on dev questions.
         qrels: Relevance by passage id by dev question.
         measure: Name by ir-measures.
+        clicked: How the questions count if their labels are clicks; None: all alike, among all passages.
 
     Raises:
         InputError: there are not two runs, or a score is not finite; also see
@@ -83,7 +102,7 @@ def choose_fusion(runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], m
     """
     if len(runs) != 2:
         raise InputError(f"a fusion is chosen for two runs, and there are {len(runs)}.")
-    values_of = fusion_values(runs, qrels, measure)
+    values_of = fusion_values(runs, qrels, measure, clicked)
     values = np.stack([values_of(weight) for weight in WEIGHTS])  # (w, q)
     first, second = values[0].mean(), values[-1].mean()
     half, queries = float(max(first, second)), values.shape[1]
@@ -95,21 +114,32 @@ def choose_fusion(runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], m
 
 
 def fusion_values(
-    runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], measure: str
+    runs: Sequence[Run], qrels: Mapping[str, Mapping[str, int]], measure: str, clicked: ClickedDev | None = None
 ) -> Callable[[float], NDArray[np.float64]]:
     """The measure's value on each judged question ``(q,)`` as a function of the second run's weight.
 
     Arguments and errors as of :func:`choose_fusion`.
     """
     (parsed,) = parse_measures([measure])
+    shown = {} if clicked is None else clicked.shown
     depth = None if without_cutoff(parsed) == parsed else int(parsed["cutoff"])
     queries = [query for query in qrels if any(query in run for run in runs)]
     side_by_side = {query: SideBySide.of(runs, query, METHOD) for query in queries}
 
+    def joined(query: str, weight: float) -> list[ScoredPassage]:
+        its, weights = shown.get(query), (1 - weight, weight)
+        if its is None:
+            return side_by_side[query].joined(weights, depth)
+        return [one for one in side_by_side[query].joined(weights) if one.passage_id in its]
+
     def values_of(weight: float) -> NDArray[np.float64]:
-        fused = {query: its.joined((1 - weight, weight), depth) for query, its in side_by_side.items()}
-        (by_query,) = per_query(qrels, fused, [measure]).values()
-        return np.fromiter(by_query.values(), dtype=np.float64)
+        (by_query,) = per_query(qrels, {query: joined(query, weight) for query in queries}, [measure]).values()
+        values = np.fromiter(by_query.values(), dtype=np.float64)
+        if clicked is None:
+            return values
+        by_clicks = np.array([clicked.weights[query] for query in by_query])
+        weighted: NDArray[np.float64] = values * by_clicks / by_clicks.mean()
+        return weighted
 
     return values_of
 

@@ -17,8 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.errors import ArtifactError
 from gnnretrieval.feedback.click_rates import ClickRates
-from gnnretrieval.feedback.importing import ImportedFeedback
+from gnnretrieval.feedback.importing import ImportedFeedback, open_feedback
 from gnnretrieval.feedback.judgement_table import read_judgements
 from gnnretrieval.feedback.judging import label_chances
 from gnnretrieval.feedback.settings import FeedbackSettings
@@ -89,6 +91,15 @@ class ClickedQuestions(NamedTuple):
         return ClickedQuestions(
             [self.relevant[row] for row in its], [self.shown[row] for row in its], self.weights[its]
         )
+
+
+def open_clicks(dataset: Dataset) -> ImportedFeedback | None:
+    """The clicks behind a dataset's labels; None if it is not from event logs that say what was shown."""
+    try:
+        feedback = open_feedback(dataset.path)
+    except ArtifactError:
+        return None
+    return feedback if all(log.has_lists for log in feedback.report.logs) else None
 
 
 def clicked_questions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gnnretrieval.baselines import LEXICAL
@@ -11,6 +11,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run
 from gnnretrieval.evaluation import (
     AnswerHits,
+    ClickedDev,
     Comparison,
     FusionChoice,
     choose_fusion,
@@ -19,6 +20,7 @@ from gnnretrieval.evaluation import (
     leave_out_self,
 )
 from gnnretrieval.evaluation.fusion_choice import METHOD
+from gnnretrieval.feedback.clicked_questions import clicked_questions, open_clicks
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
@@ -86,7 +88,7 @@ def compare_with_bm25(
     lexical, dense = map(list, systems)
     dev_runs: dict[str, Run] = {}
     dev_qrels: dict[str, dict[str, int]] = {}
-    expanded = None
+    expanded = clicked = None
     if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
         in_graph = dataset.split(recipe.graph.split)
         dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
@@ -97,6 +99,7 @@ def compare_with_bm25(
             dense[1:1] = [name for name in baselines.names if name != LEXICAL]
             dev_runs |= baselines.runs(dev=True)
         dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
+        clicked = clicked_dev(dataset, dev, dev_qrels)
     return compare_hybrids(
         reported,
         runs,
@@ -108,7 +111,19 @@ def compare_with_bm25(
         dev_runs=dev_runs,
         dev_qrels=dev_qrels,
         expanded=expanded,
+        clicked=clicked,
     )
+
+
+def clicked_dev(dataset: Dataset, split: str, queries: Collection[str]) -> ClickedDev | None:
+    """How dev questions count by their clicks; None if the dataset is not from event logs that say what was shown."""
+    clicks = open_clicks(dataset)
+    if clicks is None:
+        return None
+    ids = dataset.passage_ids
+    its = clicked_questions(clicks, split, {id_: row for row, id_ in enumerate(ids)}, queries)
+    shown = [None if rows is None else {ids[row] for row in rows} for rows in its.shown]
+    return ClickedDev(dict(zip(queries, shown, strict=True)), dict(zip(queries, its.weights.tolist(), strict=True)))
 
 
 def compare_hybrids(
@@ -123,6 +138,7 @@ def compare_hybrids(
     dev_runs: Mapping[str, Run] | None = None,
     dev_qrels: Mapping[str, Mapping[str, int]] | None = None,
     expanded: LexicalSetting | None = None,
+    clicked: ClickedDev | None = None,
 ) -> Comparison | None:
     """Compare lexical rankings alone with hybrids of lexical and dense rankings.
 
@@ -147,6 +163,7 @@ def compare_hybrids(
         dev_runs: Runs of the same systems on dev questions; None: ``fuse = "chosen"`` means ``rrf``.
         dev_qrels: Judgements of the dev questions.
         expanded: Setting of bm25+questions, where it is among the lexical rankings.
+        clicked: How the dev questions count if their labels are clicks; None: all alike.
 
     Returns:
         The comparison; None where ``fuse`` is ``none``.
@@ -162,7 +179,7 @@ def compare_hybrids(
         pipeline = RankingSettings(hybrid=True, fuse=method, candidates=settings.depth)
         said = {**provenance, "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
         return compare(qrels, systems, f"{bm25}+{dual}", settings.measures, settings.split, said, answers=answers)
-    pipelines = choose_pipelines(lexical, dense, dev_runs, dev_qrels)
+    pipelines = choose_pipelines(lexical, dense, dev_runs, dev_qrels, clicked)
     best = pipelines[WITH]
     ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None)
     systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
@@ -183,6 +200,7 @@ def choose_pipelines(
     dense: Sequence[str],
     dev_runs: Mapping[str, Run],
     dev_qrels: Mapping[str, Mapping[str, int]],
+    clicked: ClickedDev | None = None,
 ) -> dict[str, Pipeline]:
     """BM25 joined with the dual-encoder, and the best pairs on dev without and with the graph.
 
@@ -191,6 +209,7 @@ def choose_pipelines(
         dense: Names among ``dev_runs``: the dual-encoder first, the GNN-encoder last.
         dev_runs: Run by system.
         dev_qrels: Judgements of the dev questions; at most 2,000 of them, evenly spread, are used.
+        clicked: How these count if their labels are clicks; None: all alike.
 
     Returns:
         Pipeline by the name of its row.
@@ -198,7 +217,7 @@ def choose_pipelines(
     queries = list(dev_qrels)
     dev_qrels = {queries[row]: dev_qrels[queries[row]] for row in rows_of(len(queries)).tolist()}
     pairs = [
-        Pipeline(one, other, choose_fusion([dev_runs[one], dev_runs[other]], dev_qrels))
+        Pipeline(one, other, choose_fusion([dev_runs[one], dev_runs[other]], dev_qrels, clicked=clicked))
         for one in lexical
         for other in dense
     ]

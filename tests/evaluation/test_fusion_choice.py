@@ -4,7 +4,7 @@ import pytest
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import rank
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation import choose_fusion
+from gnnretrieval.evaluation import ClickedDev, choose_fusion
 from gnnretrieval.evaluation.fusion_choice import METHOD, WEIGHTS, mean_best_weight
 from gnnretrieval.index.fuse import fuse
 
@@ -67,6 +67,19 @@ def test_a_weight_by_few_questions_is_nearer_to_the_truth_than_the_best_on_them(
         error_of_mean.append(abs(mean_best_weight(values) - 0.3))
         error_of_best.append(abs(WEIGHTS[values.mean(1).argmax()] - 0.3))
     assert np.mean(error_of_mean) < 0.8 * np.mean(error_of_best)
+
+
+def test_by_clicks_only_what_was_shown_is_ranked_and_questions_count_by_their_weights():
+    one = run_of(lambda number: {"not shown": 1.0, "right": 0.9, "wrong": 0.0} if number < 10 else {"right": 1.0})
+    two = run_of(lambda number: {"right": 1.0} if number < 10 else {"wrong": 1.0, "right": 0.5, "x": 0.0})
+    shown = dict.fromkeys(QUERIES, ("right", "wrong"))
+    alike = ClickedDev(shown, dict.fromkeys(QUERIES, 2.0))
+    assert choose_fusion([one, two], QRELS).half == pytest.approx((10 * 0.5 + 30) / 40)
+    assert choose_fusion([one, two], QRELS, clicked=alike).half == 1.0  # the first, whose best passage was not shown
+    unknown = alike._replace(shown={**shown, "q0": None})  # all passages are ranked for it
+    assert choose_fusion([one, two], QRELS, clicked=unknown).half == pytest.approx((0.5 + 39) / 40)
+    heavy = unknown._replace(weights={**alike.weights, "q0": 18.0})
+    assert choose_fusion([one, two], QRELS, clicked=heavy).half == pytest.approx((18 * 0.5 + 39 * 2) / (18 + 39 * 2))
 
 
 def test_equal_runs_are_not_fused():

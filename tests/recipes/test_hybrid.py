@@ -1,11 +1,16 @@
+from datetime import datetime
+
 import pytest
 
+from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import rank
-from gnnretrieval.evaluation import fuse
+from gnnretrieval.evaluation import ClickedDev, fuse
+from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_log
+from gnnretrieval.feedback.judgement_table import read_judgements
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
-from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, compare_hybrids, fusion_lines
+from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, clicked_dev, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
@@ -94,3 +99,24 @@ def test_without_dev_runs_or_where_a_method_is_named_it_is_joined_by_equal_weigh
 def test_dev_is_the_default_and_none_is_no_table():
     assert CompareSettings().fuse == "chosen"
     assert hybrids("none", dev_runs=RUNS, dev_qrels=QRELS) is None
+
+
+def test_by_clicks_dev_ranks_what_was_shown():
+    shown = dict.fromkeys(QRELS, ("right", "x", "y"))  # "wrong" and "other" were ranked first, and nobody saw them
+    clicked = ClickedDev(shown, dict.fromkeys(QRELS, 1.0))
+    chosen = hybrids(dev_runs=RUNS, dev_qrels=QRELS, clicked=clicked).provenance["fusion_choices"]
+    assert chosen["bm25+dual-encoder"]["half"] == 1.0
+    assert hybrids(dev_runs=RUNS, dev_qrels=QRELS).provenance["fusion_choices"]["bm25+dual-encoder"]["half"] == 0.5
+
+
+def test_the_dev_questions_of_event_logs_count_by_their_clicks(tiny_dataset, tmp_path):
+    log = simulate_log(Dataset.open(tiny_dataset), tmp_path / "log.jsonl", SimulationSettings(impressions=600))
+    dev, test = map(datetime.fromisoformat, (log.dev_from, log.test_from))
+    made = import_feedback([tmp_path / "log.jsonl"], tiny_dataset, tmp_path / "data", dev_from=dev, test_from=test)
+    dataset = Dataset.open(made.path)
+    queries = [*dataset.split("dev")]
+    clicked = clicked_dev(dataset, "dev", queries)
+    judged = read_judgements(made.path, "dev")
+    assert clicked.shown == {query: {one.passage for one in judged[query]} for query in queries}
+    assert max(clicked.weights.values()) > 1
+    assert clicked_dev(Dataset.open(tiny_dataset), "dev", [*Dataset.open(tiny_dataset).split("dev")]) is None

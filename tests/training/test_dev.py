@@ -6,10 +6,12 @@ from scipy import stats
 from gnnretrieval.data import ScoredPassage
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.evaluation import mean, per_query
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training.gnn import embedding
 from gnnretrieval.training.gnn.dev import DevSet, DevWindow, choose_scale
 from gnnretrieval.training.gnn.embedding import gated_contexts
+from gnnretrieval.training.gnn.ladder import reciprocal_ranks
 
 SCALES = (0.0, 0.25, 1.0, 1.5)
 
@@ -168,3 +170,25 @@ def test_a_scale_is_worth_what_it_gains_on_the_kind_of_question_that_gains_least
     assert (found.scale, found.gain) == (0.5, pytest.approx(0.05))
     assert found.p == pytest.approx(stats.ttest_1samp([0.1, 0.0], 0, alternative="greater").pvalue)
     assert chosen(measured).scale == 1.0
+
+
+def test_by_clicks_only_passages_that_were_shown_are_ranked_and_questions_count_by_their_weights(tiny_graph, model):
+    queries, relevant = questions(tiny_graph)
+    similarity = tiny_graph.similarity
+    rng = np.random.default_rng(0)
+    shown: list[list[int] | None] = [
+        sorted({*rows, *rng.permutation(tiny_graph.num_passages)[:12].tolist()}) for rows in relevant
+    ]
+    shown[0] = None  # the log does not say
+    clicked = ClickedQuestions([list(rows) for rows in relevant], shown, np.linspace(1, 3, len(relevant)))
+    dev = DevSet(queries, relevant, similarity, clicked=clicked)
+    measured = dev.measure(model, tiny_graph, [0.0])[0.0]
+    vectors = torch.from_numpy(similarity.prepare_array(tiny_graph.passage_features))
+    asked = torch.from_numpy(similarity.prepare_array(queries))
+    np.testing.assert_allclose(measured, clicked.shares * reciprocal_ranks(vectors, asked, relevant, shown))
+    alike = DevSet(queries, relevant, similarity).measure(model, tiny_graph, [0.0])[0.0]
+    assert measured.mean() != pytest.approx(alike.mean())
+    among = dev.measure(model, tiny_graph, SCALES, among=dev.judged_rows)
+    whole = dev.measure(model, tiny_graph, SCALES)
+    assert all(np.array_equal(among[scale][1:], whole[scale][1:]) for scale in SCALES)
+    assert np.array_equal(dev.with_queries(queries).measure(model, tiny_graph, [0.0])[0.0], measured)

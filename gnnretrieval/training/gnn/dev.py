@@ -12,6 +12,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
@@ -30,6 +31,7 @@ class DevSet:
         similarity: Similarity of queries and passages.
         device: Where to compute.
         parts: ``(q,)`` int, the kind of each question, if there are several kinds; None: one kind.
+        clicked: How the questions count if their labels are clicks; None: all alike.
     """
 
     def __init__(
@@ -39,24 +41,35 @@ class DevSet:
         similarity: Similarity,
         device: str | torch.device = "cpu",
         parts: NDArray[np.integer] | None = None,
+        clicked: ClickedQuestions | None = None,
     ) -> None:
-        self.similarity, self.relevant, self.device = similarity, relevant, device
+        self.similarity, self.relevant, self.device, self.clicked = similarity, relevant, device, clicked
         self.parts = np.zeros(len(relevant), dtype=np.int64) if parts is None else parts
         self.queries = similarity.prepare(torch.from_numpy(np.asarray(queries, dtype=np.float32))).to(device)
         self._query = torch.tensor([row for row, rows in enumerate(relevant) for _ in rows], device=device)
         self._passage = torch.tensor([passage for rows in relevant for passage in rows], device=device)
+        shown = [] if clicked is None else clicked.shown
+        self._whole = torch.tensor([its is None for its in shown], dtype=torch.bool, device=device)
+        its_shown = [(query, passage) for query, its in enumerate(shown) for passage in its or ()]
+        self._shown = torch.tensor(its_shown, dtype=torch.int64, device=device).reshape(-1, 2)
 
     def __len__(self) -> int:
         return len(self.queries)
 
     def with_queries(self, queries: NDArray[np.floating]) -> Self:
         """The same questions with other features ``(q, d)``."""
-        return type(self)(queries, self.relevant, self.similarity, self.device, self.parts)
+        return type(self)(queries, self.relevant, self.similarity, self.device, self.parts, self.clicked)
 
     @property
     def relevant_rows(self) -> Rows:
         """Sorted rows of all relevant passages, without duplicates."""
         rows: Rows = torch.unique(self._passage).cpu().numpy()
+        return rows
+
+    @property
+    def judged_rows(self) -> Rows:
+        """Sorted rows of all passages that are relevant or were shown, without duplicates."""
+        rows: Rows = torch.unique(torch.cat([self._passage, self._shown[:, 1]])).cpu().numpy()
         return rows
 
     def measure(
@@ -70,14 +83,16 @@ class DevSet:
         """RR@10 of each query ``(q,)`` float64, by context scale ``λ``.
 
         The rank of a query's best relevant passage is 1 plus the number of irrelevant passages that score at least as
-        high: a tie counts against the query.
+        high: a tie counts against the query. By clicks only passages that were shown are ranked, and the value is times
+        the question's share of the weights, so that the mean is the weighted mean
+        (:mod:`gnnretrieval.feedback.clicked_questions`).
 
         Args:
             model: The GNN-encoder.
             store: The graph.
             scales: Context scales.
             visible: ``(n,)`` bool, False for queries that are not in the graph; None: all are.
-            among: Sorted rows of the passages to rank, including all relevant ones; None: all passages.
+            among: Sorted rows of the passages to rank, including all of :attr:`judged_rows`; None: all passages.
         """
         with torch.no_grad():
             return self._measure(model, store, scales, visible, among)
@@ -98,15 +113,30 @@ class DevSet:
             rows = torch.from_numpy(block).to(device)
             column = torch.searchsorted(rows, self._passage).clamp(max=len(rows) - 1)
             here = rows[column] == self._passage
+            left_out = self._left_out(rows)
             for number, scale in enumerate(scales):
                 scores = self.queries @ self.similarity.prepare(passages + scale * context).T  # (q, block)
                 scores[self._query[here], column[here]] = float("-inf")
-                above[number] += (~(scores < best[number, :, None])).sum(
-                    1
-                )  # NaN counts as above: a diverged model has 0
+                if left_out is not None:
+                    scores[left_out] = float("-inf")
+                # NaN counts as above: a diverged model has 0
+                above[number] += (~(scores < best[number, :, None])).sum(1)
         ranks = above + 1
         reciprocal = torch.where(ranks <= CUTOFF, 1 / ranks.double(), 0.0).cpu().numpy()
+        if self.clicked is not None:
+            reciprocal = reciprocal * self.clicked.shares
         return dict(zip(scales, reciprocal, strict=True))
+
+    def _left_out(self, rows: Tensor) -> Tensor | None:
+        """``(q, block)`` bool, True for passages of a block ``(block,)`` that were not shown for a question."""
+        if self.clicked is None:
+            return None
+        left_out = (~self._whole)[:, None].repeat(1, len(rows))
+        query, passage = self._shown.unbind(1)
+        column = torch.searchsorted(rows, passage.contiguous()).clamp(max=len(rows) - 1)
+        here = rows[column] == passage
+        left_out[query[here], column[here]] = False
+        return left_out
 
     def _best_relevant(
         self, model: GNNEncoder, store: Graph, scales: Sequence[float], visible: NDArray[np.bool_] | None

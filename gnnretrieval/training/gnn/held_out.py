@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.feedback.clicked_questions import ClickedQuestions, clicked_questions
-from gnnretrieval.feedback.importing import open_feedback
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.feedback.clicked_questions import ClickedQuestions, clicked_questions, open_clicks
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
@@ -96,11 +95,15 @@ def held_out_queries(
             hold questions out.
     """
     split = dev_split(dataset)
-    clicked = _clicked_in_graph(store, dataset)
+    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
+    clicks = open_clicks(dataset)
+    clicked = None
+    if clicks is not None:
+        with store.texts() as texts:
+            clicked = clicked_questions(clicks, store.config["split"], row_of, texts.query_ids())
     if split is None:
         rng = np.random.default_rng([seed, 0, 1])  # differs from the generators of the epochs
         return _held_out_of_training(store, dataset, rng, unseen, clicked)
-    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
     judged = {
         query: [row_of[passage] for passage, relevance in passages.items() if relevance > 0]
         for query, passages in dataset.split(split).items()
@@ -126,22 +129,9 @@ def held_out_queries(
         relevant,
         shared if shared.any() else None,
         np.zeros(len(judged), dtype=np.int64),
-        None if clicked is None else clicked_questions(open_feedback(dataset.path), split, row_of, judged),
+        None if clicks is None else clicked_questions(clicks, split, row_of, judged),
         clicked,
     )
-
-
-def _clicked_in_graph(store: Graph, dataset: Dataset) -> ClickedQuestions | None:
-    """How the graph's queries count by their clicks; None: the dataset is not from logs that say what was shown."""
-    try:
-        feedback = open_feedback(dataset.path)
-    except ArtifactError:
-        return None
-    if not all(log.has_lists for log in feedback.report.logs):
-        return None
-    row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
-    with store.texts() as texts:
-        return clicked_questions(feedback, store.config["split"], row_of, texts.query_ids())
 
 
 def _held_out_of_training(

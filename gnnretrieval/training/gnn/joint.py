@@ -120,7 +120,7 @@ class JointEncoders:
         if store.num_passages <= most:
             return None
         best, _ = exact_top_k(dev.queries.cpu().numpy(), store.passage_features, _BEST, store.similarity)
-        wanted = np.union1d(dev.relevant_rows, best)
+        wanted = np.union1d(dev.judged_rows, best)
         others = np.random.default_rng([self.seed, 0, 3]).permutation(store.num_passages)[:most]
         return np.union1d(wanted, others[: max(0, most - len(wanted))])
 

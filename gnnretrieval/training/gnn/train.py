@@ -82,7 +82,7 @@ def train_gnn(
 
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
-        _say_how_it_chooses(plan.held_out, settings)
+        _say_how_it_chooses(plan.held_out)
         write_layer = _write_linear if settings.layer == "linear" else _write_layers
         made = write_layer(plan, directory, device, ranks)
         if not ranks.first:
@@ -222,7 +222,7 @@ class TrainingPlan(NamedTuple):
             encoders = JointEncoders(store, held_out.texts, settings, torch.device(device), ranks)
         return GNNTraining(
             store,
-            DevSet(held_out.queries, held_out.relevant, store.similarity, device, held_out.parts),
+            DevSet(held_out.queries, held_out.relevant, store.similarity, device, held_out.parts, held_out.clicked),
             settings,
             directory,
             device,
@@ -289,6 +289,7 @@ def _described(plan: TrainingPlan, training: GNNTraining, choice: Selection) -> 
             "split": plan.held_out.name,
             "queries": len(training.dev),
             "passages": store.num_passages if training.pool is None else len(training.pool),
+            "by_clicks": plan.held_out.clicked is not None,
             "dual_encoder": {"RR@10": best["dual_encoder"]},
             "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
             "believed": choice.believed,
@@ -327,8 +328,8 @@ def _save_encoder(
     return {JOINT: encoders.save(its, directory, queries).model_dump(mode="json")}
 
 
-def _say_how_it_chooses(held_out: HeldOut, settings: TrainSettings) -> None:
-    if held_out.clicked is not None and settings.layer == "linear":
+def _say_how_it_chooses(held_out: HeldOut) -> None:
+    if held_out.clicked is not None:
         say(
             "labels are clicks: a dev question ranks the passages that it was shown, and counts by the inverse of its "
             "chance of a label"
