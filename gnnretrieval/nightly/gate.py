@@ -1,4 +1,15 @@
-"""The gate: whether a new model is promoted, by the newest held-out questions."""
+r"""The gate: whether a new model is promoted, by the newest held-out questions.
+
+A few questions show a large gain only by luck, and every night tries again. So the gate does not trust the p-value
+alone: it asks how probable it is that the new model is no better, if a gain :math:`\theta` is seldom larger than a few
+points. With the sceptical prior :math:`\theta \sim N(0, \tau^2)` (Spiegelhalter, Freedman and Parmar 1994, *Bayesian
+approaches to randomized trials*), a gain with the standard error :math:`\sigma` and the normal score :math:`z` of its
+p-value leaves
+
+.. math:: P(\theta \le 0) = \Phi\left(-z \, \tau \,/\, \sqrt{\tau^2 + \sigma^2}\right)
+
+With many questions :math:`\sigma` is small, and this is the p-value.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 from torch import Tensor
 
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
@@ -70,6 +82,8 @@ class GateFigures(Figures):
     """Lower end of the one-sided 95 % bootstrap interval of the gain."""
     p: float
     """One-sided p-value of the gain, by Fisher's randomisation test, paired by question."""
+    doubt: float = 1.0
+    """Probability that the gain is not above 0, by the sceptical prior. 1 in reports of older versions."""
     slices: list[SliceFigures]
     whole: SliceFigures | None = None
     """The same comparison where passages that nobody was shown are wrong. None in reports of older versions."""
@@ -87,11 +101,11 @@ def judge_gain(
 ) -> GateFigures:
     """Decide whether a new model is promoted.
 
-    Among the passages that were shown, it must gain on the held-out questions with ``p <= evidence``, and lose on none
-    of the slices with ``p <= slice_evidence``. Condensed lists overrate a model that ranks quite differently (Sakai
-    2008), since the shown passages are the ones that the served model takes for answers. So it must not lose among all
-    passages either, where those that nobody was shown count as wrong. If both models are equally good, it is promoted
-    with the probability ``evidence`` or less.
+    Among the passages that were shown, it must gain on the held-out questions with ``doubt <= evidence``
+    (:mod:`gnnretrieval.nightly.gate`), and lose on none of the slices with ``p <= slice_evidence``. Condensed lists
+    overrate a model that ranks quite differently (Sakai 2008), since the shown passages are the ones that the served
+    model takes for answers. So it must not lose among all passages either, where those that nobody was shown count as
+    wrong. If both models are equally good, it is promoted with the probability ``evidence`` or less.
 
     Args:
         candidate: RR@10 of each of ``q`` held-out questions by the new model.
@@ -105,15 +119,18 @@ def judge_gain(
     whole = _slice_of(_WHOLE, np.round(candidate.whole - served.whole, _CLOSE), weights)
     found = [_slice_of(name, gains[mask], weights[mask]) for name, mask in slices.items()]
     count, mean, p = len(gains), _mean(gains, weights), _p_of(gains, weights)
+    doubt = _doubt(p, _standard_error(gains, weights), settings.usual_gain)
     reasons = []
     if count < settings.least:
         reasons.append(few_questions(count, settings.least))
     elif not gains.any() and not whole.gain:
         reasons.append("The new model ranks all held-out questions as the served one does.")
-    elif mean <= 0 or p > settings.evidence:
+    elif mean <= 0:
+        reasons.append(f"It does not gain on the {count:,} newest questions: {100 * mean:+.1f} RR@10.")
+    elif doubt > settings.evidence:
         reasons.append(
-            f"Its gain on the {count:,} newest questions, {100 * mean:+.1f} RR@10, may be chance (p = {p:.2g}, wanted: "
-            f"{settings.evidence:g} or less)."
+            f"Its gain on the {count:,} newest questions, {100 * mean:+.1f} RR@10, may be chance (doubt {doubt:.2g}, "
+            f"wanted: {settings.evidence:g} or less; p = {p:.2g})."
         )
     elif whole.gain < 0:
         reasons.append(
@@ -127,8 +144,8 @@ def judge_gain(
     promotes = not reasons
     if promotes:
         reasons.append(
-            f"It gains {100 * mean:+.1f} RR@10 on the {count:,} newest questions (p = {p:.2g}), and no slice loses by "
-            "more than chance."
+            f"It gains {100 * mean:+.1f} RR@10 on the {count:,} newest questions (doubt {doubt:.2g}, p = {p:.2g}), and "
+            "no slice loses by more than chance."
         )
     return GateFigures(
         questions=count,
@@ -137,6 +154,7 @@ def judge_gain(
         gain=mean,
         low=_interval(gains, weights)[0],
         p=p,
+        doubt=doubt,
         slices=found,
         whole=whole,
         promotes=promotes,
@@ -188,6 +206,18 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
 def _p_of(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """One-sided p of a gain. Weights are the questions' own, so that flipping the sign of a gain keeps them."""
     return corrected_ps((weights * gains)[None])[0] if gains.any() else 1.0
+
+
+def _doubt(p: float, error: float, usual: float) -> float:
+    """Probability that a gain with this one-sided p and standard error is not above 0."""
+    return float(norm.sf(norm.isf(p) * usual / np.hypot(usual, error))) if p < 1 else 1.0
+
+
+def _standard_error(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Of the weighted mean, which is a ratio of two sums."""
+    if not len(gains):
+        return 0.0
+    return float(np.sqrt((weights**2 * (gains - _mean(gains, weights)) ** 2).sum()) / weights.sum())
 
 
 def _interval(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:

@@ -92,7 +92,7 @@ class UpdateReport(Report):
                 tiles(
                     [
                         (f"{100 * gate.gain:+.1f}", "RR@10 × 100, the gain"),
-                        (f"{gate.p:.2g}", "p of the gain"),
+                        (f"{gate.doubt:.2g}", "doubt that it is better"),
                         (f"{gate.questions:,}", "held-out questions"),
                     ]
                 ),

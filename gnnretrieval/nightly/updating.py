@@ -290,7 +290,7 @@ class _Night:
         if self.run.is_rolled_back:
             entries["rolled_back"] = True
         if gate is not None:
-            names = ("questions", "served", "candidate", "gain", "low", "p", "promotes", "reasons")
+            names = ("questions", "served", "candidate", "gain", "low", "p", "doubt", "promotes", "reasons")
             entries["gate"] = {name: getattr(gate, name) for name in names}
         return entries
 

@@ -26,6 +26,7 @@ test_share = 0.15
 [update]
 least = 5
 evidence = 0.05
+usual_gain = 1.0   # few questions are trusted
 """
 
 

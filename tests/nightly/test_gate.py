@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from gnnretrieval.nightly.gate import RanksOfModel, feedback_slices, judge_gain, popularity_slices
 from gnnretrieval.recipes.update_settings import UpdateSettings
@@ -32,9 +33,41 @@ def test_a_true_gain_is_promoted():
     assert gate.promotes
     assert 0 < gate.low < gate.gain
     assert gate.reasons == [
-        f"It gains {100 * gate.gain:+.1f} RR@10 on the 200 newest questions (p = {gate.p:.2g}), and no slice loses by "
-        "more than chance."
+        f"It gains {100 * gate.gain:+.1f} RR@10 on the 200 newest questions (doubt {gate.doubt:.2g}, p = "
+        f"{gate.p:.2g}), and no slice loses by more than chance."
     ]
+
+
+def test_few_questions_with_a_large_gain_leave_more_doubt_than_many_with_a_small_one():
+    gates = [
+        judge_gain(ranks(np.random.default_rng(5), n, better), ranks(np.random.default_rng(6), n), {}, SETTINGS)
+        for n, better in ((40, 0.35), (2000, 0.04))
+    ]
+    few, many = gates
+    assert few.gain > 2 * many.gain
+    assert few.p == pytest.approx(many.p, rel=0.2)
+    assert few.p <= SETTINGS.evidence < few.doubt
+    assert many.doubt <= SETTINGS.evidence
+    assert few.reasons == [
+        f"Its gain on the 40 newest questions, {100 * few.gain:+.1f} RR@10, may be chance (doubt {few.doubt:.2g}, "
+        f"wanted: 0.05 or less; p = {few.p:.2g})."
+    ]
+
+
+def test_doubt_is_the_probability_by_the_prior_that_the_gain_is_not_above_0():
+    """Against the posterior of a normal gain, integrated on a grid."""
+    rng = np.random.default_rng(3)
+    served, weights = rng.choice(RANKS, 300), rng.uniform(1, 10, 300)
+    candidate = np.where(rng.random(300) < 0.08, 1.0, served)
+    candidate[rng.random(300) < 0.05] = 0.1
+    gate = judge_gain(both(candidate), both(served), {}, SETTINGS, weights)
+    gains = candidate - served
+    error = np.sqrt((weights**2 * (gains - gate.gain) ** 2).sum()) / weights.sum()
+    measured = norm.isf(gate.p) * error  # the gain of a normal test with this p
+    theta = np.linspace(-0.3, 0.3, 60001)
+    posterior = np.exp(-0.5 * (theta / SETTINGS.usual_gain) ** 2 - 0.5 * ((measured - theta) / error) ** 2)
+    assert gate.doubt == pytest.approx(posterior[theta <= 0].sum() / posterior.sum(), rel=0.01)
+    assert gate.p < gate.doubt < 0.5
 
 
 def test_a_gain_at_the_cost_of_a_slice_is_refused():
@@ -50,6 +83,8 @@ def test_a_gain_at_the_cost_of_a_slice_is_refused():
 def test_too_few_questions_and_equal_rankings_are_refused_with_the_reason():
     few = judge_gain(both(np.ones(10)), both(np.zeros(10)), {}, SETTINGS)
     assert few.reasons == ["There are 10 held-out questions with a label, and at least 30 are needed."]
+    worse = judge_gain(both(np.full(50, 0.5)), both(np.ones(50)), {}, SETTINGS)
+    assert worse.reasons == ["It does not gain on the 50 newest questions: -50.0 RR@10."]
     same = judge_gain(both(np.ones(50)), both(np.ones(50)), {}, SETTINGS)
     assert same.reasons == ["The new model ranks all held-out questions as the served one does."]
     assert judge_gain(both(np.empty(0)), both(np.empty(0)), {"none": np.empty(0, dtype=bool)}, SETTINGS).p == 1.0
