@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/late_interaction.py --work WORK
 
 The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of its
-questions and passages. Late interaction is trained by the settings of ``encoder train colbert --small``; --quick takes
-a smaller sample, shorter passages and no hard negatives, and the page says so. The GNN-encoder is over frozen MiniLM
+questions and passages. Late interaction is trained by the settings of ``encoder train colbert --small``, COIL by those
+of ``encoder train coil --small``; --quick takes a smaller sample, shorter passages and no hard negatives, and the page
+says so. The GNN-encoder is over frozen MiniLM
 with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which score the same number of passages.
 Everything is trained on the same labels; the tables are of test. Every training is kept in WORK; after an interruption,
 the same command continues. Writes results/late_interaction.json and .md; with --only, the other sets stay there.
@@ -16,7 +17,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ from gnnretrieval.encoders.features import TEXTS, Features, encode_dataset
 from gnnretrieval.encoders.maxsim import maxsim_top_k, restored, stored
 from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.token_index import TokenIndex
 from gnnretrieval.evaluation import per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
@@ -62,6 +64,7 @@ QUICK = {"hard_negatives": 0, "dev_queries": 80, "dev_passages": 200}
 QUICK_TOKENS = 96
 RR, RECALL, DEPTH, BUDGET, TIMED = "RR@10", "R@100", 100, 100, 30
 BM25_SYSTEM, DUAL, GNN, LATE, INT8 = "bm25", "dual-encoder", "gnn-encoder", "late interaction", "late interaction, int8"
+COIL = "COIL"
 RERANKED, BY_GAR, BY_LADR = "gnn-encoder, MaxSim", "gnn-encoder, GAR, MaxSim", "gnn-encoder, LADR, MaxSim"
 POOLED = "gnn-encoder over pooled tokens"
 ADAPTIVE: dict[str, Any] = {RERANKED: None, BY_GAR: "gar", BY_LADR: "ladr"}
@@ -112,9 +115,9 @@ class OneSet(NamedTuple):
         embeddings = embed_passages(model, graph, self.place / f"embeddings-{name}{seed}", **common)
         return build_index(embeddings, self.place / f"index-{name}{seed}", **common)
 
-    def trained(self, seed: int) -> Artifact:
-        """Late interaction trained from this seed."""
-        recipe = read_encoder_recipe("colbert")
+    def trained(self, name: str, seed: int) -> Artifact:
+        """The encoder of recipe ``name``, colbert or coil, trained from this seed."""
+        recipe = read_encoder_recipe(name)
         negatives, stage = recipe.stages
         common: dict[str, Any] = {"overwrite": True}
         settings = recipe.settings_of(stage, True, seed=seed, **(QUICK if self.quick else {}))
@@ -123,12 +126,12 @@ class OneSet(NamedTuple):
             encoder = encoder.model_copy(update={"max_tokens": QUICK_TOKENS})
         mined = recipe.settings_of(negatives, True)
         examples = mine_negatives(self.dataset, mined, self.place / negatives.name, features=None, **common)
-        return train_dual_encoder(self.dataset, [examples], encoder, settings, self.place / f"colbert-{seed}", **common)
+        return train_dual_encoder(self.dataset, [examples], encoder, settings, self.place / f"{name}-{seed}", **common)
 
-    def late(self, seed: int) -> Features:
-        """Features by late interaction trained from this seed."""
-        its = EncoderSettings(checkpoint=str(self.trained(seed).path))
-        return encode_dataset(self.dataset, its, self.place / f"late-{seed}", overwrite=True)
+    def late(self, name: str, seed: int) -> Features:
+        """Features by :meth:`trained`."""
+        its = EncoderSettings(checkpoint=str(self.trained(name, seed).path))
+        return encode_dataset(self.dataset, its, self.place / f"{name}-features-{seed}", overwrite=True)
 
     def measured(self, run: Run) -> Values:
         """RR@10 and R@100 on test, by question."""
@@ -171,8 +174,9 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
     for seed in range(seeds):
         index = one.gnn(features, graph, "", seed)
         found: dict[str, Run] = {GNN: index_run(index, list(texts), vectors, DEPTH)}
-        late = one.late(seed)
+        late, coil = one.late("colbert", seed), one.late("coil", seed)
         found |= {LATE: late_run(late, list(texts), DEPTH), INT8: _int8_run(late, list(texts))}
+        found[COIL] = late_run(coil, list(texts), DEPTH)
         rankers = {
             name: Ranker(
                 index,
@@ -193,6 +197,7 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
             say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
         if seed == 0:
             costs = _costs(dual, index, features, late, rankers, texts, passages)
+            costs[COIL] = _cost_of_coil(coil, texts)
             if pooled:
                 costs[POOLED] = {"bytes": over.meta["bytes"] / passages}
     return {
@@ -254,16 +259,32 @@ def _costs(
         INT8: (by_late(small), small.nbytes / passages),
         **{name: (by_ranker(ranker), of_index + of_tokens) for name, ranker in rankers.items()},
     }
-    costs = {}
-    for name, (search, size) in searches.items():
-        search(*some[0])  # opens what is opened on first use
-        times = []
-        for id_, text in some:
-            begun = time.perf_counter()
-            search(id_, text)
-            times.append(time.perf_counter() - begun)
-        costs[name] = {"bytes": size, "ms": 1000 * float(np.median(times))}
-    return costs
+    return {name: {"bytes": size, "ms": _milliseconds(search, some)} for name, (search, size) in searches.items()}
+
+
+def _cost_of_coil(coil: Features, texts: Mapping[str, str]) -> dict[str, float]:
+    """The same for COIL's inverted lists: vectors and ids of the tokens."""
+    encoder, ids = encoder_of(coil.meta, coil.path), coil.token_ids
+    index = TokenIndex(coil.tokens, ids, np.asarray(coil.token_starts))
+    passages = coil.meta["num_passages"]
+
+    def search(id_: str, text: str) -> Any:
+        made = encoder.encode_tokens([text], "query")  # type: ignore[attr-defined]
+        return index.top_k(made.vectors[None], made.ids[None], min(DEPTH, passages))
+
+    size = (coil.tokens.nbytes + ids.nbytes) / passages
+    return {"bytes": size, "ms": _milliseconds(search, list(texts.items())[:TIMED])}
+
+
+def _milliseconds(search: Callable[[str, str], Any], some: Sequence[tuple[str, str]]) -> float:
+    """Median of a question."""
+    search(*some[0])  # opens what is opened on first use
+    times = []
+    for id_, text in some:
+        begun = time.perf_counter()
+        search(id_, text)
+        times.append(time.perf_counter() - begun)
+    return 1000 * float(np.median(times))
 
 
 def rows_of(values: Mapping[str, list[Values]], costs: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
@@ -292,8 +313,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         "# Late interaction and adaptive retrieval",
         "",
         "Late interaction (ColBERT) has a vector of 128 numbers for every token, and scores a passage by MaxSim. It is",
-        "trained by `encoder train colbert --small` from MiniLM. The GNN-encoder is over frozen MiniLM with its",
-        f"defaults. As the first stage of MaxSim, {BUDGET} passages are scored: its best, or those that GAR and LADR",
+        "trained by `encoder train colbert --small` from MiniLM. COIL has 32 numbers, and compares a token with the same",
+        "token alone (`encoder train coil --small`). The GNN-encoder is over frozen MiniLM with its defaults.",
+        f"As the first stage of MaxSim, {BUDGET} passages are scored: its best, or those that GAR and LADR",
         "choose among its best and their neighbours (16, by shared training questions and by near vectors). All but",
         "bm25 and the dual-encoder see the same labels, unless a set's line says otherwise.",
         "",

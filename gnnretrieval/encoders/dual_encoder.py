@@ -93,7 +93,8 @@ class DualEncoder:
                 checkpoint.directory,
             )
         most = (settings.query_max_tokens or QUERY_TOKENS) if is_query else int(model.max_seq_length)
-        return LateEncoder(model, packed, self.similarity, checkpoint, side, most, self._prompt(model, side))
+        prompt = self._prompt(model, side)
+        return LateEncoder(model, packed, self.similarity, checkpoint, side, most, prompt, settings.token_match)
 
     @property
     def dimension(self) -> int:
@@ -173,7 +174,7 @@ class DualEncoder:
         return self.sentences.encode(texts, self.settings.token_budget)
 
     def encode_tokens(self, texts: Sequence[str], side: Side) -> TokenVectors:
-        """Unit vectors of the tokens of some texts, for late interaction; a question has always as many.
+        """Vectors of the tokens of some texts, for late interaction; a question has always as many.
 
         Raises:
             GnnRetrievalError: The encoder has one vector per text.
@@ -184,7 +185,8 @@ class DualEncoder:
                 "token: train it by encoder train colbert."
             )
         if not texts:
-            return TokenVectors(np.empty((0, self.dimension), dtype=np.float32), np.empty(0, dtype=np.int64))
+            none = np.empty(0, dtype=np.int64)
+            return TokenVectors(np.empty((0, self.dimension), dtype=np.float32), none, none)
         return self.late[side].encode(texts, self.settings.token_budget)
 
     def _forward(self, model: Any, tokens: dict[str, list[list[int]]]) -> Tensor:

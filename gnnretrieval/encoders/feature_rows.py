@@ -15,10 +15,12 @@ from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.endpoint import EndpointEncoder, cost_in_words
 from gnnretrieval.encoders.maxsim import stored
 from gnnretrieval.encoders.part_files import (
+    QUERY_TOKEN_IDS,
     QUERY_TOKEN_STARTS,
     QUERY_TOKENS,
     SENTENCE_STARTS,
     SENTENCES,
+    TOKEN_IDS,
     TOKEN_STARTS,
     TOKENS,
     PartFiles,
@@ -112,13 +114,16 @@ class ByTokens(WholeTexts):
         self._how = encoder.settings.token_storage if side == "passage" else "float16"
         self.state = {self._name: state.get(self._name, 0)}
         names = (TOKENS, TOKEN_STARTS) if side == "passage" else (QUERY_TOKENS, QUERY_TOKEN_STARTS)
-        self.files = PartFiles(directory, names, encoder.dimension, self._how, self.state[self._name])
+        ids = None
+        if encoder.settings.token_match == "same":
+            ids = TOKEN_IDS if side == "passage" else QUERY_TOKEN_IDS
+        self.files = PartFiles(directory, names, encoder.dimension, self._how, self.state[self._name], ids)
 
     def vectors(self, items: Sequence[str], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the tokens' vectors."""
         made = self._dual.encode_tokens(items, self.side)
         require_finite(made.vectors, self.encoder)  # before they are rounded
-        self.files.write(stored(made.vectors, self._how), made.counts, done)
+        self.files.write(stored(made.vectors, self._how), made.counts, done, made.ids)
         self.state = {self._name: self.files.parts}
         return made.means(self.encoder.similarity)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.errors import InputError
 
 MARKERS: dict[Side, str] = {"query": "[Q]", "passage": "[D]"}
+TokenMatch = Literal["all", "same"]
 QUERY_TOKENS = 32  # tokens of a question, masks included, if the settings do not say
 
 
@@ -29,6 +30,11 @@ class LateTokens(NamedTuple):
     starts: NDArray[np.int64]
 
     @property
+    def kept_ids(self) -> NDArray[np.int64]:
+        """Ids of the tokens with a vector ``(s,)``."""
+        return self.ids[self.starts]
+
+    @property
     def ends(self) -> NDArray[np.int64]:
         """One past each of :attr:`starts`."""
         return self.starts + 1
@@ -41,14 +47,18 @@ class LateTokenizer:
     token has a vector. Unlike in ColBERT's code, all tokens attend to the masks. A passage is
     ``[CLS] [D] p1 p2 … [SEP]``; punctuation has no vector.
 
+    Where only the same tokens are compared (`COIL <https://arxiv.org/abs/2104.07186>`_), ``[SEP]`` has no vector. The
+    masks and the markers meet no token of the other side; ``[CLS]`` meets ``[CLS]``.
+
     Args:
         tokenizer: A transformers tokenizer with both markers and a mask token.
+        match: ``all`` or ``same``, as :class:`gnnretrieval.encoders.settings.EncoderSettings` has it.
 
     Raises:
         InputError: The vocabulary lacks one of them.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, match: TokenMatch = "all") -> None:
         known = tokenizer.get_vocab()
         if tokenizer.mask_token_id is None or any(marker not in known for marker in MARKERS.values()):
             raise InputError(
@@ -56,7 +66,7 @@ class LateTokenizer:
                 "by encoder train colbert, from a checkpoint with a mask token.",
                 tokenizer.name_or_path or None,
             )
-        self._tokenizer = tokenizer
+        self._tokenizer, self._match = tokenizer, match
         self._marker = {side: known[marker] for side, marker in MARKERS.items()}
 
     @cached_property
@@ -79,9 +89,12 @@ class LateTokenizer:
         for ids in its(list(texts), truncation=True, max_length=max_tokens - 1, verbose=False)["input_ids"]:
             place = 1 if ids and ids[0] == its.cls_token_id else 0
             whole = [*ids[:place], marker, *ids[place:]]
+            last = len(whole) - 1
             if side == "query":
                 whole += [its.mask_token_id] * (max_tokens - len(whole))
             row = np.array(whole, dtype=np.int64)
             kept = np.arange(len(row)) if side == "query" else np.flatnonzero(~np.isin(row, self._punctuation))
+            if self._match == "same" and whole[last] == its.sep_token_id:
+                kept = kept[kept != last]
             made.append(LateTokens(row, kept))
         return made

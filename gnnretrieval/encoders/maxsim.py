@@ -1,6 +1,9 @@
 r"""MaxSim, the score of late interaction (`ColBERT <https://arxiv.org/abs/2004.12832>`_, eq. 3), exact and in blocks.
 
 .. math:: s(q, p) = \sum_{i} \max_{j} E_q^i \cdot E_p^j
+
+With :math:`j` only over the same token, and 0 where the passage lacks it, this is `COIL
+<https://arxiv.org/abs/2104.07186>`_ (eq. 5), which :mod:`gnnretrieval.encoders.token_index` searches by inverted lists.
 """
 
 from __future__ import annotations
@@ -22,13 +25,15 @@ _TOKENS = 65536  # tokens of passages per block
 _QUERIES = 16  # questions per block: 128 MiB of products with 32 vectors each
 
 
-def maxsim(queries: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
+def maxsim(queries: Tensor, tokens: Tensor, counts: Tensor, same: Tensor | None = None) -> Tensor:
     """MaxSim ``(q, c)`` of questions and passages, with gradient.
 
     Args:
         queries: Vectors of the questions ``(q, l, d)``, as many each.
         tokens: Vectors of all passages' tokens ``(T, d)``, in order.
         counts: Number of tokens of each passage ``(c,)`` int64, at least 1.
+        same: ``(T, q l)`` bool, whether a passage's token is that of the question, so that the two are compared; None:
+            all are.
 
     Example:
         >>> queries = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])  # one question of two tokens
@@ -37,7 +42,11 @@ def maxsim(queries: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
         [1.6, 1.0]
     """
     products = tokens @ queries.flatten(0, 1).T  # (T, q l)
+    if same is not None:
+        products = products.masked_fill(~same, float("-inf"))
     best = torch.segment_reduce(products, "max", lengths=counts, axis=0)  # (c, q l)
+    if same is not None:
+        best = best.masked_fill(best == float("-inf"), 0.0)
     return best.view(len(counts), *queries.shape[:2]).sum(-1).T
 
 
@@ -101,14 +110,32 @@ def maxsim_of(
     starts: NDArray[np.int64],
     rows: NDArray[np.int64],
     device: str | torch.device = "cpu",
+    ids: tuple[NDArray[np.integer], NDArray[np.integer]] | None = None,
 ) -> NDArray[np.float32]:
-    """MaxSim ``(r,)`` of one question ``(l, d)`` and some passages, by row; other arguments as :func:`maxsim_top_k`."""
+    """MaxSim ``(r,)`` of one question and some passages.
+
+    Args:
+        query: Vectors of the question ``(l, d)``.
+        tokens: As in :func:`maxsim_top_k`.
+        starts: As there.
+        rows: Rows of the passages ``(r,)``.
+        device: Device of the products.
+        ids: Ids of the question's tokens ``(l,)`` and of all passages' ``(T,)``, if only the same ones are compared.
+    """
     if not len(rows):
         return np.empty(0, dtype=np.float32)
-    block = np.concatenate([tokens[starts[row] : starts[row + 1]] for row in rows.tolist()])
+
+    def of_rows(array: NDArray[np.generic]) -> NDArray[np.generic]:
+        return np.concatenate([array[starts[row] : starts[row + 1]] for row in rows.tolist()])
+
+    same = None
+    block = of_rows(tokens)
+    vectors = restored(block) if ids is None else torch.from_numpy(np.asarray(block, dtype=np.float32))
+    if ids is not None:
+        same = torch.from_numpy(of_rows(ids[1])[:, None] == np.asarray(ids[0])[None]).to(device)
     counts = torch.from_numpy(starts[rows + 1] - starts[rows]).to(device)
     asked = torch.from_numpy(np.asarray(query, dtype=np.float32)).to(device)
-    scores: NDArray[np.float32] = maxsim(asked[None], restored(block).to(device), counts)[0].cpu().numpy()
+    scores: NDArray[np.float32] = maxsim(asked[None], vectors.to(device), counts, same)[0].cpu().numpy()
     return scores
 
 

@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.part_files import (
+    QUERY_TOKEN_IDS,
     QUERY_TOKEN_STARTS,
     QUERY_TOKENS,
     SENTENCE_STARTS,
     SENTENCES,
+    TOKEN_IDS,
     TOKEN_STARTS,
     TOKENS,
 )
@@ -73,6 +75,24 @@ class PartArrays(Artifact):
             raise ArtifactError(f"{self.path / QUERY_TOKEN_STARTS}: queries of several lengths. Encode again.")
         array: NDArray[np.float16] = load_array(self.path / QUERY_TOKENS, (total, width), np.float16)
         return array.reshape(count, total // max(1, count), width)
+
+    @property
+    def matches_same(self) -> bool:
+        """Whether a question's token meets only the same token of a passage (COIL)."""
+        return QUERY_TOKEN_IDS in self.meta["files"]
+
+    @property
+    def token_ids(self) -> NDArray[np.int32]:
+        """Ids ``(T,)`` of :attr:`tokens` in the vocabulary, memory-mapped; only where :attr:`matches_same`."""
+        array: NDArray[np.int32] = load_array(self.path / TOKEN_IDS, (self.meta["num_passage_tokens"],), np.int32)
+        return array
+
+    @property
+    def query_token_ids(self) -> NDArray[np.int32]:
+        """Ids ``(n, l)`` of :attr:`query_tokens`, memory-mapped; only where :attr:`matches_same`."""
+        count, total = self.meta["num_queries"], self.meta["num_query_tokens"]
+        array: NDArray[np.int32] = load_array(self.path / QUERY_TOKEN_IDS, (total,), np.int32)
+        return array.reshape(count, total // max(1, count))
 
     def _starts(self, name: str, texts: str, parts: str) -> NDArray[np.int64]:
         starts: NDArray[np.int64] = load_array(self.path / name, (self.meta[texts] + 1,), np.int64)

@@ -12,6 +12,7 @@ from gnnretrieval.storage.arrays import ArrayWriter
 SENTENCES, SENTENCE_STARTS = "sentences.npy", "sentence_starts.npy"
 TOKENS, TOKEN_STARTS = "tokens.npy", "token_starts.npy"
 QUERY_TOKENS, QUERY_TOKEN_STARTS = "query_tokens.npy", "query_token_starts.npy"
+TOKEN_IDS, QUERY_TOKEN_IDS = "token_ids.npy", "query_token_ids.npy"
 
 
 class PartFiles:
@@ -23,19 +24,43 @@ class PartFiles:
         dimension: Width of a vector.
         dtype: Type of the vectors in the file.
         parts: Number of parts after the last window of an interrupted run.
+        ids: Name of the file of the parts' ids; None: they have none.
     """
 
     def __init__(
-        self, directory: Path, names: tuple[str, str], dimension: int, dtype: DTypeLike = np.float16, parts: int = 0
+        self,
+        directory: Path,
+        names: tuple[str, str],
+        dimension: int,
+        dtype: DTypeLike = np.float16,
+        parts: int = 0,
+        ids: str | None = None,
     ) -> None:
         self.vectors, self.starts = (directory / name for name in names)
+        self.ids = None if ids is None else directory / ids
         self.dimension, self.dtype, self.parts = dimension, dtype, parts
 
-    def write(self, vectors: NDArray[np.generic], counts: NDArray[np.int64], texts: int) -> None:
-        """Append the parts ``(S, d)`` of texts that come after ``texts`` others; ``counts`` is their number by text."""
+    def write(
+        self,
+        vectors: NDArray[np.generic],
+        counts: NDArray[np.int64],
+        texts: int,
+        ids: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Append the parts of texts that come after ``texts`` others.
+
+        Args:
+            vectors: Vectors of the parts ``(S, d)``.
+            counts: Number of parts of each text.
+            texts: Number of texts before these.
+            ids: Ids of the parts ``(S,)``, if they have a file.
+        """
         starts = self.parts + np.cumsum(np.append(0, counts), dtype=np.int64)
         with ArrayWriter(self.vectors, (int(starts[-1]), self.dimension), self.dtype, self.parts) as writer:
             writer.write(vectors)
+        if self.ids is not None and ids is not None:
+            with ArrayWriter(self.ids, (int(starts[-1]),), np.int32, self.parts) as writer:
+                writer.write(ids)
         with ArrayWriter(self.starts, (texts + len(starts),), np.int64, texts) as writer:
             writer.write(starts)  # the first repeats the last one of the window before
         self.parts = int(starts[-1])

@@ -79,6 +79,8 @@ class EncoderSettings(Settings):
             ``<sent>`` token (DCSR); ``mean``: one per sentence, the mean over its tokens.
         late_interaction: Width of one vector per token, by which passages are ranked (ColBERT); texts then also have
             the mean of them. Not given: one vector per text.
+        token_match: What a question's token is compared with: ``all`` tokens of the passage, by cosine (ColBERT), or
+            the ``same`` token alone, by dot product (COIL).
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
@@ -96,6 +98,7 @@ class EncoderSettings(Settings):
     query_max_tokens: int | None = Field(None, ge=1)
     sentences: Literal["none", "token", "mean"] = "none"
     late_interaction: int | None = Field(None, ge=1)
+    token_match: Literal["all", "same"] = "all"
     token_storage: Literal["float16", "int8"] = "float16"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
@@ -126,14 +129,22 @@ class EncoderSettings(Settings):
         if self.late_interaction is None:
             values.pop("late_interaction", None)
             values.pop("token_storage", None)
+        if self.token_match == "all":
+            values.pop("token_match", None)
         return values
 
     @model_validator(mode="after")
     def _tokens_are_all(self) -> EncoderSettings:
-        if self.late_interaction is not None and (self.sentences != "none" or self.similarity == "dot"):
-            raise ValueError(
-                "late_interaction compares tokens by cosine: leave sentences at none, and similarity at auto or cosine"
-            )
+        if self.token_match == "same":
+            if self.late_interaction is None or self.similarity == "cosine" or self.token_storage == "int8":
+                raise ValueError(
+                    "token_match = same compares tokens by dot product: give late_interaction, and leave similarity at "
+                    "auto or dot and token_storage at float16, because int8 does not keep lengths"
+                )
+        elif self.late_interaction is not None and self.similarity == "dot":
+            raise ValueError("late_interaction compares tokens by cosine: leave similarity at auto or cosine")
+        if self.late_interaction is not None and self.sentences != "none":
+            raise ValueError("late_interaction has vectors of tokens, not of sentences: leave sentences at none")
         return self
 
     @property

@@ -52,7 +52,9 @@ def similarity_of(settings: EncoderSettings, *, says_dot: bool) -> Similarity:
         says_dot: Whether the checkpoint declares the dot product as its similarity; used with ``similarity = auto``.
     """
     kind: str = settings.similarity
-    if kind == "auto":
+    if settings.token_match == "same":
+        kind = "dot"
+    elif kind == "auto":
         kind = "dot" if says_dot and settings.late_interaction is None else "cosine"
     scale = settings.scale if settings.scale is not None else 20.0 if kind == "cosine" else 1.0
     return Similarity(normalize=kind == "cosine", scale=scale)

@@ -1,4 +1,4 @@
-"""Ranking by late interaction: MaxSim over a whole corpus."""
+"""Ranking by late interaction: MaxSim over a whole corpus, or over its inverted lists (COIL)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import TEXTS, Features
 from gnnretrieval.encoders.maxsim import maxsim_top_k
+from gnnretrieval.encoders.token_index import TokenIndex
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
@@ -17,13 +18,13 @@ _BLOCK = 256  # questions per pass over the tokens of the corpus
 
 
 def late_run(features: Features, query_ids: Sequence[str], depth: int, device: str = "cpu") -> Run:
-    """The exact run by MaxSim over all passages of the features, for some of their queries.
+    """The exact run over all passages of the features, for some of their queries.
 
     Args:
         features: Features with a vector per token.
         query_ids: Ids of the queries.
         depth: Maximum number of passages per query.
-        device: Device of the products.
+        device: Device of the products; inverted lists are read on the CPU.
 
     Raises:
         ArtifactError: The features have one vector per text, or lack a query.
@@ -32,6 +33,11 @@ def late_run(features: Features, query_ids: Sequence[str], depth: int, device: s
     rows, total = features.rows_of(query_ids), len(starts) - 1
     with TextStore(features.path / TEXTS) as texts:
         passage_ids = texts.passage_ids()
+    if features.matches_same:
+        index, ids = TokenIndex(tokens, features.token_ids, starts), features.query_token_ids
+        with progress("searching inverted lists", len(rows), "queries") as meter:
+            found = index.top_k(queries[rows], ids[rows], min(depth, total), meter.advance)
+        return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
     run: Run = {}
     with progress("searching by MaxSim", total * -(-len(rows) // _BLOCK), "passages") as meter:
         for part in blocks(len(rows), _BLOCK):

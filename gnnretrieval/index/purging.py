@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import open_features
-from gnnretrieval.encoders.part_files import SENTENCE_STARTS, SENTENCES, TOKEN_STARTS, TOKENS
+from gnnretrieval.encoders.part_files import SENTENCE_STARTS, SENTENCES, TOKEN_IDS, TOKEN_STARTS, TOKENS
 from gnnretrieval.graph.build import open_bm25
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND as GRAPH
@@ -195,7 +195,11 @@ def _blank_arrays(artifact: Artifact, directory: Path, passages: NDArray[np.int6
     for name in _BY_PASSAGE[artifact.meta["kind"]]:
         if name in files:
             blank(name, passages)
-    for parts, offsets in ((SENTENCES, SENTENCE_STARTS), (TOKENS, TOKEN_STARTS)):
+    for parts, offsets in (
+        (SENTENCES, SENTENCE_STARTS),
+        (TOKENS, TOKEN_STARTS),
+        (TOKEN_IDS, TOKEN_STARTS),
+    ):
         if parts in files:
             starts = np.load(artifact.path / offsets)
             blank(parts, np.concatenate([np.arange(starts[row], starts[row + 1]) for row in passages.tolist()]))

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import TEXTS, Features, open_features
+from gnnretrieval.encoders.late_vectors import TokenVectors
 from gnnretrieval.encoders.maxsim import maxsim_of
 from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import CrossEncoderSettings
@@ -61,7 +61,7 @@ class CrossEncoderReranker:
 
 
 class MaxSimReranker:
-    """Scores by MaxSim over the token vectors of features.
+    """Scores by MaxSim over the token vectors of features, or by their same tokens (COIL).
 
     Args:
         features: Features by late interaction.
@@ -77,7 +77,9 @@ class MaxSimReranker:
         encoder = encoder_of(features.meta, features.path, device)
         assert isinstance(encoder, DualEncoder)
         self._encoder = encoder
-        self._kept: tuple[list[str], NDArray[np.float32]] = ([], np.empty(0, dtype=np.float32))
+        self._ids = features.token_ids if features.matches_same else None
+        none = np.empty(0, dtype=np.int64)
+        self._kept = (list[str](), TokenVectors(np.empty((0, 0), dtype=np.float32), none, none))
         with TextStore(features.path / TEXTS) as texts:
             self._row = {id_: row for row, id_ in enumerate(texts.passage_ids())}
 
@@ -93,14 +95,22 @@ class MaxSimReranker:
             raise ArtifactError(
                 f"{self.features.path}: these features have no passage {error}. Encode the dataset of the index."
             ) from None
-        asked, vectors = self._kept
+        asked, made = self._kept
         if asked != list(queries):  # adaptive retrieval asks for the same questions again
-            made = self._encoder.encode_tokens(queries, "query").vectors
-            vectors = made.reshape(len(queries), -1, self._encoder.dimension)
-            self._kept = (list(queries), vectors)
+            made = self._encoder.encode_tokens(queries, "query")
+            self._kept = (list(queries), made)
+        vectors = made.vectors.reshape(len(queries), -1, self._encoder.dimension)
+        ids = made.ids.reshape(len(queries), -1)
         return [
-            maxsim_of(query, self._tokens, self._starts, own, self.device).tolist()
-            for query, own in zip(vectors, rows, strict=True)
+            maxsim_of(
+                query,
+                self._tokens,
+                self._starts,
+                own,
+                self.device,
+                None if self._ids is None else (its, self._ids),
+            ).tolist()
+            for query, its, own in zip(vectors, ids, rows, strict=True)
         ]
 
 
@@ -122,7 +132,7 @@ def open_reranker(name: str, texts: TextStore, pair_tokens: int, device: str = "
     if kind == ENCODER:
         raise GnnRetrievalError(
             f"{name}: this is an encoder, which reranks by the vectors that it made. Give the features of gnnretrieval "
-            f"encoder encode DATASET --checkpoint {name}, if it was trained by encoder train colbert."
+            f"encoder encode DATASET --checkpoint {name}, if it was trained by encoder train colbert or coil."
         )
     return CrossEncoderReranker(
         CrossEncoder(CrossEncoderSettings(checkpoint=name, max_tokens=pair_tokens), device), texts

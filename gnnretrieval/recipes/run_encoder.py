@@ -206,6 +206,7 @@ class _Run:
                 update={
                     "sentences": "none",
                     "late_interaction": None,
+                    "token_match": "all",
                     "similarity": "auto",
                     "scale": None,
                     "query_max_tokens": None,

@@ -19,6 +19,7 @@ ENCODERS = {
     "dcsr": ["dcsr", "dcsr-adversarial"],
     "adore": ["dpr", "adore"],
     "ance": ["warm-up", "ance"],
+    "coil": ["coil"],
 }
 
 

@@ -134,7 +134,9 @@ def test_dev_ranks_passages_by_has_ans():
     dev._counts, dev._mean = torch.tensor([2, 1]), 1.5
     dev.similarity = type("S", (), {"scale": 1.0})
     # One query; sentences of passage 0 score ln 3 and ln 3, of passage 1 ln 4: p = 0.3, 0.3 and 0.4.
-    scores = dev.scores(torch.ones(1, 1), torch.tensor([[np.log(3)], [np.log(3)], [np.log(4)]], dtype=torch.float32))
+    scores = dev.scores(
+        slice(1), torch.ones(1, 1), torch.tensor([[np.log(3)], [np.log(3)], [np.log(4)]], dtype=torch.float32)
+    )
     has_ans = 1 - torch.exp(-scores)
     torch.testing.assert_close(has_ans, torch.tensor([[1 - 0.7 * 0.7, 0.4]], dtype=torch.float64), atol=1e-6, rtol=0)
 

@@ -118,14 +118,14 @@ class RetrievalDev:
         passages = self.passage_vectors()
         ranks = np.concatenate(
             [
-                self.ranks(self.scores(queries[part], passages), self.relevant[part])
+                self.ranks(self.scores(part, queries[part], passages), self.relevant[part])
                 for part in blocks(len(queries), self.block)
             ]
         )
         return measures_of(ranks)
 
-    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
-        """Scores of queries ``(b, d)`` and passages ``(rows, d)``: ``(b, passages)``."""
+    def scores(self, part: slice, queries: Tensor, passages: Tensor) -> Tensor:
+        """Scores ``(b, passages)`` of the queries in ``part``, with vectors ``(b, d)``, and passages ``(rows, d)``."""
         return self.similarity.scale * queries @ passages.T
 
     @staticmethod

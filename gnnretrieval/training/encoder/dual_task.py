@@ -73,19 +73,14 @@ class DualEncoderTask:
         passages = list(dict.fromkeys(c.passage for one in drawn for c in (one.positive, *one.negatives)))
         queries = self._items(QUERY, [self.texts.queries[one.query] for one in drawn])
         items = queries + self._items(PASSAGE, [self.texts.passages[id_] for id_ in passages])
-        compared = self.comparison([item.rows for item in queries], [item.rows for item in items[len(queries) :]])
+        compared = self.comparison(queries, items[len(queries) :])
         return Batch(items, _Loss(self, drawn, passages, compared))
 
     def _items(self, tower: str, texts: list[str]) -> list[Item]:
         return self.towers[tower].items(tower, texts)
 
-    def comparison(self, queries: Sequence[int], passages: Sequence[int]) -> Comparison:
-        """How the rows of a batch become scores.
-
-        Args:
-            queries: Number of rows of each query.
-            passages: Number of rows of each passage.
-        """
+    def comparison(self, queries: Sequence[Item], passages: Sequence[Item]) -> Comparison:
+        """How the rows of a batch's items become scores."""
         return OneVectorEach(len(queries), self.similarity.scale)
 
     def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:

@@ -1,4 +1,4 @@
-"""Training task of late interaction: one vector per token, compared by MaxSim (ColBERT)."""
+"""Training task of late interaction: one vector per token, compared by MaxSim (ColBERT) or token by token (COIL)."""
 
 from __future__ import annotations
 
@@ -8,32 +8,37 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gnnretrieval.encoders.late_tokens import TokenMatch
 from gnnretrieval.encoders.maxsim import maxsim
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.training.encoder.dev import RetrievalDev
-from gnnretrieval.training.encoder.dual_task import DualEncoderTask
+from gnnretrieval.training.encoder.dual_task import PASSAGE, DualEncoderTask
+from gnnretrieval.training.encoder.towers import Item
 
 
-class MeanMaxSim(NamedTuple):
-    """Scaled mean of the maxima: MaxSim divided by the number of a question's vectors, so that the scale is that of one
-    cosine.
+class ScaledMaxSim(NamedTuple):
+    """Scaled MaxSim of a batch.
 
     Attributes:
-        queries: Number of vectors of each question, equal for all.
-        passages: Number of vectors of each passage.
-        scale: Factor on the mean.
+        queries: Number of questions.
+        length: Number of vectors of each.
+        counts: Number of vectors of each passage ``(C,)``.
+        scale: Factor on the sum of the maxima.
+        same: As in :func:`gnnretrieval.encoders.maxsim.maxsim`.
     """
 
-    queries: Sequence[int]
-    passages: Sequence[int]
+    queries: int
+    length: int
+    counts: Tensor
     scale: float
+    same: Tensor | None
 
     def scores(self, rows: Tensor) -> Tensor:
         """As :meth:`gnnretrieval.training.encoder.dual_task.Comparison.scores`, from rows ``(B l + T, d)``."""
-        length, total = self.queries[0], sum(self.queries)
-        queries = rows[:total].view(len(self.queries), length, -1)
-        counts = torch.tensor(self.passages, device=rows.device)
-        return self.scale / length * maxsim(queries, rows[total:], counts)
+        total = self.queries * self.length
+        queries = rows[:total].view(self.queries, self.length, -1)
+        same = None if self.same is None else self.same.to(rows.device)
+        return self.scale * maxsim(queries, rows[total:], self.counts.to(rows.device), same)
 
     def between(self, rows: Tensor, positives: Tensor) -> Tensor:
         """Passages have no MaxSim with each other: it is not symmetric.
@@ -60,9 +65,25 @@ class LateInteractionTask(DualEncoderTask):
                 "fixed_passages."
             )
 
-    def comparison(self, queries: Sequence[int], passages: Sequence[int]) -> MeanMaxSim:
-        """As :meth:`DualEncoderTask.comparison`."""
-        return MeanMaxSim(queries, passages, self.similarity.scale)
+    def comparison(self, queries: Sequence[Item], passages: Sequence[Item]) -> ScaledMaxSim:
+        """As :meth:`DualEncoderTask.comparison`.
+
+        A sum of cosines is divided by their number, so that the scale is that of one cosine.
+        """
+        length, match = queries[0].rows, self.towers[PASSAGE].token_match
+        scale = self.similarity.scale / (length if match == "all" else 1)
+        counts = torch.tensor([item.rows for item in passages])
+        return ScaledMaxSim(len(queries), length, counts, scale, same_tokens(queries, passages, match))
+
+
+def same_tokens(queries: Sequence[Item], passages: Sequence[Item], match: TokenMatch) -> Tensor | None:
+    """``(T, q l)`` bool, whether a row of a passage is of the same token as a row of a question; None: all compare."""
+    if match == "all":
+        return None
+    asked, there = (
+        torch.tensor([item.ids[start] for item in items for start, _ in item.spans]) for items in (queries, passages)
+    )
+    return there[:, None] == asked[None]
 
 
 class LateInteractionDev(RetrievalDev):
@@ -74,7 +95,8 @@ class LateInteractionDev(RetrievalDev):
         """Vectors of the queries ``(q, l, d)``."""
         return super().query_vectors().view(len(self.queries), self.queries[0].rows, -1)
 
-    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+    def scores(self, part: slice, queries: Tensor, passages: Tensor) -> Tensor:
         """MaxSim ``(b, passages)`` of queries ``(b, l, d)`` and rows of passages ``(rows, d)``."""
         counts = torch.tensor([item.rows for item in self.passages])
-        return maxsim(queries, passages, counts)
+        same = same_tokens(self.queries[part], self.passages, self.towers[PASSAGE].token_match)
+        return maxsim(queries, passages, counts, same)

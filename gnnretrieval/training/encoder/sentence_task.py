@@ -203,7 +203,7 @@ class SentenceDev(RetrievalDev):
         self._mean = float(self._counts.float().mean())
         return [sentence_item(tokens, range(len(tokens.spans))) for tokens in made]
 
-    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+    def scores(self, part: slice, queries: Tensor, passages: Tensor) -> Tensor:
         """``-log(1 - HasAns)`` ``(b, passages)``, from rows of sentences ``(sentences, d)``; it ranks as ``HasAns``."""
         scores = (self.similarity.scale * queries @ passages.T).double()  # (b, sentences)
         most = min(scores.shape[1], round(100 * self._mean))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.late_tokens import MARKERS, LateTokenizer
+from gnnretrieval.encoders.late_tokens import MARKERS, LateTokenizer, TokenMatch
 from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
@@ -78,6 +78,7 @@ class TextTower:
         sentences: Vectors of sentences, as in :class:`gnnretrieval.encoders.settings.EncoderSettings`.
         late_interaction: Width of the vectors of tokens; None: one vector per text. A checkpoint without a projection
             to this width gets a random one.
+        token_match: As in :class:`gnnretrieval.encoders.settings.EncoderSettings`.
         side: ``query`` or ``passage``: which of the checkpoint's prompts to use.
         prompt: Text put before every text; None: the checkpoint's prompt for ``side``, if it has one.
 
@@ -97,13 +98,14 @@ class TextTower:
         dropout: float | None = None,
         sentences: str = "none",
         late_interaction: int | None = None,
+        token_match: TokenMatch = "all",
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
         # eager attention: the backward pass of the fused kernel is slower on a CPU
         attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
         self.module: Any = load_sentence_transformer(checkpoint, device, **attention)
-        self.similarity, self.sentences, self.side = similarity, sentences, side
+        self.similarity, self.sentences, self.side, self.token_match = similarity, sentences, side, token_match
         self._own_prompts: dict[Side, str] = {
             name: own_prompt(self.module.prompts, name) for name in ("query", "passage")
         }
@@ -119,7 +121,7 @@ class TextTower:
             _add_tokens(transformer, self.tokenizer, [SENT])
         if late_interaction is not None and not {*MARKERS.values()} <= self.tokenizer.get_vocab().keys():
             _add_tokens(transformer, self.tokenizer, [*MARKERS.values()])
-        self._late = LateTokenizer(self.tokenizer) if late_interaction is not None else None
+        self._late = LateTokenizer(self.tokenizer, token_match) if late_interaction is not None else None
         self._pooling(pooling, late_interaction, checkpoint)
         limit = self.module.max_seq_length
         self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
