@@ -3,12 +3,12 @@
     .venv/bin/python benchmarks/late_interaction.py --work WORK
 
 The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of its
-questions and passages. Late interaction is trained by the settings of ``encoder train colbert --small``, COIL by those
-of ``encoder train coil --small``; --quick takes a smaller sample, shorter passages and no hard negatives, and the page
-says so. The GNN-encoder is over frozen MiniLM
-with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which score the same number of passages.
-Everything is trained on the same labels; the tables are of test. Every training is kept in WORK; after an interruption,
-the same command continues. Writes results/late_interaction.json and .md; with --only, the other sets stay there.
+questions and passages. Late interaction, COIL and ME-BERT are trained by the settings of ``encoder train colbert --small``
+and so on; --quick takes a smaller sample, shorter passages and no hard negatives, and the page says so. The GNN-encoder is
+over frozen MiniLM with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which score the same number
+of passages. Everything is trained on the same labels; the tables are of test. Every training is kept in WORK; after an
+interruption, the same command continues. Writes results/late_interaction.json and .md; with --only, the other sets stay
+there.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ QUICK = {"hard_negatives": 0, "dev_queries": 80, "dev_passages": 200}
 QUICK_TOKENS = 96
 RR, RECALL, DEPTH, BUDGET, TIMED = "RR@10", "R@100", 100, 100, 30
 BM25_SYSTEM, DUAL, GNN, LATE, INT8 = "bm25", "dual-encoder", "gnn-encoder", "late interaction", "late interaction, int8"
-COIL = "COIL"
+COIL, MULTI = "COIL", "ME-BERT"
 RERANKED, BY_GAR, BY_LADR = "gnn-encoder, MaxSim", "gnn-encoder, GAR, MaxSim", "gnn-encoder, LADR, MaxSim"
 POOLED = "gnn-encoder over pooled tokens"
 ADAPTIVE: dict[str, Any] = {RERANKED: None, BY_GAR: "gar", BY_LADR: "ladr"}
@@ -174,9 +174,9 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
     for seed in range(seeds):
         index = one.gnn(features, graph, "", seed)
         found: dict[str, Run] = {GNN: index_run(index, list(texts), vectors, DEPTH)}
-        late, coil = one.late("colbert", seed), one.late("coil", seed)
+        late, coil, multi = (one.late(name, seed) for name in ("colbert", "coil", "me-bert"))
         found |= {LATE: late_run(late, list(texts), DEPTH), INT8: _int8_run(late, list(texts))}
-        found[COIL] = late_run(coil, list(texts), DEPTH)
+        found |= {name: late_run(its, list(texts), DEPTH) for name, its in ((COIL, coil), (MULTI, multi))}
         rankers = {
             name: Ranker(
                 index,
@@ -196,7 +196,7 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
             values.setdefault(name, []).append(one.measured(run))
             say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
         if seed == 0:
-            costs = _costs(dual, index, features, late, rankers, texts, passages)
+            costs = _costs(dual, index, features, late, multi, rankers, texts, passages)
             costs[COIL] = _cost_of_coil(coil, texts)
             if pooled:
                 costs[POOLED] = {"bytes": over.meta["bytes"] / passages}
@@ -227,19 +227,21 @@ def _costs(
     index: Index,
     features: Features,
     late: Features,
+    multi: Features,
     rankers: Mapping[str, Ranker],
     texts: Mapping[str, str],
     passages: int,
 ) -> dict[str, dict[str, float]]:
     """Bytes of vectors a passage, and milliseconds a question: one at a time, from text to ranking."""
     some = list(texts.items())[:TIMED]
-    encoder, of_late = encoder_of(features.meta, features.path), encoder_of(late.meta, late.path)
-    starts = np.asarray(late.token_starts)
+    encoder = encoder_of(features.meta, features.path)
 
     def by_index(opened: Index) -> Callable[[str, str], Any]:
         return lambda id_, text: opened.search(encoder.encode([text], "query"), DEPTH)
 
-    def by_late(tokens: Any) -> Callable[[str, str], Any]:
+    def by_late(its: Features, tokens: Any) -> Callable[[str, str], Any]:
+        of_late, starts = encoder_of(its.meta, its.path), np.asarray(its.token_starts)
+
         def search(id_: str, text: str) -> Any:
             query = of_late.encode_tokens([text], "query").vectors  # type: ignore[attr-defined]
             return maxsim_top_k(query[None], tokens, starts, min(DEPTH, passages))
@@ -255,8 +257,9 @@ def _costs(
     searches: dict[str, tuple[Callable[[str, str], Any], float]] = {
         DUAL: (by_index(dual), dual.meta["bytes"] / passages),
         GNN: (by_index(index), of_index),
-        LATE: (by_late(late.tokens), of_tokens),
-        INT8: (by_late(small), small.nbytes / passages),
+        LATE: (by_late(late, late.tokens), of_tokens),
+        INT8: (by_late(late, small), small.nbytes / passages),
+        MULTI: (by_late(multi, multi.tokens), multi.tokens.nbytes / passages),
         **{name: (by_ranker(ranker), of_index + of_tokens) for name, ranker in rankers.items()},
     }
     return {name: {"bytes": size, "ms": _milliseconds(search, some)} for name, (search, size) in searches.items()}
@@ -313,8 +316,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         "# Late interaction and adaptive retrieval",
         "",
         "Late interaction (ColBERT) has a vector of 128 numbers for every token, and scores a passage by MaxSim. It is",
-        "trained by `encoder train colbert --small` from MiniLM. COIL has 32 numbers, and compares a token with the same",
-        "token alone (`encoder train coil --small`). The GNN-encoder is over frozen MiniLM with its defaults.",
+        "trained by `encoder train colbert --small` from MiniLM. COIL has 32 numbers for every token, and compares it",
+        "with the same token alone; ME-BERT has 8 vectors of 128 a passage, of which the best counts. Both are trained",
+        "likewise. The GNN-encoder is over frozen MiniLM with its defaults.",
         f"As the first stage of MaxSim, {BUDGET} passages are scored: its best, or those that GAR and LADR",
         "choose among its best and their neighbours (16, by shared training questions and by near vectors). All but",
         "bm25 and the dual-encoder see the same labels, unless a set's line says otherwise.",

@@ -43,7 +43,9 @@ def train(
     device: str,
     as_json: bool,
 ) -> None:
-    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, colbert, coil, ance, adore, or a TOML file; or a reader.
+    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, colbert, coil, me-bert, ance, adore, or a TOML file.
+
+    RECIPE reader trains a reader.
 
     Every stage is an artifact in --out. A trained encoder can be used like a checkpoint, for example with encoder
     encode --checkpoint. After an interruption, the same command continues. To train with several processes:

@@ -94,7 +94,8 @@ class DualEncoder:
             )
         most = (settings.query_max_tokens or QUERY_TOKENS) if is_query else int(model.max_seq_length)
         prompt = self._prompt(model, side)
-        return LateEncoder(model, packed, self.similarity, checkpoint, side, most, prompt, settings.token_match)
+        how = settings.token_match, settings.passage_vectors
+        return LateEncoder(model, packed, self.similarity, checkpoint, side, most, prompt, *how)
 
     @property
     def dimension(self) -> int:

@@ -48,17 +48,20 @@ class LateTokenizer:
     ``[CLS] [D] p1 p2 … [SEP]``; punctuation has no vector.
 
     Where only the same tokens are compared (`COIL <https://arxiv.org/abs/2104.07186>`_), ``[SEP]`` has no vector. The
-    masks and the markers meet no token of the other side; ``[CLS]`` meets ``[CLS]``.
+    masks and the markers meet no token of the other side; ``[CLS]`` meets ``[CLS]``. Where a passage has a few vectors
+    (`ME-BERT <https://arxiv.org/abs/2005.00181>`_), they are those of its first tokens; a question has that of its
+    first, and no masks.
 
     Args:
         tokenizer: A transformers tokenizer with both markers and a mask token.
-        match: ``all`` or ``same``, as :class:`gnnretrieval.encoders.settings.EncoderSettings` has it.
+        match: ``token_match`` of :class:`gnnretrieval.encoders.settings.EncoderSettings`.
+        most: ``passage_vectors`` of the same.
 
     Raises:
         InputError: The vocabulary lacks one of them.
     """
 
-    def __init__(self, tokenizer: Any, match: TokenMatch = "all") -> None:
+    def __init__(self, tokenizer: Any, match: TokenMatch = "all", most: int | None = None) -> None:
         known = tokenizer.get_vocab()
         if tokenizer.mask_token_id is None or any(marker not in known for marker in MARKERS.values()):
             raise InputError(
@@ -66,7 +69,7 @@ class LateTokenizer:
                 "by encoder train colbert, from a checkpoint with a mask token.",
                 tokenizer.name_or_path or None,
             )
-        self._tokenizer, self._match = tokenizer, match
+        self._tokenizer, self._match, self._most = tokenizer, match, most
         self._marker = {side: known[marker] for side, marker in MARKERS.items()}
 
     @cached_property
@@ -82,7 +85,7 @@ class LateTokenizer:
         Args:
             texts: The texts, with their prompts.
             side: ``query`` or ``passage``.
-            max_tokens: Length of every question; maximum length of a passage.
+            max_tokens: Length of every question (the maximum where it has no masks); maximum length of a passage.
         """
         marker, its = self._marker[side], self._tokenizer
         made = []
@@ -90,6 +93,10 @@ class LateTokenizer:
             place = 1 if ids and ids[0] == its.cls_token_id else 0
             whole = [*ids[:place], marker, *ids[place:]]
             last = len(whole) - 1
+            if self._most is not None:
+                first = 1 if side == "query" else min(self._most, len(whole))
+                made.append(LateTokens(np.array(whole, dtype=np.int64), np.arange(first)))
+                continue
             if side == "query":
                 whole += [its.mask_token_id] * (max_tokens - len(whole))
             row = np.array(whole, dtype=np.int64)

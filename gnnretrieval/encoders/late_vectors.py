@@ -44,6 +44,7 @@ class LateEncoder(PartEncoder):
         max_tokens: Length of every question; maximum length of a passage.
         prompt: Put before every text.
         match: As in :class:`LateTokenizer`.
+        most: As there.
 
     Raises:
         InputError: As :class:`PartEncoder` and :class:`LateTokenizer`.
@@ -59,9 +60,10 @@ class LateEncoder(PartEncoder):
         max_tokens: int,
         prompt: str,
         match: TokenMatch = "all",
+        most: int | None = None,
     ) -> None:
         super().__init__(model, packed, "token", similarity, checkpoint)
-        self.tokenizer = LateTokenizer(model.tokenizer, match)
+        self.tokenizer = LateTokenizer(model.tokenizer, match, most)
         self.side, self.max_tokens, self.prompt = side, max_tokens, prompt
 
     def encode(self, texts: Sequence[str], token_budget: int) -> TokenVectors:

@@ -81,6 +81,8 @@ class EncoderSettings(Settings):
             the mean of them. Not given: one vector per text.
         token_match: What a question's token is compared with: ``all`` tokens of the passage, by cosine (ColBERT), or
             the ``same`` token alone, by dot product (COIL).
+        passage_vectors: Number of vectors of a passage, those of its first tokens; the best counts for a question, which
+            has one (ME-BERT). Not given: those of all tokens.
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
@@ -99,6 +101,7 @@ class EncoderSettings(Settings):
     sentences: Literal["none", "token", "mean"] = "none"
     late_interaction: int | None = Field(None, ge=1)
     token_match: Literal["all", "same"] = "all"
+    passage_vectors: int | None = Field(None, ge=1)
     token_storage: Literal["float16", "int8"] = "float16"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
@@ -131,6 +134,8 @@ class EncoderSettings(Settings):
             values.pop("token_storage", None)
         if self.token_match == "all":
             values.pop("token_match", None)
+        if self.passage_vectors is None:
+            values.pop("passage_vectors", None)
         return values
 
     @model_validator(mode="after")
@@ -143,6 +148,8 @@ class EncoderSettings(Settings):
                 )
         elif self.late_interaction is not None and self.similarity == "dot":
             raise ValueError("late_interaction compares tokens by cosine: leave similarity at auto or cosine")
+        if self.passage_vectors is not None and (self.late_interaction is None or self.token_match == "same"):
+            raise ValueError("passage_vectors are those of first tokens: give late_interaction, and token_match = all")
         if self.late_interaction is not None and self.sentences != "none":
             raise ValueError("late_interaction has vectors of tokens, not of sentences: leave sentences at none")
         return self

@@ -207,6 +207,7 @@ class _Run:
                     "sentences": "none",
                     "late_interaction": None,
                     "token_match": "all",
+                    "passage_vectors": None,
                     "similarity": "auto",
                     "scale": None,
                     "query_max_tokens": None,

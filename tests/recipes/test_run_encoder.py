@@ -20,6 +20,7 @@ ENCODERS = {
     "adore": ["dpr", "adore"],
     "ance": ["warm-up", "ance"],
     "coil": ["coil"],
+    "me-bert": ["me-bert"],
 }
 
 

@@ -16,6 +16,7 @@ from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.late_task import LateInteractionTask
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
     shared=True, epochs=2, batch_size=16, learning_rate=1e-3, dropout=0.0, precision="float32", hard_negatives=0
@@ -131,9 +132,37 @@ def test_a_checkpoint_without_a_projection_is_refused(tiny_checkpoint):
         DualEncoder(settings_of(tiny_checkpoint))
 
 
-def test_dot_product_and_sentences_are_refused():
-    with pytest.raises(InputError, match="late_interaction compares tokens by cosine"):
-        EncoderSettings.parse({"late_interaction": 8, "similarity": "dot"})
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"similarity": "dot"}, "late_interaction compares tokens by cosine"),
+        ({"sentences": "mean"}, "late_interaction has vectors of tokens, not of sentences"),
+        ({"passage_vectors": 4, "token_match": "same"}, "passage_vectors are those of first tokens"),
+        ({"passage_vectors": 4, "late_interaction": None}, "passage_vectors are those of first tokens"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(wrong, says):
+    with pytest.raises(InputError, match=says):
+        EncoderSettings.parse({"late_interaction": 8, **wrong})
+
+
+def test_with_few_vectors_the_best_of_a_passage_is_its_score(tiny_checkpoint, tiny_dataset, tmp_path):
+    """ME-BERT: trained, encoded, and ranked by the largest product of a question's vector with a passage's."""
+    dataset = Dataset.open(tiny_dataset)
+    made = train_dual_encoder(
+        dataset, [], settings_of(tiny_checkpoint, passage_vectors=3), SETTINGS, tmp_path / "me-bert"
+    )
+    assert made.meta["encoder"]["passage_vectors"] == 3
+    its = EncoderSettings(checkpoint=str(made.path), precision="float32")
+    features = encode_dataset(dataset, its, tmp_path / "features")
+    assert features.query_tokens.shape == (80, 1, 8)
+    assert np.diff(features.token_starts).tolist() == [3] * 40
+    query = dataset.query_ids[70]
+    (ranking,) = late_run(features, [query], 40).values()
+    products = restored(features.tokens) @ torch.from_numpy(np.array(features.query_tokens[70, 0])).float()
+    best = products.view(40, 3).max(1).values
+    assert [hit.score for hit in ranking] == pytest.approx(best.sort(descending=True).values.tolist(), abs=1e-5)
+    assert features.queries[70] == pytest.approx(features.query_tokens[70, 0], abs=1e-3)
 
 
 def test_the_means_are_indexed_like_any_features(tiny_late, tmp_path):

@@ -77,7 +77,7 @@ def make_towers(
     torch.manual_seed(seed)
     its = start.settings
     common: dict[str, Any] = {"pooling": pooling, "dropout": dropout, "late_interaction": its.late_interaction}
-    common["token_match"] = its.token_match
+    common |= {"token_match": its.token_match, "passage_vectors": its.passage_vectors}
     passage = TextTower(
         start.passage,
         start.similarity,

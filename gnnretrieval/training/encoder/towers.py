@@ -79,6 +79,7 @@ class TextTower:
         late_interaction: Width of the vectors of tokens; None: one vector per text. A checkpoint without a projection
             to this width gets a random one.
         token_match: As in :class:`gnnretrieval.encoders.settings.EncoderSettings`.
+        passage_vectors: As there.
         side: ``query`` or ``passage``: which of the checkpoint's prompts to use.
         prompt: Text put before every text; None: the checkpoint's prompt for ``side``, if it has one.
 
@@ -99,6 +100,7 @@ class TextTower:
         sentences: str = "none",
         late_interaction: int | None = None,
         token_match: TokenMatch = "all",
+        passage_vectors: int | None = None,
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
@@ -121,7 +123,9 @@ class TextTower:
             _add_tokens(transformer, self.tokenizer, [SENT])
         if late_interaction is not None and not {*MARKERS.values()} <= self.tokenizer.get_vocab().keys():
             _add_tokens(transformer, self.tokenizer, [*MARKERS.values()])
-        self._late = LateTokenizer(self.tokenizer, token_match) if late_interaction is not None else None
+        self._late: LateTokenizer | None = None
+        if late_interaction is not None:
+            self._late = LateTokenizer(self.tokenizer, token_match, passage_vectors)
         self._pooling(pooling, late_interaction, checkpoint)
         limit = self.module.max_seq_length
         self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
