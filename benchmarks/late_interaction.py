@@ -2,13 +2,13 @@
 
     .venv/bin/python benchmarks/late_interaction.py --work WORK
 
-The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of its
-questions and passages. Late interaction, COIL and ME-BERT are trained by the settings of ``encoder train colbert --small``
-and so on; --quick takes a smaller sample, shorter passages and no hard negatives, and the page says so. The GNN-encoder is
-over frozen MiniLM with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which score the same number
-of passages. Everything is trained on the same labels; the tables are of test. Every training is kept in WORK; after an
-interruption, the same command continues. Writes results/late_interaction.json and .md; with --only, the other sets stay
-there.
+The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of
+its questions and passages. Late interaction, COIL and ME-BERT are trained by the settings of ``encoder train colbert
+--small`` and so on; --quick takes a smaller sample, shorter passages and no hard negatives, and the page says so. The
+GNN-encoder is over frozen MiniLM with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which
+score the same number of passages. Everything is trained on the same labels; the tables are of test. Every training is
+kept in WORK; after an interruption, the same command continues. Writes results/late_interaction.json and .md; with
+--only, the other sets stay there.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class EncoderSettings(Settings):
             the mean of them. Not given: one vector per text.
         token_match: What a question's token is compared with: ``all`` tokens of the passage, by cosine (ColBERT), or
             the ``same`` token alone, by dot product (COIL).
-        passage_vectors: Number of vectors of a passage, those of its first tokens; the best counts for a question, which
-            has one (ME-BERT). Not given: those of all tokens.
+        passage_vectors: Number of vectors of a passage, those of its first tokens; the best counts for a question,
+            which has one (ME-BERT). Not given: those of all tokens.
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
