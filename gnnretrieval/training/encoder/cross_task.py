@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,45 +14,33 @@ from torch.nn import functional as F
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_classifier, load_tokenizer
+from gnnretrieval.encoders.loading import load_classifier
 from gnnretrieval.encoders.pair_tokens import PairTokenizer
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Example
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.dev import measures_of
+from gnnretrieval.training.encoder.head_tower import HeadTower
 from gnnretrieval.training.encoder.pair_data import Texts, draw
 from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, Tower, set_dropout
+from gnnretrieval.training.encoder.towers import Item, Tower
 from gnnretrieval.training.ranks import Ranks
 
 PAIR = "pair"
 
 
-class PairTower:
+class PairTower(HeadTower):
     """A sequence classifier with one label: the logit that a passage is relevant to a query.
 
-    Args:
-        checkpoint: Any encoder checkpoint; if it has no head, the head starts at random.
-        device: Where to compute.
-        max_tokens: Maximum length of a pair; the longer text is cut first.
-        dropout: Dropout in training; None: the checkpoint's own.
-
-    Raises:
-        InputError: The checkpoint cannot be loaded.
+    Arguments and errors as :class:`HeadTower`; of a pair that is longer than ``max_tokens``, the longer text is cut.
     """
 
     width = 1
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device, max_tokens: int, dropout: float | None) -> None:
-        attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
-        model, _ = load_classifier(checkpoint, num_labels=1, ignore_mismatched_sizes=True, **attention)
-        self.module: Any = model.to(device)
-        self.tokenizer: Any = load_tokenizer(checkpoint)
-        check_vocabulary(len(self.tokenizer), self.module.get_input_embeddings().num_embeddings, checkpoint)
-        check_max_tokens(max_tokens, getattr(self.module.config, "max_position_embeddings", None), checkpoint)
+        load = partial(load_classifier, num_labels=1, ignore_mismatched_sizes=True)
+        super().__init__(load, checkpoint, device, max_tokens, dropout)
         self.pairs = PairTokenizer(self.tokenizer, max_tokens, checkpoint.directory)
-        set_dropout(self.module, dropout)
-        self.device = device
 
     def items(self, queries: Sequence[str], passages: Sequence[str]) -> list[Item]:
         """Items of pairs of texts: query ``i`` with passage ``i``."""
@@ -67,21 +55,6 @@ class PairTower:
             tokens["token_type_ids"] = [list(item.types) for item in items]
         logits: Tensor = self.module(**self.tokenizer.pad(tokens, return_tensors="pt").to(self.device)).logits
         return logits.float()
-
-    @property
-    def rounded(self) -> nn.Module:
-        """The whole model."""
-        module: nn.Module = self.module
-        return module
-
-    def trained(self) -> list[nn.Parameter]:
-        """All parameters."""
-        return list(self.module.parameters())
-
-    def save(self, directory: Path) -> None:
-        """Save model and tokenizer in the layout of transformers."""
-        self.module.save_pretrained(directory)
-        self.tokenizer.save_pretrained(directory)
 
 
 class CrossEncoderTask:

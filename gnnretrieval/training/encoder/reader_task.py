@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnnretrieval.data.answer_scores import answer_f1, exact_match
 from gnnretrieval.data.answers import answer_spans, read_answers
@@ -17,44 +17,32 @@ from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.data.records import Passage
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_reader, load_tokenizer
+from gnnretrieval.encoders.loading import load_reader
 from gnnretrieval.encoders.reader import best_span, padded_logits
 from gnnretrieval.encoders.reader_tokens import ReaderTokenizer, Window
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Example
 from gnnretrieval.training.cached_step import Batch
+from gnnretrieval.training.encoder.head_tower import HeadTower
 from gnnretrieval.training.encoder.pair_data import draw, require_texts
 from gnnretrieval.training.encoder.settings import ReaderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, Tower, set_dropout
+from gnnretrieval.training.encoder.towers import Item, Tower
 from gnnretrieval.training.ranks import Ranks
 
 READING = "reader"  # name of the tower
 
 
-class ReaderTower:
+class ReaderTower(HeadTower):
     """A model for extractive question answering: start and end logit of every token of a passage's text.
 
-    Args:
-        checkpoint: Any encoder checkpoint; if it has no such head, the head starts at random.
-        device: Where to compute.
-        max_tokens: Maximum length of a window.
-        dropout: Dropout in training; None: the checkpoint's own.
-
-    Raises:
-        InputError: The checkpoint cannot be loaded.
+    Arguments and errors as :class:`HeadTower`; ``max_tokens`` is the maximum length of a window.
     """
 
     width = 2
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device, max_tokens: int, dropout: float | None) -> None:
-        attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
-        model, _ = load_reader(checkpoint, **attention)
-        self.module: Any = model.to(device)
-        self.tokenizer: Any = load_tokenizer(checkpoint)
-        check_vocabulary(len(self.tokenizer), self.module.get_input_embeddings().num_embeddings, checkpoint)
-        check_max_tokens(max_tokens, getattr(self.module.config, "max_position_embeddings", None), checkpoint)
+        super().__init__(load_reader, checkpoint, device, max_tokens, dropout)
         self.tokens = ReaderTokenizer(self.tokenizer, max_tokens, checkpoint)
-        set_dropout(self.module, dropout)
 
     def items(self, windows: Sequence[Window]) -> list[Item]:
         """Items of windows, with a row for each token of the passage's text."""
@@ -74,21 +62,6 @@ class ReaderTower:
         logits = padded_logits(self.module, self.tokenizer, ids, types)
         own = [one[item.spans[0][0] : item.spans[-1][1]] for one, item in zip(logits, items, strict=True)]
         return torch.cat(own).float()
-
-    @property
-    def rounded(self) -> nn.Module:
-        """The whole model."""
-        module: nn.Module = self.module
-        return module
-
-    def trained(self) -> list[nn.Parameter]:
-        """All parameters."""
-        return list(self.module.parameters())
-
-    def save(self, directory: Path) -> None:
-        """Save model and tokenizer in the layout of transformers."""
-        self.module.save_pretrained(directory)
-        self.tokenizer.save_pretrained(directory)
 
 
 class ReaderTexts(NamedTuple):
