@@ -29,10 +29,11 @@ class TokenIndex:
 
     def __init__(self, tokens: NDArray[np.generic], ids: NDArray[np.integer], starts: NDArray[np.int64]) -> None:
         self._tokens, self._count = tokens, len(starts) - 1
-        self._rows = np.argsort(ids, kind="stable")  # by id, then in the order of the corpus
-        self._ids, first = np.unique(ids[self._rows], return_index=True)
+        by_id = np.argsort(ids, kind="stable")  # by id, then in the order of the corpus
+        self._ids, first = np.unique(ids[by_id], return_index=True)
         self._bounds = np.append(first, len(ids))
-        self._passages = np.repeat(np.arange(self._count), np.diff(starts))
+        self._rows = by_id.astype(np.uint32) if len(ids) < 2**32 else by_id
+        self._passages = np.repeat(np.arange(self._count, dtype=np.uint32), np.diff(starts))[by_id]
 
     def scores(self, query: NDArray[np.floating], ids: NDArray[np.integer]) -> NDArray[np.float32]:
         """Scores ``(m,)`` of all passages for one question.
@@ -46,14 +47,14 @@ class TokenIndex:
             place = int(np.searchsorted(self._ids, token))
             if place == len(self._ids) or self._ids[place] != token:
                 continue
-            rows = self._rows[self._bounds[place] : self._bounds[place + 1]]
+            its = slice(self._bounds[place], self._bounds[place + 1])
+            rows, passages = self._rows[its], self._passages[its]
             of_token = asked[ids == token]  # (times in the question, d)
             parts = [
                 np.asarray(self._tokens[rows[start : start + _ROWS]], dtype=np.float32) @ of_token.T
                 for start in range(0, len(rows), _ROWS)
             ]
-            passages = self._passages[rows]
-            firsts = np.flatnonzero(np.diff(passages, prepend=-1))
+            firsts = np.flatnonzero(np.append(True, passages[1:] != passages[:-1]))
             total[passages[firsts]] += np.maximum.reduceat(np.concatenate(parts), firsts, axis=0).sum(1)
         return total
 
@@ -76,9 +77,9 @@ class TokenIndex:
             Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
         """
         rows, scores = np.zeros((len(queries), k), dtype=np.int64), np.zeros((len(queries), k), dtype=np.float32)
-        everyone = np.arange(self._count)[None]
         for number, (query, its) in enumerate(zip(queries, ids, strict=True)):
-            best = merge_top_k(everyone, self.scores(query, its)[None], k)
-            rows[number], scores[number] = best[0][0], best[1][0]
+            found = self.scores(query, its)
+            best = np.flatnonzero(found >= np.partition(found, -k)[-k])  # k passages, and those equal to the last
+            (rows[number],), (scores[number],), _ = merge_top_k(best[None], found[best][None], k)
             advance(1)
         return rows, scores
