@@ -24,6 +24,7 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
 
     Raises:
         ArtifactError: The directory is another kind of artifact, or a GNN-encoder without a separate dual-encoder.
+        InputError: The two do not fit together, as ``token_storage = int8`` and ``token_match = same``.
     """
     place = Path(settings.checkpoint)
     kind = kind_of(place)
@@ -37,7 +38,8 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
     update["checkpoint"] = str(place / PASSAGE)
     if settings.query_checkpoint is None and (place / QUERY).is_dir():
         update["query_checkpoint"] = str(place / QUERY)
-    return settings.model_copy(update=update)
+    completed = settings.model_copy(update=update)
+    return EncoderSettings.parse(completed.model_dump(), place)  # a copy is not validated
 
 
 def weights_directory(place: Path) -> Path:

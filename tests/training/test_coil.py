@@ -117,6 +117,11 @@ def test_an_interrupted_encoding_goes_on_with_the_same_ids(encoder, features, ti
     np.testing.assert_array_equal(again.tokens, features.tokens)
 
 
+def test_storage_that_does_not_keep_lengths_is_refused_for_a_trained_encoder(encoder):
+    with pytest.raises(InputError, match="int8 does not keep lengths"):
+        DualEncoder(EncoderSettings(checkpoint=str(encoder.path), token_storage="int8"))
+
+
 @pytest.mark.parametrize("wrong", [{"late_interaction": None}, {"similarity": "cosine"}, {"token_storage": "int8"}])
 def test_settings_that_do_not_fit_are_refused(tiny_checkpoint, wrong):
     its = {"late_interaction": 8, "token_match": "same", "checkpoint": str(tiny_checkpoint)}
