@@ -22,6 +22,7 @@ from papers_rows import (
     percent,
     percents,
     result,
+    several_vectors,
     sizes,
     spread,
 )
@@ -134,7 +135,7 @@ def retrieved(table: Table) -> list[str]:
     ]
     more = ["its dual-encoder", *_shown(_baseline(name)), learned]
     lines = beside(table, cells, (" / ".join(RANKS), "RR@10", "labels"), [more])
-    return [*lines, "", f"{_over_bm25(table, name)} {_late_interaction()}"]
+    return [*lines, "", f"{_over_bm25(table, name)} {several_vectors()}"]
 
 
 def _over_bm25(table: Table, name: str) -> str:
@@ -147,19 +148,6 @@ def _over_bm25(table: Table, name: str) -> str:
 
 def _shown(measures: Figures) -> list[str]:
     return [percents(measures, RANKS), percent(measures["RR@10"])]
-
-
-def _late_interaction() -> str:
-    """ColBERT beside the GNN-encoder, on another set."""
-    its = result("late_interaction")["sets"]["squad-open"]
-    systems = its["rows"]["systems"]
-    late, gain = systems["late interaction"], systems["late interaction"]["test"]
-    return (
-        f"ColBERT is our {page_link('late_interaction', 'late interaction')}, measured on {its['passages']:,} passages "
-        f"of squad-open with {its['labels']:,} labels and {its['questions']:,} test questions, one seed of a short "
-        f"training: RR@10 {late['RR@10']:.1f}, and the GNN-encoder {systems[GNN]['RR@10']:.1f}, "
-        f"{difference(-gain['difference'], gain['p'])}."
-    )
 
 
 def ablation(table: Table) -> list[str]:

@@ -20,7 +20,7 @@ from papers_encoders import (
     size_rows,
     systems,
 )
-from papers_rows import Claim, Table, beside, claims, counted, grid, paper_table, percent, result
+from papers_rows import Claim, Table, beside, claims, counted, grid, paper_table, percent, result, several_vectors
 
 PARTS = [
     Comparison(f"{what} ({row})", ("PAIR", row), "NQ", "R@5", ("pair", other))
@@ -62,7 +62,8 @@ def holds() -> str:
 
 def retrieved(table: Table) -> list[str]:
     """Table 2."""
-    return retrievers(table, RETRIEVERS | {"DPR-E": DPR, "PAIR": "pair"}, over_others(OTHERS, table))
+    lines = retrievers(table, RETRIEVERS | {"DPR-E": DPR, "PAIR": "pair"}, over_others(OTHERS, table))
+    return [*lines, "", several_vectors()]
 
 
 def parts(table: Table) -> list[str]:

@@ -16,7 +16,20 @@ from papers_encoders import (
     size_rows,
     systems,
 )
-from papers_rows import Claim, Table, beside, claims, counted, difference, grid, page_link, paper_table, percent, result
+from papers_rows import (
+    Claim,
+    Table,
+    beside,
+    claims,
+    counted,
+    difference,
+    grid,
+    page_link,
+    paper_table,
+    percent,
+    result,
+    several_vectors,
+)
 
 NO_NEGATIVES = "cross-batch negatives (step 1)"  # what the paper's step 3 is compared with; ours is of one process
 STEPS = {
@@ -62,7 +75,8 @@ def holds() -> str:
 
 def retrieved(table: Table) -> list[str]:
     """Table 2."""
-    return retrievers(table, RETRIEVERS | {"DPR (single)": DPR}, over_others(OTHERS, table))
+    lines = retrievers(table, RETRIEVERS | {"DPR (single)": DPR}, over_others(OTHERS, table))
+    return [*lines, "", several_vectors()]
 
 
 def strategies(table: Table) -> list[str]:

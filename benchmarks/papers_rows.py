@@ -185,6 +185,21 @@ def sizes(splits: Mapping[str, int], passages: int) -> list[str]:
     return [f"{number:,}" for number in (*(splits[split] for split in ("train", "dev", "test")), passages)]
 
 
+def several_vectors() -> str:
+    """The methods with several vectors a passage, beside the GNN-encoder on another set."""
+    its = result("late_interaction")["sets"]["squad-open"]
+    systems, late = its["rows"]["systems"], "late interaction"
+    row, gain = systems[late], systems[late]["test"]
+    names = {"ColBERT": late, "COIL": "COIL", "ME-BERT": "ME-BERT"}
+    values = ", ".join(f"{name} {systems[system]['RR@10']:.1f}" for name, system in names.items())
+    return (
+        f"With several vectors a passage, on {its['passages']:,} passages of squad-open with {its['labels']:,} labels "
+        f"and {its['questions']:,} test questions, by short trainings of {row['seeds']} seeds "
+        f"({page_link('late_interaction', 'page')}), RR@10: {values}. There the GNN-encoder has "
+        f"{systems['gnn-encoder']['RR@10']:.1f}, {difference(-gain['difference'], gain['p'])} over ColBERT."
+    )
+
+
 def section(table: Table, lines: Sequence[str]) -> str:
     """A section of a page: what the paper has, our lines, and what differs."""
     parts = [f"## {table.where}: {table.about}"]
