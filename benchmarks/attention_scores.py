@@ -135,7 +135,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             means, dev = one["means"][training], one["dev"][training]
             ratio = f"{one['ratio'][training]:.2f}"
             if training == WITHOUT:
-                ratio += f" (p = {one['p']:.1g})"
+                ratio += f" (p = {one['p']:.1g})" if one["p"] else " (p < 1e-300)"
             lines.append(
                 f"| {name} | {one['passages']:,} | {training} | {means['labelled']:.3f} | {means['other']:.3f} "
                 f"| {means['own']:.3f} | {ratio} | {means['first']:.0%} "

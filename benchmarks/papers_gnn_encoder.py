@@ -17,6 +17,7 @@ from papers_rows import (
     counted,
     difference,
     grid,
+    p_value,
     page_link,
     paper_table,
     percent,
@@ -259,6 +260,24 @@ def edges(_: Table) -> list[str]:
     return [*grid(["k", "ours, docstrings-cut", "over the dual-encoder"], rows), "", said]
 
 
+def attention(_: Table) -> list[str]:
+    """Figure 2, over many passages."""
+    rows = []
+    for name, its in result("attention_scores")["sets"].items():
+        for training, ratio in its["ratio"].items():
+            means = its["means"][training]
+            shown = [f"{means[kind]:.3f}" for kind in ("labelled", "other", "own")]
+            rows.append([name, training, *shown, f"{ratio:.2f}", f"{means['first']:.0%}"])
+    said = "; ".join(
+        f"{name}: {its['ratio']['without']:.2f} without masking and {its['ratio']['with masking']:.2f} with it "
+        f"({p_value(its['p'])})"
+        for name, its in result("attention_scores")["sets"].items()
+    )
+    head = ["set", "training", "labelled", "other", "the passage itself", "labelled by other", "labelled first"]
+    lead = f"A labelled question's attention by another one's ({page_link('attention_scores', 'page')})"
+    return [*grid(head, rows), "", f"{lead}: {said}."]
+
+
 def masked(_: Table) -> list[str]:
     """Figure 4."""
     test = {row["value"]: spread(row) for row in _sweep(SETS["docstrings-cut"], "mask_ratio")}
@@ -334,6 +353,7 @@ SECTIONS = {
     "Table 1": retrieved,
     "Table 3": ablation,
     "Section 3": steps,
+    "Figure 2": attention,
     "Figure 3": edges,
     "Figure 4": masked,
     "Table 4": cost,
