@@ -8,8 +8,11 @@ itself lacks: what a graph can learn and a dual-encoder cannot know.
 import json
 import logging
 import os
+import pwd
 import shutil
+import subprocess
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -246,3 +249,53 @@ def tiny_run(tiny_dataset: Path, tiny_checkpoint: Path, tmp_path_factory: pytest
         encoding="utf-8",
     )
     return run_recipe(recipe).directory
+
+
+def programs_of_postgres() -> Path | None:
+    """Where initdb and pg_ctl are: of Debian or the PyPI package pgserver, with pgvector if there is one."""
+    debian = [place / "bin" for place in sorted(Path("/usr/lib/postgresql").glob("*"), reverse=True)]
+    for place in debian:
+        if Path("/usr/share/postgresql", place.parent.name, "extension/vector.control").is_file():
+            return place
+    found = find_spec("pgserver")
+    if found is not None and found.origin is not None:
+        return Path(found.origin).parent / "pginstall" / "bin"
+    return next(iter(debian), None)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """DSN of a PostgreSQL of this process's own, on a socket in a directory of its own."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'gnnretrieval[pgvector]'")
+    programs = programs_of_postgres()
+    if programs is None:
+        pytest.skip("no PostgreSQL: apt-get install postgresql-15-pgvector, or pip install pgserver")
+    place = Path(tmp_path_factory.mktemp("postgres"))
+    user = None
+    if os.geteuid() == 0:  # PostgreSQL refuses root
+        try:
+            user = pwd.getpwnam("postgres").pw_name
+        except KeyError:
+            user = "nobody"
+        for directory in (place, *place.parents[:2]):
+            directory.chmod(0o755)
+        os.chown(place, pwd.getpwnam(user).pw_uid, -1)
+    (place / "socket").mkdir()
+    if user is not None:
+        os.chown(place / "socket", pwd.getpwnam(user).pw_uid, -1)
+
+    def started(*words: object) -> tuple[bool, str]:
+        done = subprocess.run(
+            [programs / str(words[0]), *map(str, words[1:])], user=user, cwd=place, capture_output=True, text=True
+        )
+        return done.returncode == 0, done.stdout + done.stderr
+
+    ok, said = started("initdb", "-D", place / "data", "-U", "me", "--auth=trust", "--no-sync")
+    if not ok:
+        pytest.skip(f"initdb: {said[-200:]}")
+    options = f"-k {place / 'socket'} -h '' -F"
+    ok, said = started("pg_ctl", "-D", place / "data", "-l", place / "log", "-w", "-t", "60", "-o", options, "start")
+    if not ok:
+        pytest.skip(f"pg_ctl: {said[-200:]}")
+    yield f"host={place / 'socket'} user=me dbname=postgres"
+    started("pg_ctl", "-D", place / "data", "-m", "immediate", "stop")

@@ -20,6 +20,7 @@ from gnnretrieval.cli.options import (
 from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.errors import InputError
 from gnnretrieval.feedback.settings import FeedbackSettings, SimulationSettings
 from gnnretrieval.progress import say
 
@@ -131,6 +132,30 @@ def _write_hard_negatives(made: ImportedFeedback, out: Path, overwrite: bool) ->
 
     examples = make_feedback_examples(Dataset.open(made.path), out, overwrite=overwrite)
     say(f"{examples.path}: {examples.report.candidates.negatives:,} hard negatives")
+
+
+@feedback.command()
+@click.argument("query", type=PATH)
+@click.option("--database", default="", help="PostgreSQL, as postgresql://HOST/NAME.  [default: by PGHOST and so on]")
+@click.option("--out", type=PATH, help="The log, as JSON lines.  [default: log.jsonl beside the query]")
+def fetch(query: Path, database: str, out: Path | None) -> None:
+    """Write what the file QUERY, one SELECT, finds in PostgreSQL as an event log.
+
+    Name the columns by AS, for example shown, clicked, session. Arrays become lists. The query runs in a read-only
+    transaction. Leave the password to PGPASSWORD or ~/.pgpass.
+
+    \b
+    Example: gnnretrieval feedback fetch clicks.sql --database postgresql://db/shop --out today.jsonl
+    """
+    from gnnretrieval.feedback import fetch_events
+
+    out = out or beside(query, "log.jsonl")
+    try:
+        text = query.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError("not a readable text file; wanted one with a SELECT.", query) from None
+    echo(f"{out}: {fetch_events(text, database, out):,} events")
+    echo_next(f"gnnretrieval feedback import {out} --passages PASSAGES")
 
 
 @feedback.command()

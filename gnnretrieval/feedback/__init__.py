@@ -9,6 +9,7 @@ from gnnretrieval.feedback.settings import FeedbackSettings, SimulationSettings
 from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from gnnretrieval.feedback.database import fetch_events
     from gnnretrieval.feedback.exploration import fair_pairs
     from gnnretrieval.feedback.hard_negatives import make_feedback_examples
     from gnnretrieval.feedback.importing import ImportedFeedback, import_feedback, open_feedback
@@ -21,6 +22,7 @@ __all__ = [
     "SimulationSettings",
     "estimate_propensities",
     "fair_pairs",
+    "fetch_events",
     "import_feedback",
     "make_feedback_examples",
     "open_feedback",
@@ -33,6 +35,7 @@ __getattr__ = lazy_exports(
         "ImportedFeedback": "importing",
         "estimate_propensities": "propensities",
         "fair_pairs": "exploration",
+        "fetch_events": "database",
         "import_feedback": "importing",
         "make_feedback_examples": "hard_negatives",
         "open_feedback": "importing",

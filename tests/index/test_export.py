@@ -1,11 +1,6 @@
 """Vectors for other engines: files that read back as what they were, and a running PostgreSQL that ranks as we do."""
 
-import os
-import pwd
 import shutil
-import subprocess
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -87,53 +82,16 @@ def test_an_id_that_no_line_can_hold_is_refused_before_anything_is_written(make_
     assert not list(tmp_path.glob("*v.*"))
 
 
-def programs_of_postgres() -> Path | None:
-    """Where initdb and pg_ctl of a PostgreSQL with pgvector are: Debian's, or the PyPI package pgserver's."""
-    for place in sorted(Path("/usr/lib/postgresql").glob("*"), reverse=True):
-        if Path("/usr/share/postgresql", place.name, "extension/vector.control").is_file():
-            return place / "bin"
-    found = find_spec("pgserver")
-    if found is not None and found.origin is not None:
-        return Path(found.origin).parent / "pginstall" / "bin"
-    return None
+@pytest.fixture
+def pgvector(postgres):
+    """The DSN, if that PostgreSQL has pgvector."""
+    import psycopg
 
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """DSN of a PostgreSQL of this test's own, on a socket in a directory of its own."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'gnnretrieval[pgvector]'")
-    programs = programs_of_postgres()
-    if programs is None:
-        pytest.skip("no PostgreSQL with pgvector: apt-get install postgresql-15-pgvector, or pip install pgserver")
-    place = Path(tmp_path_factory.mktemp("postgres"))
-    user = None
-    if os.geteuid() == 0:  # PostgreSQL refuses root
-        try:
-            user = pwd.getpwnam("postgres").pw_name
-        except KeyError:
-            user = "nobody"
-        for directory in (place, *place.parents[:2]):
-            directory.chmod(0o755)
-        os.chown(place, pwd.getpwnam(user).pw_uid, -1)
-    (place / "socket").mkdir()
-    if user is not None:
-        os.chown(place / "socket", pwd.getpwnam(user).pw_uid, -1)
-
-    def started(*words):
-        done = subprocess.run(
-            [programs / words[0], *map(str, words[1:])], user=user, cwd=place, capture_output=True, text=True
-        )
-        return done.returncode == 0, done.stdout + done.stderr
-
-    ok, said = started("initdb", "-D", place / "data", "-U", "me", "--auth=trust", "--no-sync")
-    if not ok:
-        pytest.skip(f"initdb: {said[-200:]}")
-    options = f"-k {place / 'socket'} -h '' -F"
-    ok, said = started("pg_ctl", "-D", place / "data", "-l", place / "log", "-w", "-t", "60", "-o", options, "start")
-    if not ok:
-        pytest.skip(f"pg_ctl: {said[-200:]}")
-    yield f"host={place / 'socket'} user=me dbname=postgres"
-    started("pg_ctl", "-D", place / "data", "-m", "immediate", "stop")
+    with psycopg.connect(postgres) as connection:
+        known = connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
+    if known is None:
+        pytest.skip("this PostgreSQL has no pgvector: apt-get install postgresql-15-pgvector, or pip install pgserver")
+    return postgres
 
 
 def answers(dsn, sql, features):
@@ -148,31 +106,31 @@ def answers(dsn, sql, features):
             ).fetchall()
 
 
-def test_postgresql_ranks_as_our_own_search(exported, postgres):
+def test_postgresql_ranks_as_our_own_search(exported, pgvector):
     features, index = exported
-    sql = write_pgvector(index, postgres, "passages", overwrite=True)
+    sql = write_pgvector(index, pgvector, "passages", overwrite=True)
     rows, scores = index.search(features.queries, 10)
-    for found, own, values in zip(answers(postgres, sql, features), rows, scores, strict=True):
+    for found, own, values in zip(answers(pgvector, sql, features), rows, scores, strict=True):
         assert [id_ for id_, _ in found] == [f"p{row}" for row in own]
         np.testing.assert_allclose([score for _, score in found], values, rtol=1e-5)
 
 
-def test_an_approximate_table_answers_too(exported, postgres):
+def test_an_approximate_table_answers_too(exported, pgvector):
     features, index = exported
-    sql = write_pgvector(index, postgres, "an odd name", approximate=True, overwrite=True)
+    sql = write_pgvector(index, pgvector, "an odd name", approximate=True, overwrite=True)
     rows, _ = index.search(features.queries, 10)
-    found = [[id_ for id_, _ in answer] for answer in answers(postgres, sql, features)]
+    found = [[id_ for id_, _ in answer] for answer in answers(pgvector, sql, features)]
     shares = [len({*a} & {f"p{row}" for row in b}) / 10 for a, b in zip(found, rows.tolist(), strict=True)]
     assert np.mean(shares) > 0.8
 
 
-def test_a_table_that_is_there_is_kept_and_a_database_that_is_not_is_said(exported, postgres, tmp_path):
+def test_a_table_that_is_there_is_kept_and_a_database_that_is_not_is_said(exported, pgvector, tmp_path):
     _, index = exported
-    write_pgvector(index, postgres, "kept", overwrite=True)
+    write_pgvector(index, pgvector, "kept", overwrite=True)
     with pytest.raises(InputError, match="table 'kept' is there already: name another with --table"):
-        write_pgvector(index, postgres, "kept")
+        write_pgvector(index, pgvector, "kept")
     with pytest.raises(InputError, match=r"PostgreSQL says: .*Nothing was written\."):
-        write_pgvector(index, f"host={tmp_path} user=me dbname=postgres")
+        write_pgvector(index, f"host={tmp_path} user=me dbname=pgvector")
 
 
 @pytest.fixture
