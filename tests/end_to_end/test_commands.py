@@ -58,6 +58,7 @@ def test_every_command_of_the_tree_is_known_here():
         "encoder import",
         "encoder inspect",
         "encoder train",
+        "feedback fetch",
         "feedback forget",
         "feedback import",
         "feedback simulate",
