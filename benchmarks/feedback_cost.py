@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.feedback import SimulationSettings, simulate_log
 from gnnretrieval.nightly import UpdateReport, update_search
+from gnnretrieval.storage.provenance import git_revision
 
 NEW = 0.01  # of the events
 WANTED = 0.05  # of the time of building from nothing
@@ -54,6 +56,9 @@ def measure_cost(work: Path, data: Path, impressions: int) -> dict[str, Any]:
         report = update_search(recipe, [log])
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         found[name] = {"cpu": cpu, "wall": wall, **_figures(report)}
+        if report.training == "none":  # a night without training would look cheap
+            raise GnnRetrievalError(f"{data}: nothing was trained ({report.decision()}). Give another set.")
+    found["revision"] = git_revision()
     found["ratio"] = found["update"]["cpu"] / found["build"]["cpu"]
     return found
 
@@ -73,7 +78,8 @@ def markdown_of_cost(found: dict[str, Any]) -> list[str]:
         f"`gnnretrieval update` over {found['passages']:,} passages and {build['new']:,} events from nothing",
         f"({build['training']}), and again with {update['new']:,} new events, {update['new'] / found['events']:.1%}",
         f"({update['training']}). At most {found['tokens']} tokens of a text are encoded. One thread; the",
-        "steps are wall seconds on a busy machine.",
+        "steps are wall seconds on a busy machine. Measured at "
+        + (f"revision {found['revision'][:7]}." if found.get("revision") else "an earlier revision than the months."),
         "",
         "| | from nothing | 1 % new events |",
         "|---|---:|---:|",

@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -264,21 +265,22 @@ def programs_of_postgres() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """DSN of a PostgreSQL of this process's own, on a socket in a directory of its own."""
+def postgres(request: pytest.FixtureRequest) -> Iterator[str]:
+    """DSN of a PostgreSQL server that only this test process uses."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'gnnretrieval[pgvector]'")
     programs = programs_of_postgres()
     if programs is None:
         pytest.skip("no PostgreSQL: apt-get install postgresql-15-pgvector, or pip install pgserver")
-    place = Path(tmp_path_factory.mktemp("postgres"))
+    # pytest's own directories are closed to other users, and deep: a socket's path has at most 107 bytes
+    place = Path(tempfile.mkdtemp(prefix="postgres-"))
+    request.addfinalizer(lambda: shutil.rmtree(place, ignore_errors=True))
     user = None
     if os.geteuid() == 0:  # PostgreSQL refuses root
         try:
             user = pwd.getpwnam("postgres").pw_name
         except KeyError:
             user = "nobody"
-        for directory in (place, *place.parents[:2]):
-            directory.chmod(0o755)
+        place.chmod(0o755)
         os.chown(place, pwd.getpwnam(user).pw_uid, -1)
     (place / "socket").mkdir()
     if user is not None:

@@ -2,7 +2,7 @@ r"""COIL: a question's token meets only the same token of a passage (`Gao et al.
 
 .. math:: s(q, p) = \sum_{i : t_i \in p} \max_{j : t_j = t_i} E_q^i \cdot E_p^j
 
-An inverted list holds a token's occurrences in the corpus, so that a question reads only the lists of its own tokens.
+An inverted list holds every occurrence of a token in the corpus, so a question reads only the lists of its tokens.
 ``[CLS]`` is in every text, and its product is the semantic part of the score (the paper's COIL-full).
 """
 
