@@ -265,39 +265,41 @@ def programs_of_postgres() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def postgres(request: pytest.FixtureRequest) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """DSN of a PostgreSQL server that only this test process uses."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'gnnretrieval[pgvector]'")
     programs = programs_of_postgres()
     if programs is None:
         pytest.skip("no PostgreSQL: apt-get install postgresql-15-pgvector, or pip install pgserver")
     # pytest's own directories are closed to other users, and deep: a socket's path has at most 107 bytes
-    place = Path(tempfile.mkdtemp(prefix="postgres-"))
-    request.addfinalizer(lambda: shutil.rmtree(place, ignore_errors=True))
-    user = None
-    if os.geteuid() == 0:  # PostgreSQL refuses root
-        try:
-            user = pwd.getpwnam("postgres").pw_name
-        except KeyError:
-            user = "nobody"
-        place.chmod(0o755)
-        os.chown(place, pwd.getpwnam(user).pw_uid, -1)
-    (place / "socket").mkdir()
-    if user is not None:
-        os.chown(place / "socket", pwd.getpwnam(user).pw_uid, -1)
+    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as made:
+        place = Path(made)
+        user = None
+        if os.geteuid() == 0:  # PostgreSQL refuses root
+            try:
+                user = pwd.getpwnam("postgres").pw_name
+            except KeyError:
+                user = "nobody"
+            place.chmod(0o755)
+            os.chown(place, pwd.getpwnam(user).pw_uid, -1)
+        (place / "socket").mkdir()
+        if user is not None:
+            os.chown(place / "socket", pwd.getpwnam(user).pw_uid, -1)
 
-    def started(*words: object) -> tuple[bool, str]:
-        done = subprocess.run(
-            [programs / str(words[0]), *map(str, words[1:])], user=user, cwd=place, capture_output=True, text=True
+        def started(*words: object) -> tuple[bool, str]:
+            done = subprocess.run(
+                [programs / str(words[0]), *map(str, words[1:])], user=user, cwd=place, capture_output=True, text=True
+            )
+            return done.returncode == 0, done.stdout + done.stderr
+
+        ok, said = started("initdb", "-D", place / "data", "-U", "me", "--auth=trust", "--no-sync")
+        if not ok:
+            pytest.skip(f"initdb: {said[-200:]}")
+        options = f"-k {place / 'socket'} -h '' -F"
+        ok, said = started(
+            "pg_ctl", "-D", place / "data", "-l", place / "log", "-w", "-t", "60", "-o", options, "start"
         )
-        return done.returncode == 0, done.stdout + done.stderr
-
-    ok, said = started("initdb", "-D", place / "data", "-U", "me", "--auth=trust", "--no-sync")
-    if not ok:
-        pytest.skip(f"initdb: {said[-200:]}")
-    options = f"-k {place / 'socket'} -h '' -F"
-    ok, said = started("pg_ctl", "-D", place / "data", "-l", place / "log", "-w", "-t", "60", "-o", options, "start")
-    if not ok:
-        pytest.skip(f"pg_ctl: {said[-200:]}")
-    yield f"host={place / 'socket'} user=me dbname=postgres"
-    started("pg_ctl", "-D", place / "data", "-m", "immediate", "stop")
+        if not ok:
+            pytest.skip(f"pg_ctl: {said[-200:]}")
+        yield f"host={place / 'socket'} user=me dbname=postgres"
+        started("pg_ctl", "-D", place / "data", "-m", "immediate", "stop")
