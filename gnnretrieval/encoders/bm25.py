@@ -13,14 +13,13 @@ import Stemmer
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.postings import K1, TEXTS, Advance, B, Counts, Postings, count_texts
+from gnnretrieval.encoders.postings_search import Found, PostingsSearch
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, release
 from gnnretrieval.storage.provenance import write_json
 
 _VOCABULARY, _PARAMETERS = "vocab.index.json", "params.index.json"
-
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class BM25:
@@ -110,7 +109,7 @@ class BM25:
         self._count, self._vocabulary = counts.num_passages, counts.vocabulary
         self._postings = counts.postings(directory, advance, k1=self.k1, b=self.b, weights=weights)
         self._stemmer = Stemmer.Stemmer("english")
-        self._sums: NDArray[np.float32] | None = None
+        self._search = PostingsSearch(self._postings, self._count)
         if directory is not None:
             self._write_words(directory)
 
@@ -138,7 +137,7 @@ class BM25:
         if len(self._postings.indptr) != len(self._vocabulary) + 1:
             raise ArtifactError(f"{directory}: this BM25 index is damaged: its words and postings do not fit.")
         self._stemmer = Stemmer.Stemmer("english")
-        self._sums = None
+        self._search = PostingsSearch(self._postings, self._count)
         return self
 
     def save(self, directory: str | Path) -> None:
@@ -171,28 +170,13 @@ class BM25:
         known = {number: self._vocabulary.get(term) for term, number in tokens.vocab.items()}
         return [[term for number in ids if (term := known[number]) is not None] for ids in tokens.ids]
 
-    def _summed(self, terms: Sequence[int]) -> tuple[NDArray[np.float32], list[NDArray[np.int32]]]:
-        """Sums ``(m,)`` of all rows, and the rows of each term: only these are not 0, and the caller resets them."""
-        if self._sums is None:
-            self._sums = np.zeros(self._count, dtype=np.float32)
-        postings = self._postings.of(terms)
-        try:
-            for rows, scores in postings:
-                self._sums[rows] += scores  # a term's postings have each row once
-        except IndexError as error:
-            raise ArtifactError(f"this BM25 index is damaged ({error}). Make it again.") from None
-        return self._sums, [rows for rows, _ in postings]
-
     def scores(self, query: str) -> NDArray[np.float32]:
         """BM25 score of every passage ``(m,)`` float32; 0 for a passage that shares no word with the query."""
-        sums, found = self._summed(self._terms([query])[0])
-        scores = sums.copy()
-        _clear(sums, found)
-        return scores
+        return self._search.scores(self._terms([query])[0])
 
     def top_k(self, query: str, k: int) -> Found:
         """Rows and scores of the ``k`` best passages that share a word with the query, best first, ties by row."""
-        return self._top_k(self._terms([query])[0], k)
+        return self._search.top_k(self._terms([query])[0], k)
 
     def top_k_of(
         self, queries: Sequence[str], k: int, advance: Callable[[int], None] = lambda count: None
@@ -200,33 +184,13 @@ class BM25:
         """:meth:`top_k` of each of ``queries``, in order; ``advance`` is called with 1 after each."""
         for part in blocks(len(queries), TEXTS):
             for terms in self._terms(queries[part]):
-                yield self._top_k(terms, k)
+                yield self._search.top_k(terms, k)
                 advance(1)
             release(self._postings.rows, self._postings.scores)
 
-    def _top_k(self, terms: Sequence[int], k: int) -> Found:
-        sums, found = self._summed(terms)
-        kept = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))]
-        cut = np.float32(0)  # lower bound of the k-th best score
-        for rows in found:
-            scores = sums[rows]
-            sums[rows] = 0  # keep a row once, however many terms it shares with the query
-            good = (scores >= cut) & (scores > 0)
-            kept.append((rows[good], scores[good]))
-            cut = max(cut, _kth_best(kept[-1][1], k))
-        rows, scores = (np.concatenate(column) for column in zip(*kept, strict=True))
-        good = scores >= _kth_best(scores, k)  # with all ties at the cut
-        rows, scores = rows[good], scores[good]
-        order = np.lexsort((rows, -scores))[:k]
-        return rows[order].astype(np.int64), scores[order]
-
     def shares_of_best(self, query: str, rows: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
         """BM25 scores of ``rows``, each divided by the query's best score over all passages (0 if that is 0)."""
-        sums, found = self._summed(self._terms([query])[0])
-        best = max((float(sums[rows_of_term].max(initial=0.0)) for rows_of_term in found), default=0.0)
-        shares: NDArray[np.float32] = sums[np.asarray(rows, dtype=np.int64)] / np.float32(best or 1.0)
-        _clear(sums, found)
-        return shares
+        return self._search.shares_of_best(self._terms([query])[0], np.asarray(rows, dtype=np.int64))
 
 
 def count_words(counts: Counts, *fields: Iterable[str], total: int = 0) -> None:
@@ -257,14 +221,3 @@ def _made(directory: str | Path | None) -> Path | None:
 def _require_range(k1: float, b: float) -> None:
     if not (0 <= k1 < float("inf") and 0 <= b <= 1):
         raise InputError(f"k1 = {k1:g} and b = {b:g}: give BM25 a k1 of 0 or more and a b from 0 to 1.")
-
-
-def _kth_best(scores: NDArray[np.float32], k: int) -> np.float32:
-    """The ``k``-th best of ``scores``; 0 if there are fewer."""
-    place = len(scores) - k
-    return np.float32(np.partition(scores, place)[place]) if place >= 0 and k > 0 else np.float32(0)
-
-
-def _clear(sums: NDArray[np.float32], found: Iterable[NDArray[np.int32]]) -> None:
-    for rows in found:
-        sums[rows] = 0

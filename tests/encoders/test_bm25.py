@@ -245,5 +245,5 @@ def test_a_posting_of_a_passage_that_is_not_there_is_a_sentence(tmp_path):
     BM25(["one two", "two three"]).save(tmp_path)
     file = tmp_path / "indices.csc.index.npy"
     np.save(file, np.load(file) + 7)
-    with pytest.raises(ArtifactError, match="this BM25 index is damaged"):
+    with pytest.raises(ArtifactError, match="these postings are damaged"):
         BM25.open(tmp_path).scores("two")
