@@ -17,6 +17,7 @@ class SectionedCommand(click.Command):
 
     def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **more: Any) -> None:
         super().__init__(*args, **more)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])  # as of the group, if invoked alone
         self._title_of = {name: title for title, names in sections.items() for name in names}
         self._titles = ["Options", *sections]
         unknown = self._title_of.keys() - {parameter.name for parameter in self.params}

@@ -29,6 +29,12 @@ def test_every_option_is_shown_once_and_the_usual_ones_first(words):
     assert shown.index("-h") <= 15  # the last of the usual options
 
 
+def test_a_command_that_was_invoked_alone_has_both_help_options():
+    alone = SectionedCommand("one", sections={})
+    assert CliRunner().invoke(alone, ["-h"]).exit_code == 0
+    assert "-h, --help" in CliRunner().invoke(alone, ["--help"]).output
+
+
 def test_sections_that_name_no_option_are_a_fault():
     with pytest.raises(AssertionError, match="none"):
         SectionedCommand("one", sections={"Two": ["none"]})
