@@ -41,7 +41,8 @@ encoder.add_command(inspect)
 
 _SECTIONS = {
     "A checkpoint": (
-        *("query_checkpoint", "max_tokens", "query_max_tokens", "sentences", "precision", "token_budget", "device"),
+        *("query_checkpoint", "max_tokens", "query_max_tokens", "sentences", "sparse", "precision", "token_budget"),
+        "device",
     ),
     "An embeddings endpoint": (
         *("endpoint", "dimensions", "input_types", "key_variable", "batch_texts", "concurrency"),
@@ -74,16 +75,27 @@ def encode(
 
     \b
     Example: gnnretrieval encoder encode my-data --checkpoint intfloat/e5-base-v2
+    Example: gnnretrieval encoder encode my-data --checkpoint naver/splade-v3 --sparse --out work/terms
     Example: gnnretrieval encoder encode my-data --out work/features --shards 64 --engine ray --address auto
     Example: gnnretrieval encoder encode my-data --out work/features --shards 64 --dry-run
     """
     from gnnretrieval.data import Dataset
     from gnnretrieval.encoders.features import encode_dataset, encode_shard
+    from gnnretrieval.encoders.sparse_features import encode_sparse
+    from gnnretrieval.encoders.trained import trained_settings
 
     out = out or beside(dataset, "features")
     shard, sharding = shard_of(settings), sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
+    if trained_settings(parsed).sparse and not dry_run and shard is None and sharding is None:
+        sparse = encode_sparse(opened, parsed, out, device=device, overwrite=overwrite)
+        echo(
+            f"{out}: {sparse.meta['num_passages']:,} passages and {sparse.meta['num_queries']:,} queries, "
+            f"{sparse.meta['num_passage_terms'] / sparse.meta['num_passages']:,.1f} terms a passage"
+        )
+        echo_next(f"gnnretrieval search --sparse {out} --data {part_of(dataset, qrels, where)} --run sparse.run")
+        return
     if dry_run:
         from gnnretrieval.encoders.dry_run import forecast_encoding
         from gnnretrieval.shards import Sharding

@@ -43,9 +43,10 @@ def train(
     device: str,
     as_json: bool,
 ) -> None:
-    """Train an encoder by a RECIPE: dpr, rocketqa, pair, dcsr, colbert, coil, me-bert, ance, adore, or a TOML file.
+    """Train an encoder by a RECIPE, a TOML file or one of these names.
 
-    RECIPE reader trains a reader.
+    Of one vector: dpr, rocketqa, rocketqav2, pair, dcsr, ance, adore, retromae. Of several: colbert, coil, me-bert. Of
+    terms: splade. RECIPE reader trains a reader.
 
     Every stage is an artifact in --out. A trained encoder can be used like a checkpoint, for example with encoder
     encode --checkpoint. After an interruption, the same command continues. To train with several processes:

@@ -41,12 +41,14 @@ GOES_WITH = {
     "split": (DATA,),
     "use_bm25": (DATA,),
     "maxsim": (DATA,),
+    "sparse": (DATA,),
     "features": (DATA,),
     "query_ids": (VECTORS,),
     "run_file": (QUESTIONS, DATA, VECTORS),
     "depth": (QUESTIONS, DATA, VECTORS),
     **dict.fromkeys(RANKING, TEXTS),
 }
+_ALONE = ("use_bm25", "maxsim", "sparse")  # what ranks without an index
 WITHOUT = {
     "fuse": "hybrid",
     "weights": "hybrid",
@@ -61,7 +63,7 @@ WITHOUT = {
 _SECTIONS = {
     "Many questions, into a TREC run": (
         *("questions", "data", "qrels", "where", "split", "features", "vectors", "query_ids", "run_file", "depth"),
-        *("use_bm25", "maxsim"),
+        *("use_bm25", "maxsim", "sparse"),
     ),
     "Hybrid search and reranking": RANKING,
 }
@@ -82,6 +84,7 @@ _SECTIONS = {
 @click.option("--run", "run_file", type=PATH, help="TREC run to write, with --questions, --data or --vectors.")
 @click.option("--bm25", "use_bm25", is_flag=True, help="Rank by BM25 over --data, without an index.")
 @click.option("--maxsim", type=PATH, help="Rank by MaxSim over these features by late interaction, without an index.")
+@click.option("--sparse", type=PATH, help="Rank by the terms of these sparse features, without an index.")
 @click.option("--depth", type=click.IntRange(1), default=100, show_default=True, help="Passages per query in --run.")
 @ranking_options
 @click.option(
@@ -110,6 +113,7 @@ def search(
     run_file: Path | None,
     use_bm25: bool,
     maxsim: Path | None,
+    sparse: Path | None,
     depth: int,
     engine: EngineName,
     endpoint: str | None,
@@ -130,7 +134,7 @@ def search(
     """
     modes = {QUESTION: question is not None, PROMPT: prompt, QUESTIONS: questions, DATA: data, VECTORS: vectors}
     mode = _mode({name: bool(given) for name, given in modes.items()})
-    needs_index = not use_bm25 and maxsim is None
+    needs_index = not use_bm25 and maxsim is None and sparse is None
     if needs_index:
         require_index(index)
     if mode in (QUESTION, PROMPT):
@@ -144,6 +148,8 @@ def search(
     retriever = open_retriever(index, engine, endpoint, device, joining) if needs_index else None
     if data is not None and maxsim is not None:
         made, name = runs.run_by_maxsim(data, qrels, where, split, depth, maxsim, device)
+    elif data is not None and sparse is not None:
+        made, name = runs.run_by_terms(data, qrels, where, split, depth, sparse)
     elif data is not None:
         made, name = runs.run_of_split(data, qrels, where, split, depth, retriever=retriever, features=features)
     else:
@@ -187,17 +193,16 @@ def _mode(given: dict[str, bool]) -> str:
     for name, needed in WITHOUT.items():
         if is_given(name) and not is_given(needed):
             raise click.UsageError(f"{options[name]} goes with {options[needed]}.")
-    for alone in ("use_bm25", "maxsim"):
-        if not context.params[alone]:
-            continue
+    alone_given = [name for name in _ALONE if context.params[name]]
+    if len(alone_given) > 1:
+        raise click.UsageError(f"give one of {' and '.join(options[name] for name in alone_given)}.")
+    for alone in alone_given:
         for name, instead in (("index", "an index"), ("engine", "an index"), ("features", "vectors")):
             if is_given(name):
                 raise click.UsageError(f"{options[alone]} ranks without {instead}: leave out {options[name]}.")
         for name in ("pipeline", "hybrid", "rerank"):
             if is_given(name):
                 raise click.UsageError(f"{options[name]} needs an index: leave out {options[alone]}.")
-    if context.params["use_bm25"] and context.params["maxsim"]:
-        raise click.UsageError("give one of --bm25 and --maxsim.")
     return modes[0]
 
 

@@ -60,6 +60,17 @@ def run_by_maxsim(
     return late_run(opened, [query.id for query in dataset.queries_of(split)], depth, device), "late-interaction"
 
 
+def run_by_terms(data: Path, qrels: str, where: dict[str, str], split: str, depth: int, features: Path) -> Named:
+    """The run on a dataset's split by the weights of terms of sparse features."""
+    from gnnretrieval.data import Dataset
+    from gnnretrieval.encoders.sparse_features import open_sparse_features
+    from gnnretrieval.index.sparse_search import sparse_run
+
+    dataset, opened = Dataset.open(data, qrels, where), open_sparse_features(features)
+    opened.require_of(dataset)
+    return sparse_run(opened, [query.id for query in dataset.queries_of(split)], depth), "sparse"
+
+
 def run_of_vectors(retriever: Retriever, vectors: Path, query_ids: Path | None, depth: int) -> Named:
     """The run on questions given as vectors, and the system's name."""
     from gnnretrieval.encoders.vector_file import open_vectors

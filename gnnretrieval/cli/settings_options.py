@@ -68,14 +68,11 @@ def _meanings(model: type[Settings]) -> dict[str, str]:
 
 
 def _option(name: str, annotation: Any, default: Any, meaning: str) -> Callable[[Command], Command]:
+    option, said = f"--{name.replace('_', '-')}", meaning.rstrip(".") + "."
+    if annotation is bool and default is False:
+        return click.option(option, name, is_flag=True, default=None, help=said)
     shown = "" if default is None or default is PydanticUndefined else f"  [default: {_as_text(default)}]"
-    return click.option(
-        f"--{name.replace('_', '-')}",
-        name,
-        type=_type(annotation),
-        default=None,
-        help=meaning.rstrip(".") + "." + shown,
-    )
+    return click.option(option, name, type=_type(annotation), default=None, help=said + shown)
 
 
 def _as_text(default: Any) -> str:

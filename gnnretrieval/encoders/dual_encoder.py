@@ -41,6 +41,11 @@ class DualEncoder:
 
     def __init__(self, settings: EncoderSettings, device: str | torch.device = "cpu") -> None:
         self.settings = settings = trained_settings(settings)
+        if settings.sparse:
+            raise GnnRetrievalError(
+                f"{settings.checkpoint}: this encoder makes weights of terms (SPLADE), and a vector per text is needed "
+                "here. It ranks by itself: gnnretrieval encoder encode, then search --sparse."
+            )
         self.device = torch.device(device)
         self.dtype = weights_dtype(settings.precision, self.device)
         self.passage_checkpoint = find_checkpoint(settings.checkpoint)

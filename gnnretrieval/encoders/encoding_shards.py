@@ -116,7 +116,8 @@ def require_sharded(settings: EncoderSettings) -> None:
     Raises:
         InputError: They cannot.
     """
-    if not settings.is_checkpoint or settings.sentences != "none" or settings.late_interaction is not None:
+    several = settings.sentences != "none" or settings.late_interaction is not None or settings.sparse
+    if not settings.is_checkpoint or several:
         raise InputError("only a checkpoint with one vector per text encodes in shards: leave out --shards.")
     fingerprint_of(settings)
 

@@ -27,6 +27,7 @@ from gnnretrieval.encoders.part_files import (
 )
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.sentence_nodes import encode_sentence_passages
+from gnnretrieval.encoders.sparse_encoder import SparseEncoder
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError
 
@@ -216,7 +217,7 @@ def reading_of(
     return BySentences(encoder, dataset, directory, state)
 
 
-def require_finite(vectors: NDArray[np.floating], encoder: TextEncoder) -> None:
+def require_finite(vectors: NDArray[np.floating], encoder: TextEncoder | SparseEncoder) -> None:
     """Check vectors before they are written.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.canary import canary_of
+from gnnretrieval.encoders.encoded_texts import TEXTS
 from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require_sharded
 from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
@@ -24,7 +25,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.shards.engines import Sharding, run_stage
 from gnnretrieval.shards.stage import Shard, Together, discard_shards, shard_directory
@@ -34,7 +35,6 @@ from gnnretrieval.storage.making import fingerprint, make_artifact, record_progr
 from gnnretrieval.storage.places import scratch
 
 KIND = "features"
-TEXTS = "texts.sqlite"
 
 
 class Features(PartArrays):
@@ -132,39 +132,10 @@ class Features(PartArrays):
         """Ids of the dataset's queries that the encoder learned from; empty if it has no record of them."""
         return read_learned_from(self.path)
 
-    def query_rows(self) -> dict[str, int]:
-        """Row of each query, by id."""
-        with TextStore(self.path / TEXTS) as ids:
-            return {id_: row for row, id_ in enumerate(ids.query_ids())}
-
     @property
     def similarity(self) -> Similarity:
         """How these vectors are compared."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
-
-    def require_of(self, dataset: Dataset) -> None:
-        """Check that these features were made from the texts of ``dataset``.
-
-        Raises:
-            ArtifactError: They were not.
-        """
-        if self.meta["inputs"]["texts"] != dataset.texts_hash:
-            raise ArtifactError(
-                f"{self.path}: these features were made from other texts than those of {dataset.path}. "
-                "Encode this dataset, or give its features."
-            )
-
-    def rows_of(self, query_ids: Iterable[str]) -> NDArray[np.int64]:
-        """Rows ``(len(query_ids),)`` int64 of queries.
-
-        Raises:
-            ArtifactError: A query has no features.
-        """
-        rows = self.query_rows()
-        try:
-            return np.array([rows[id_] for id_ in query_ids], dtype=np.int64)
-        except KeyError as error:
-            raise ArtifactError(f"{self.path}: no features of query {error}. Encode this dataset again.") from None
 
 
 def open_features(path: str | Path) -> Features:
@@ -303,7 +274,7 @@ class _Plan(NamedTuple):
         learned_from = read_learned_from(settings.checkpoint)
         settings = trained_settings(settings)
         fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
-        return cls(dataset, settings, given, fingerprint, source, learned_from, _config(settings, device), device)
+        return cls(dataset, settings, given, fingerprint, source, learned_from, config_of(settings, device), device)
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -328,8 +299,8 @@ class _Plan(NamedTuple):
         ]
 
 
-def _config(settings: EncoderSettings, device: str) -> dict[str, Any]:
-    """The settings that decide the vectors, besides the weights."""
+def config_of(settings: EncoderSettings, device: str) -> dict[str, Any]:
+    """The settings that decide what texts are encoded to, besides the weights."""
     config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window", "api"})
     for name, before in (("sentences", "none"), ("query_max_tokens", None)):
         if config[name] == before:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import EncoderSettings

@@ -5,6 +5,7 @@ Damage becomes an error of one sentence, and the libraries' log messages are sil
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,6 +84,59 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
         if declared not in (None, width):
             raise ValueError(f"it says that its vectors have {declared} dimensions, and they have {width}")
         return model
+
+
+def load_sparse_encoder(checkpoint: Checkpoint, device: str | torch.device, **options: Any) -> Any:
+    """The ``SparseEncoder`` of a checkpoint, in float32: a masked language model, and SPLADE's pooling of its logits.
+
+    Args:
+        checkpoint: A SPLADE checkpoint, or any Hugging Face checkpoint; without a head for masked language modelling
+            (:func:`has_language_model_head`) it gets a random one.
+        device: Device of its weights.
+        options: Options of its transformer, such as ``attn_implementation``.
+
+    Raises:
+        InputError: The checkpoint cannot be loaded, or has other modules than these two.
+    """
+    with loading(checkpoint):
+        from sentence_transformers import SparseEncoder
+        from sentence_transformers.sparse_encoder.modules import SpladePooling, Transformer
+
+        options = {"dtype": torch.float32, "use_safetensors": True, **options}
+        if _has_modules(checkpoint, "SpladePooling"):
+            model: Any = SparseEncoder(
+                str(checkpoint.directory), device=str(device), **_UNTRUSTED, model_kwargs=options
+            )
+        else:
+            given: dict[str, Any] = {"model_kwargs": {**_UNTRUSTED, **options}, "processor_kwargs": dict(_UNTRUSTED)}
+            given["config_kwargs"] = dict(_UNTRUSTED)
+            transformer = Transformer(str(checkpoint.directory), transformer_task="fill-mask", **given)
+            model = SparseEncoder(modules=[transformer, SpladePooling("max")], device=str(device))
+        if len(model) != 2 or type(model[1]) is not SpladePooling:
+            raise ValueError("it has other modules than a masked language model and SPLADE's pooling")
+        return model
+
+
+def has_language_model_head(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint has a head for masked language modelling, as SPLADE needs."""
+    try:
+        config = json.loads((checkpoint.directory / "config.json").read_text(encoding="utf-8"))
+        return any(str(name).endswith("ForMaskedLM") for name in config.get("architectures") or ())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _has_modules(checkpoint: Checkpoint, name: str) -> bool:
+    """Whether a checkpoint in sentence-transformers' layout has a module of this class."""
+    file = checkpoint.directory / "modules.json"
+    return file.is_file() and any(
+        str(module.get("type")).endswith(f".{name}") for module in json.loads(file.read_text(encoding="utf-8"))
+    )
+
+
+def load_language_model(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """As :func:`load_classifier`, with a head for masked language modelling."""
+    return _load_with_head("AutoModelForMaskedLM", checkpoint, options)
 
 
 def load_classifier(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.encoders.encoded_texts import EncodedTexts
 from gnnretrieval.encoders.part_files import (
     QUERY_TOKEN_IDS,
     QUERY_TOKEN_STARTS,
@@ -19,10 +20,9 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import load_array
-from gnnretrieval.storage.artifacts import Artifact
 
 
-class PartArrays(Artifact):
+class PartArrays(EncodedTexts):
     """The arrays of :class:`gnnretrieval.encoders.features.Features`."""
 
     @property

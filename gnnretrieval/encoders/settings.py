@@ -83,6 +83,8 @@ class EncoderSettings(Settings):
             the ``same`` token alone, by dot product (COIL).
         passage_vectors: Number of vectors of a passage, those of its first tokens; the best counts for a question,
             which has one (ME-BERT). Not given: those of all tokens.
+        sparse: Texts become weights of the vocabulary's terms instead of a vector, by a head for masked language
+            modelling (SPLADE).
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
@@ -102,6 +104,7 @@ class EncoderSettings(Settings):
     late_interaction: int | None = Field(None, ge=1)
     token_match: Literal["all", "same"] = "all"
     passage_vectors: int | None = Field(None, ge=1)
+    sparse: bool = False
     token_storage: Literal["float16", "int8"] = "float16"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
@@ -125,7 +128,7 @@ class EncoderSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is off is left out, as in settings written before it existed: endpoint, late interaction."""
+        """What is off is left out, as in settings from before it existed: endpoint, late interaction, sparse."""
         values: dict[str, Any] = dump(self)
         if self.api.endpoint is None:
             values.pop("api", None)
@@ -136,6 +139,8 @@ class EncoderSettings(Settings):
             values.pop("token_match", None)
         if self.passage_vectors is None:
             values.pop("passage_vectors", None)
+        if not self.sparse:
+            values.pop("sparse", None)
         return values
 
     @model_validator(mode="after")
@@ -152,6 +157,16 @@ class EncoderSettings(Settings):
             raise ValueError("passage_vectors are those of first tokens: give late_interaction, and token_match = all")
         if self.late_interaction is not None and self.sentences != "none":
             raise ValueError("late_interaction has vectors of tokens, not of sentences: leave sentences at none")
+        return self
+
+    @model_validator(mode="after")
+    def _terms_are_all(self) -> EncoderSettings:
+        if self.sparse and (self.late_interaction is not None or self.sentences != "none"):
+            raise ValueError("sparse has weights of terms, not of tokens or sentences: leave the other one out")
+        if self.sparse and self.similarity == "cosine":
+            raise ValueError("sparse compares terms by dot product: leave similarity at auto or dot")
+        if self.sparse and self.api.endpoint is not None:
+            raise ValueError("sparse needs a checkpoint: an endpoint gives vectors")
         return self
 
     @property

@@ -52,7 +52,7 @@ def similarity_of(settings: EncoderSettings, *, says_dot: bool) -> Similarity:
         says_dot: Whether the checkpoint declares the dot product as its similarity; used with ``similarity = auto``.
     """
     kind: str = settings.similarity
-    if settings.token_match == "same":
+    if settings.token_match == "same" or settings.sparse:
         kind = "dot"
     elif kind == "auto":
         kind = "dot" if says_dot and settings.late_interaction is None else "cosine"

@@ -11,8 +11,8 @@ from gnnretrieval.storage.artifacts import kind_of, open_artifact, with_article
 
 ENCODER, CROSS_ENCODER, READER = "encoder", "cross-encoder", "reader"
 GNN_ENCODER, JOINT = "gnn-encoder", "joint_encoder"  # the kind, and its entry for a dual-encoder trained with it
-QUERY, PASSAGE, MODEL = "query", "passage", "model"  # folders of weights in these artifacts
-_UNSET = {"auto", "none", "all", None}
+QUERY, PASSAGE, MODEL, RE_RANKER = "query", "passage", "model", "re-ranker"  # folders of weights in these artifacts
+_UNSET = {"auto", "none", "all", None, False}
 
 
 def trained_settings(settings: EncoderSettings) -> EncoderSettings:

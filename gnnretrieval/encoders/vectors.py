@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.encoders.features import KIND, TEXTS, Features, write_texts
+from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.features import KIND, Features, write_texts
 from gnnretrieval.encoders.settings import VECTORS, EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors

@@ -8,8 +8,9 @@ import numpy as np
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.encoded_texts import TEXTS
 from gnnretrieval.encoders.exact_search import exact_top_k
-from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.pair_shards import PAIRS
 from gnnretrieval.graph.build import require_k, require_sharded
 from gnnretrieval.graph.edges.neighbor_shards import ALIGNED, judged_queries

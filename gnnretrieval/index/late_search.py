@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gnnretrieval.data.runs.trec import Run, rank_rows
-from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.maxsim import maxsim_top_k
 from gnnretrieval.encoders.token_index import TokenIndex
 from gnnretrieval.progress import progress
@@ -31,8 +30,7 @@ def late_run(features: Features, query_ids: Sequence[str], depth: int, device: s
     """
     tokens, starts, queries = features.tokens, np.asarray(features.token_starts), features.query_tokens
     rows, total = features.rows_of(query_ids), len(starts) - 1
-    with TextStore(features.path / TEXTS) as texts:
-        passage_ids = texts.passage_ids()
+    passage_ids = features.passage_ids()
     if features.matches_same:
         index, ids = TokenIndex(tokens, features.token_ids, starts), features.query_token_ids
         with progress("searching inverted lists", len(rows), "queries") as meter:

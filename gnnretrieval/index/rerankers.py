@@ -11,7 +11,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import KIND as FEATURES
-from gnnretrieval.encoders.features import TEXTS, Features, open_features
+from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.late_vectors import TokenVectors
 from gnnretrieval.encoders.maxsim import maxsim_of
 from gnnretrieval.encoders.opening import encoder_of
@@ -80,8 +80,7 @@ class MaxSimReranker:
         self._ids = features.token_ids if features.matches_same else None
         none = np.empty(0, dtype=np.int64)
         self._kept = (list[str](), TokenVectors(np.empty((0, 0), dtype=np.float32), none, none))
-        with TextStore(features.path / TEXTS) as texts:
-            self._row = {id_: row for row, id_ in enumerate(texts.passage_ids())}
+        self._row = {id_: row for row, id_ in enumerate(features.passage_ids())}
 
     def scores(self, queries: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
         """As :meth:`Reranker.scores`.

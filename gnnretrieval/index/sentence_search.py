@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.data.sentence_split import split_sentences
-from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.exact_search import exact_top_k
-from gnnretrieval.encoders.features import TEXTS, Features
+from gnnretrieval.encoders.features import Features
+from gnnretrieval.encoders.sparse_features import SparseFeatures
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.late_search import late_run
+from gnnretrieval.index.sparse_search import sparse_run
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
@@ -84,11 +85,7 @@ def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: ND
     Raises:
         ArtifactError: The source has no vectors of sentences.
     """
-    if isinstance(source, Features):
-        with TextStore(source.path / TEXTS) as texts:
-            passage_ids = texts.passage_ids()
-    else:
-        passage_ids = source.texts.passage_ids()
+    passage_ids = source.passage_ids() if isinstance(source, Features) else source.texts.passage_ids()
     starts = np.asarray(source.sentence_starts)
     run: Run = {}
     with progress("searching", len(query_ids), "queries") as meter:
@@ -102,15 +99,16 @@ def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: ND
     return run
 
 
-def features_run(features: Features, query_ids: Sequence[str], depth: int) -> Run:
-    """The exact run over queries of the features: by tokens (MaxSim) or sentences where they have them, else whole."""
+def features_run(features: Features | SparseFeatures, query_ids: Sequence[str], depth: int) -> Run:
+    """The exact run over queries of the features: by terms, tokens (MaxSim) or sentences, if they have them."""
+    if isinstance(features, SparseFeatures):
+        return sparse_run(features, query_ids, depth)
     if features.has_tokens:
         return late_run(features, query_ids, depth)
     queries = features.queries[features.rows_of(query_ids)]
     if features.has_sentences:
         return sentence_run(features, query_ids, queries, depth)
-    with TextStore(features.path / TEXTS) as texts:
-        passage_ids = texts.passage_ids()
+    passage_ids = features.passage_ids()
     with progress("searching", len(passage_ids), "passages") as meter:
         found = exact_top_k(
             queries, features.passages, min(depth, len(passage_ids)), features.similarity, advance=meter.advance

@@ -20,9 +20,10 @@ def listwise_distillation_loss(scores: Tensor, teacher: Tensor, mask: Tensor) ->
     others hardly count. It uses a query's own list only, without in-batch negatives, and each passage of the list needs
     a teacher's score.
 
-    RocketQAv2 (arXiv 2110.07367) differs in two ways. It trains the teacher at the same time; here the teacher is fixed
-    and receives no gradient. And it prints the divergence from student to teacher; this one, from teacher to student,
-    is usual in distillation and penalises most a passage that the teacher ranks high and the student ranks low.
+    RocketQAv2 (arXiv 2110.07367) differs in two ways. It trains the teacher at the same time, as
+    :func:`joint_listwise_loss` does; here the teacher is fixed and receives no gradient. And it prints the divergence
+    from student to teacher; this one, from teacher to student, is usual in distillation and penalises most a passage
+    that the teacher ranks high and the student ranks low.
 
     Args:
         scores: ``(B, L)`` similarity of each query to the passages of its list, scaled by its temperature.

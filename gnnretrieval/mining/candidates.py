@@ -27,7 +27,8 @@ Found = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and scores of a qu
 
 def open_texts(dataset: Dataset, directory: Path, features: Features | None = None) -> TextStore:
     """The dataset's texts by row, from ``features`` or from a scratch file of the unfinished artifact ``directory``."""
-    from gnnretrieval.encoders.features import TEXTS, write_texts  # importing torch takes seconds
+    from gnnretrieval.encoders.encoded_texts import TEXTS
+    from gnnretrieval.encoders.features import write_texts  # importing torch takes seconds
 
     if features is not None:
         return TextStore(features.path / TEXTS)

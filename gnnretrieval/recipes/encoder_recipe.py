@@ -18,16 +18,18 @@ from gnnretrieval.settings import Settings
 from gnnretrieval.training.encoder.settings import (
     CrossEncoderTrainSettings,
     DualEncoderTrainSettings,
+    PretrainSettings,
     ReaderTrainSettings,
 )
 
 BM25, START, LABELS = "bm25", "start", "labels"
 METHODS = Path(__file__).resolve().parent / "encoders"
-StageKind = Literal["encoder", "cross-encoder", "reader", "negatives", "denoise", "pseudo-label"]
+StageKind = Literal["pre-train", "encoder", "cross-encoder", "reader", "negatives", "denoise", "pseudo-label"]
 FEATURES = "-features"  # suffix of the directory of a stage's features
 _TAKEN = {BM25, START, LABELS, "rankings", "dataset"}
 _USED: dict[str, set[str]] = {
-    "encoder": {"examples", "start", "encoder"},
+    "pre-train": set(),
+    "encoder": {"examples", "start", "encoder", "cross_encoder"},
     "cross-encoder": {"examples", "dev"},
     "reader": {"examples", "dev"},
     "negatives": {"by"},
@@ -35,6 +37,7 @@ _USED: dict[str, set[str]] = {
     "pseudo-label": {"by", "cross_encoder"},
 }
 _SETTINGS: dict[str, type[Settings]] = {
+    "pre-train": PretrainSettings,
     "encoder": DualEncoderTrainSettings,
     "cross-encoder": CrossEncoderTrainSettings,
     "reader": ReaderTrainSettings,
@@ -49,15 +52,17 @@ class Stage(Settings):
 
     Attributes:
         name: The stage's directory, and its name in later stages.
-        kind: ``encoder``, ``cross-encoder`` and ``reader`` train a model, ``negatives`` mines hard negatives,
+        kind: ``pre-train`` trains the checkpoint on passages alone; ``encoder``, ``cross-encoder`` and ``reader`` train
+            a model on labels; ``negatives`` mines hard negatives,
             ``denoise`` filters mined negatives by a cross-encoder, and ``pseudo-label`` labels unjudged queries by a
             cross-encoder.
         by: What retrieves passages for ``negatives`` and ``pseudo-label``: ``bm25``, ``start`` (the checkpoint before
             training) or an encoder's stage.
-        start: The encoder's stage to continue training from; not given: the checkpoint.
+        start: The stage of an encoder or of pre-training to continue training from; not given: the checkpoint.
         examples: Examples to train on: ``labels``, and stages of mined examples. For ``denoise``: the stage to filter.
         dev: Stage with mined examples of the dev split, for a ``cross-encoder`` or a ``reader``.
-        cross_encoder: The cross-encoder that judges: a stage, or name or path of a checkpoint.
+        cross_encoder: The cross-encoder that judges, or for an encoder, the one that is trained with it (RocketQAv2): a
+            stage, or name or path of a checkpoint.
         settings: Settings that replace the recipe's settings of this kind.
         encoder: Settings that replace the recipe's settings of encoders.
         small: Settings that replace ``settings`` for small data.
@@ -78,6 +83,7 @@ class Stage(Settings):
 class KindSettings(Settings):
     """Settings of the stages by kind; ``train`` has those of stages of kind ``encoder``."""
 
+    pre_train: Mapping[str, Any] = Field({})
     train: Mapping[str, Any] = Field({})
     cross_encoder: Mapping[str, Any] = Field({})
     reader: Mapping[str, Any] = Field({})
@@ -124,7 +130,7 @@ class EncoderRecipe(KindSettings):
             wanted: list[tuple[str, set[str], tuple[str, ...]]] = [
                 ("examples", examples, (LABELS,) if stage.kind == "encoder" else ()),
                 ("by", {"encoder"}, (BM25, START) if stage.kind == "negatives" else (START,)),
-                ("start", {"encoder"}, ()),
+                ("start", {"encoder", "pre-train"}, ()),
                 ("dev", examples, ()),
             ]
             for field, allowed, given in wanted:
@@ -173,6 +179,12 @@ class EncoderRecipe(KindSettings):
         own = stage.encoder if stage is not None else {}
         return EncoderSettings.parse({**self.encoder, **(self.small.encoder if small else {}), **own})
 
+    def start_settings(self, small: bool) -> EncoderSettings:
+        """Settings of the checkpoint before training: one vector per text, by its own similarity."""
+        replaced = {"sentences", "late_interaction", "token_match", "passage_vectors", "sparse", "similarity", "scale"}
+        values = self.encoder_settings(small).model_dump(exclude=replaced | {"query_max_tokens"})
+        return EncoderSettings.parse(values)
+
     def settings_of(self, stage: Stage, small: bool, **more: Any) -> Any:
         """Settings of a stage: those of its kind, then those for small data, then the stage's, then ``more``."""
         merged: dict[str, Any] = dict(self.of(stage.kind))
@@ -189,7 +201,8 @@ def _require_its_own(stage: Stage) -> None:
     unused = stage.model_fields_set - {"name", "kind", "settings", "small"} - _USED[stage.kind]
     if unused:
         raise ValueError(f"stage {stage.name!r} of kind {stage.kind} does not use {', '.join(sorted(unused))}")
-    needs = {
+    needs: tuple[str, ...] = {
+        "pre-train": (),
         "encoder": ("examples",),
         "cross-encoder": ("examples", "dev"),
         "reader": ("examples", "dev"),
@@ -234,8 +247,10 @@ def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
     try:
         for small in (False, True):
             recipe.encoder_settings(small)
+            sparse = {stage.name for stage in recipe.stages if recipe.encoder_settings(small, stage).sparse}
             for stage in recipe.stages:
-                recipe.encoder_settings(small, stage)
+                if stage.kind in ("negatives", "pseudo-label") and stage.by in sparse:
+                    raise InputError(f"stage {stage.name!r}: {stage.by!r} is a sparse encoder, and by needs vectors.")
                 more = {"cross_encoder": "one"} if stage.kind in ("denoise", "pseudo-label") else {}
                 recipe.settings_of(stage, small, **more)
     except GnnRetrievalError as error:

@@ -49,7 +49,7 @@ from gnnretrieval.recipes.report_parts import (
 from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.recipes.run_encoder import EncoderRun
 from gnnretrieval.recipes.same_labels import SameLabels
-from gnnretrieval.storage.artifacts import open_artifact
+from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.provenance import sha256_of_json
 
 REPORT = "report.html"
@@ -145,7 +145,8 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
         texts = "features"
     else:
         kinds = {name: artifact.meta["kind"] for name, artifact in run.made.items()}
-        kinds |= {f"{name}{FEATURES}": "features" for name in names if name != BM25} | {"rankings": "rankings"}
+        features = [f"{name}{FEATURES}" for name in names if name != BM25]
+        kinds |= {name: str(kind_of(run.directory / name)) for name in features} | {"rankings": "rankings"}
         texts = f"{START}{FEATURES}"
     artifacts = {name: open_artifact(run.directory / name, kind) for name, kind in kinds.items()}
     if run.dataset.path.resolve() == (run.directory / "dataset").resolve():

@@ -11,6 +11,8 @@ from gnnretrieval.data.runs.trec import Run, read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.sparse_features import SparseFeatures, encode_sparse
+from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.evaluation import (
     AnswerHits,
     Comparison,
@@ -41,11 +43,12 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.encoder.train_cross_encoder import train_cross_encoder
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
+from gnnretrieval.training.encoder.train_pretrained import pretrain
 from gnnretrieval.training.encoder.train_reader import train_reader
 from gnnretrieval.training.gnn.held_out import dev_split
 from gnnretrieval.training.ranks import ALONE, Ranks
 
-_TRAINED = ("encoder", "cross-encoder", "reader")  # kinds of stages that all processes take part in
+_TRAINED = ("pre-train", "encoder", "cross-encoder", "reader")  # kinds of stages that all processes take part in
 
 
 class EncoderRun(NamedTuple):
@@ -155,6 +158,8 @@ class _Run:
         settings = self.recipe.settings_of(stage, self.small)
         place = self.out / stage.name
         common = {**self._common, "ranks": self.ranks.calling(stage.name)}
+        if stage.kind == "pre-train":
+            return pretrain(self.dataset, self.recipe.start_settings(self.small), settings, place, **common)
         if stage.kind != "encoder":
             checkpoint = self.recipe.encoder_settings(self.small).checkpoint
             examples, dev = self._examples(stage.examples[0]), self._examples(str(stage.dev))
@@ -172,9 +177,15 @@ class _Run:
             settings,
             place,
             labels=LABELS in stage.examples,
+            cross_encoder=self._cross_encoder(stage),
             split=self.recipe.split,
             **common,
         )
+
+    def _cross_encoder(self, stage: Stage) -> str | None:
+        """Path or name of a stage's cross-encoder."""
+        trained_here = stage.cross_encoder in self.by_name
+        return str(self.out / str(stage.cross_encoder)) if trained_here else stage.cross_encoder
 
     def _examples(self, name: str) -> Examples:
         from gnnretrieval.mining.examples import open_examples
@@ -185,8 +196,7 @@ class _Run:
         place = self.out / stage.name
         judge: dict[str, Any] = {}
         if stage.cross_encoder is not None:
-            trained_here = stage.cross_encoder in self.by_name
-            judge["cross_encoder"] = str(self.out / stage.cross_encoder) if trained_here else stage.cross_encoder
+            judge["cross_encoder"] = self._cross_encoder(stage)
         if stage.kind == "negatives":
             settings = self.recipe.settings_of(stage, self.small)
             if settings.split == DEV:
@@ -199,23 +209,20 @@ class _Run:
         return pseudo_label(self.dataset, self.features(stage.by), settings, place, **self._common)
 
     def features(self, name: str) -> Features:
-        """Features by the encoder of a stage, or by the checkpoint before training."""
+        """Vectors by the encoder of a stage, or by the checkpoint before training."""
+        made = self.encoded(name)
+        assert isinstance(made, Features)  # checked when the recipe was read
+        return made
+
+    def encoded(self, name: str) -> Features | SparseFeatures:
+        """Vectors or weights of terms by the encoder of a stage, or by the checkpoint before training."""
         if name == START:
-            settings = self.recipe.encoder_settings(self.small)
-            settings = settings.model_copy(
-                update={
-                    "sentences": "none",
-                    "late_interaction": None,
-                    "token_match": "all",
-                    "passage_vectors": None,
-                    "similarity": "auto",
-                    "scale": None,
-                    "query_max_tokens": None,
-                }
-            )
+            settings = self.recipe.start_settings(self.small)
         else:
             how = self.recipe.encoder_settings(self.small).model_dump(include={"precision", "token_budget", "window"})
             settings = EncoderSettings(checkpoint=str(self.out / name), **how)
+            if trained_settings(settings).sparse:
+                return encode_sparse(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
         return encode_dataset(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
 
     def compared(self) -> EncoderRun:
@@ -224,7 +231,7 @@ class _Run:
         judged = self.dataset.split(split)
         names = [START, *(stage.name for stage in self.recipe.stages if stage.kind == "encoder")]
         with timed_stage("rankings"):
-            features = {name: self.features(name) for name in names}
+            features = {name: self.encoded(name) for name in names}
 
             def write(target: Path) -> dict[str, Any]:
                 queries = {query.id: query.text for query in self.dataset.queries_of(split)}

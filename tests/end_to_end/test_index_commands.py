@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer, BertForMaskedLM
 
 from gnnretrieval.data.runs.trec import read_run
 
@@ -183,6 +184,23 @@ def test_late_interaction_ranks_a_corpus_and_reranks_with_neighbours(
     refuses("search", "--maxsim", made.features, *data, says=("have one vector each", "encoder train colbert"))
 
 
+def test_weights_of_terms_rank_a_corpus(made, tiny_checkpoint, tiny_dataset, succeeds, refuses, tmp_path):
+    place = tmp_path / "masked"
+    bert = tiny_checkpoint.with_name("tiny-bert-bert")
+    BertForMaskedLM.from_pretrained(bert).save_pretrained(place)
+    AutoTokenizer.from_pretrained(bert).save_pretrained(place)
+    encode = ("encoder", "encode", tiny_dataset, "--checkpoint", place, "--sparse", "--out", tmp_path / "terms")
+    said = succeeds(*encode)
+    assert "40 passages and 80 queries" in said.out
+    assert f"search --sparse {tmp_path / 'terms'}" in said.err
+    data = ("--data", tiny_dataset, "--run", tmp_path / "a.run")
+    assert "10 queries by sparse" in succeeds("search", "--sparse", tmp_path / "terms", *data).out
+    assert len(read_run(tmp_path / "a.run")) == 10
+    refuses(*encode, "--shards", 2, says=("one vector per text",))
+    refuses("search", "--sparse", made.features, *data, says=("holds features, not sparse-features",))
+    refuses("graph", "build", tiny_dataset, tmp_path / "terms", says=("holds sparse-features, not features",))
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -200,6 +218,9 @@ def test_late_interaction_ranks_a_corpus_and_reranks_with_neighbours(
         (("q", "--rerank", "m", "--neighbors", 3), "--neighbors goes with --adaptive"),
         (("--maxsim", "f", "--data", "d", "--run", "a.run"), "--maxsim ranks without an index: leave out --index"),
         (("--bm25", "--maxsim", "f", "--data", "d", "--run", "a.run"), "give one of --bm25 and --maxsim"),
+        (("--sparse", "f", "--data", "d", "--run", "a.run"), "--sparse ranks without an index: leave out --index"),
+        (("--sparse", "f", "--maxsim", "f", "--data", "d", "--run", "a.run"), "give one of --maxsim and --sparse"),
+        (("--sparse", "f", "--questions", "q.tsv", "--run", "a.run"), "--sparse goes with --data"),
     ],
 )
 def test_what_does_not_go_together_is_said(options, says, made, refuses):

@@ -7,7 +7,8 @@ import pytest
 
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
-from gnnretrieval.encoders.features import KIND, TEXTS, Features
+from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.features import KIND, Features
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.storage.arrays import save_array
 from gnnretrieval.storage.making import make_artifact

@@ -10,7 +10,8 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
-from gnnretrieval.encoders.features import TEXTS, open_features
+from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.features import open_features
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.graph.growth.add import add_to_graph

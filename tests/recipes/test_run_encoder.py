@@ -21,6 +21,9 @@ ENCODERS = {
     "ance": ["warm-up", "ance"],
     "coil": ["coil"],
     "me-bert": ["me-bert"],
+    "rocketqav2": ["step-1", "rocketqav2"],
+    "splade": ["splade"],
+    "retromae": ["retromae"],
 }
 
 

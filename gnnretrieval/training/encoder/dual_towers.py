@@ -16,6 +16,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity, similarity_of
 from gnnretrieval.encoders.trained import PASSAGE, QUERY, trained_settings
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.training.encoder.sparse_task import SparseTower
 from gnnretrieval.training.encoder.towers import TextTower
 
 
@@ -76,21 +77,20 @@ def make_towers(
     """
     torch.manual_seed(seed)
     its = start.settings
-    common: dict[str, Any] = {"pooling": pooling, "dropout": dropout, "late_interaction": its.late_interaction}
-    common |= {"token_match": its.token_match, "passage_vectors": its.passage_vectors}
-    passage = TextTower(
-        start.passage,
-        start.similarity,
-        device,
-        max_tokens=its.max_tokens,
-        sentences=its.sentences,
-        prompt=its.passage_prompt,
-        **common,
+    common: dict[str, Any] = {"dropout": dropout}
+    kind: type[TextTower] = SparseTower if its.sparse else TextTower
+    own: dict[str, Any] = {}
+    if not its.sparse:
+        common |= {"pooling": pooling, "late_interaction": its.late_interaction}
+        common |= {"token_match": its.token_match, "passage_vectors": its.passage_vectors}
+        own = {"sentences": its.sentences}
+    passage = kind(
+        start.passage, start.similarity, device, max_tokens=its.max_tokens, prompt=its.passage_prompt, **own, **common
     )
     most = its.query_max_tokens or (its.max_tokens if its.late_interaction is None else QUERY_TOKENS)
     if shared:
         return {QUERY: passage.for_queries(its.query_prompt, most or passage.max_tokens), PASSAGE: passage}
-    query = TextTower(
+    query = kind(
         start.query, start.similarity, device, max_tokens=most, side="query", prompt=its.query_prompt, **common
     )
     if query.width != passage.width:

@@ -54,16 +54,16 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
     start, train, examples = found["started_from"], found["train"], found["examples"]
     lines = [
         f"{found['kind']} from {start.get('passage') or start['checkpoint']} ({start['source']})",
-        f"trained on {examples['queries']:,} queries of {found['dataset']}"
-        + (
-            f", {examples['positives']:,} positives, {examples['negatives']:,} negatives"
-            if "positives" in examples
-            else ""
+        f"trained on {found['dataset']}: "
+        + ", ".join(
+            f"{examples[what]:,} {what}"
+            for what in ("passages", "queries", "positives", "negatives")
+            if what in examples
         ),
         f"{train['epochs']} epochs, batch size {train['batch_size']}, {train['optimizer']} "
         f"{train['learning_rate']:g}, seed {found['seed']}" + (f", loss {train['loss']}" if "loss" in train else ""),
     ]
-    if "encoder" in found:
+    if "encoder" in found and "shared" in train:
         its = found["encoder"]
         weights = "shared weights" if train["shared"] else "separate weights for queries and passages"
         reads = "" if its["sentences"] == "none" else f", one vector per sentence ({its['sentences']})"

@@ -58,7 +58,7 @@ class DualEncoderTrainSettings(LoopSettings):
         pooling: Pooling of token vectors: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
         query_share: Share of the queries to train on, always the same ones. Leave the others for a GNN over this
             encoder: it learns most from queries that the encoder has not seen.
-        loss: ``contrastive`` (eq. 2); ``pair``: with the passage-centric loss (PAIR, eq. 6); ``kl`` (RocketQAv2) and
+        loss: ``contrastive`` (eq. 2); ``pair``: with the passage-centric loss (PAIR, eq. 6); ``kl`` and
             ``margin-mse``: distillation of the cross-encoder's probabilities in the examples.
         alpha: ``α``, share of the passage-centric loss in ``pair``.
         hard_negatives: Hard negatives per query, sampled from its examples in every epoch.
@@ -68,7 +68,13 @@ class DualEncoderTrainSettings(LoopSettings):
         fixed_passages: Train the query encoder alone: passages are encoded once, and a query's negatives are those of
             the whole corpus that score highest for the queries of its batch (ADORE, Zhan et al. 2021).
         fixed_top: Number of passages that ``fixed_passages`` retrieves for each query of a batch.
+        pair_tokens: Maximum length of a pair in tokens, if a cross-encoder is trained with the encoder (RocketQAv2).
         in_passage: Number of in-passage negatives, for a sentence encoder (DCSR).
+        query_flops: For a sparse encoder (SPLADE), weight of the cost of the queries' terms in the loss; more gives
+            fewer terms.
+        passage_flops: The same for passages.
+        flops_warmup: Share of the steps in which these two weights grow from 0.
+        start_terms: Mean number of terms of a passage at the start of training, if the head gives more.
         dev_passages: Number of passages that dev queries are ranked among: the relevant ones, and random others.
         without_answer: For a sentence encoder, a positive passage without an answer: ``skip`` it, or take the sentence
             with the largest ``overlap`` in words.
@@ -84,7 +90,12 @@ class DualEncoderTrainSettings(LoopSettings):
     refresh_top: int = Field(50, ge=1)
     fixed_passages: bool = False
     fixed_top: int = Field(200, ge=1)
+    pair_tokens: int = Field(192, ge=8)
     in_passage: int = Field(1, ge=0)
+    query_flops: float = Field(3e-4, ge=0)
+    passage_flops: float = Field(1e-4, ge=0)
+    flops_warmup: float = Field(0.33, ge=0, le=1)
+    start_terms: int = Field(400, ge=1)
     dev_passages: int = Field(2000, ge=1)
     without_answer: Literal["skip", "overlap"] = "skip"
 
@@ -152,3 +163,25 @@ class ReaderTrainSettings(LoopSettings):
     max_tokens: int = Field(256, ge=32)
     answer_tokens: int = Field(30, ge=1)
     dev_passages: int = Field(10, ge=1)
+
+
+class PretrainSettings(LoopSettings):
+    """Pre-training on passages alone; ``dev_queries`` is the maximum number of passages to measure on.
+
+    Attributes:
+        objective: ``mlm``: masked language modelling (BERT); ``retromae``: also a decoder that rebuilds the passage
+            from its vector (RetroMAE).
+        mask_share: Share of a passage's tokens that the encoder predicts.
+        decoder_mask_share: Share of the context that is hidden from each token that the decoder predicts.
+        pooling: The vector that the decoder reads: ``mean`` of the tokens, or ``cls``. Train with the same pooling.
+        max_tokens: Maximum length of a passage in tokens.
+    """
+
+    epochs: int = Field(8, ge=1)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    objective: Literal["mlm", "retromae"] = "retromae"
+    mask_share: float = Field(0.3, gt=0, lt=1)
+    decoder_mask_share: float = Field(0.5, ge=0, le=1)
+    pooling: Literal["mean", "cls"] = "mean"
+    max_tokens: int = Field(128, ge=8)

@@ -104,21 +104,9 @@ class TextTower:
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
-        # eager attention: the backward pass of the fused kernel is slower on a CPU
-        attention = {"attn_implementation": "eager"} if device.type == "cpu" else {}
-        self.module: Any = load_sentence_transformer(checkpoint, device, **attention)
-        self.similarity, self.sentences, self.side, self.token_match = similarity, sentences, side, token_match
-        self._own_prompts: dict[Side, str] = {
-            name: own_prompt(self.module.prompts, name) for name in ("query", "passage")
-        }
-        self.prompt = self._own_prompts[side] if prompt is None else prompt
-        transformer = getattr(self.module[0], "auto_model", None)
-        if transformer is None or not hasattr(self.module.tokenizer, "pad"):
-            raise InputError("this checkpoint is not a transformer: it cannot be trained here.", checkpoint.directory)
-        check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
-        if max_tokens is not None:
-            self.module.max_seq_length = max_tokens
-        check_vocabulary(len(self.tokenizer), transformer.get_input_embeddings().num_embeddings, checkpoint)
+        self.sentences, self.token_match = sentences, token_match
+        module = load_sentence_transformer(checkpoint, device, **self.attention_on(device))
+        transformer = self.begin(module, checkpoint, similarity, side, prompt, max_tokens, dropout)
         if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
             _add_tokens(transformer, self.tokenizer, [SENT])
         if late_interaction is not None and not {*MARKERS.values()} <= self.tokenizer.get_vocab().keys():
@@ -129,11 +117,43 @@ class TextTower:
         self._pooling(pooling, late_interaction, checkpoint)
         limit = self.module.max_seq_length
         self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
-        set_dropout(self.module, dropout)
         self.width: int = transformer.config.hidden_size
         if sentences != "none" or len(self.module) > 1:
-            with torch.no_grad():
-                self.width = self.rows([Item("", tuple(self.tokens(["a"])[0]))]).shape[1]
+            self.width = self.measured_width()
+
+    @staticmethod
+    def attention_on(device: torch.device) -> dict[str, str]:
+        """Options of the transformer: eager attention on a CPU, where the fused kernel's backward pass is slower."""
+        return {"attn_implementation": "eager"} if device.type == "cpu" else {}
+
+    def begin(
+        self,
+        module: Any,
+        checkpoint: Checkpoint,
+        similarity: Similarity,
+        side: Side,
+        prompt: str | None,
+        max_tokens: int | None,
+        dropout: float | None,
+    ) -> Any:
+        """Take over a loaded model, check it, and return its transformer; arguments as for the class."""
+        self.module, self.similarity, self.side = module, similarity, side
+        self._own_prompts: dict[Side, str] = {name: own_prompt(module.prompts, name) for name in ("query", "passage")}
+        self.prompt = self._own_prompts[side] if prompt is None else prompt
+        transformer = getattr(module[0], "auto_model", None)
+        if transformer is None or not hasattr(module.tokenizer, "pad"):
+            raise InputError("this checkpoint is not a transformer: it cannot be trained here.", checkpoint.directory)
+        check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
+        if max_tokens is not None:
+            module.max_seq_length = max_tokens
+        check_vocabulary(len(self.tokenizer), transformer.get_input_embeddings().num_embeddings, checkpoint)
+        set_dropout(module, dropout)
+        return transformer
+
+    def measured_width(self) -> int:
+        """Width of a row, from a text."""
+        with torch.no_grad():
+            return int(self.rows([Item("", tuple(self.tokens(["a"])[0]))]).shape[1])
 
     @property
     def tokenizer(self) -> Any:
@@ -175,13 +195,20 @@ class TextTower:
 
     def rows(self, items: Sequence[Item]) -> Tensor:
         """Vectors ``(rows, d)``, pooled and normalised in float32 (law 4)."""
-        features: dict[str, Any] = dict(
+        return self.similarity.prepare(self.pooled(self.padded(items), items))
+
+    def padded(self, items: Sequence[Item]) -> dict[str, Any]:
+        """Input of the transformer: ids and attention mask ``(b, t)``."""
+        return dict(
             self.tokenizer.pad(
                 {"input_ids": [list(item.ids) for item in items]},
                 padding_side="right",  # spans count from the left
                 return_tensors="pt",
             ).to(self.module.device)
         )
+
+    def pooled(self, features: dict[str, Any], items: Sequence[Item]) -> Tensor:
+        """Rows ``(rows, d)`` of padded items, before they are normalised."""
         for number, module in enumerate(self.module):
             if number == 1 and items[0].spans:
                 features = {"sentence_embedding": self._part_rows(features["token_embeddings"], items)}
@@ -189,7 +216,8 @@ class TextTower:
             features = module(features)
             if "token_embeddings" in features:
                 features["token_embeddings"] = features["token_embeddings"].float()
-        return self.similarity.prepare(features["sentence_embedding"])
+        rows: Tensor = features["sentence_embedding"]
+        return rows
 
     def _part_rows(self, states: Tensor, items: Sequence[Item]) -> Tensor:
         """States of token spans from last hidden states ``(b, t, d)``."""

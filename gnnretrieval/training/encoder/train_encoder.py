@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.answers import read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
+from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY
+from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, RE_RANKER
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.progress import say
@@ -24,22 +25,26 @@ from gnnretrieval.storage.artifacts import Artifact, relative_to
 from gnnretrieval.storage.durable import make_directory
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import scratch
+from gnnretrieval.training.encoder.cross_task import PAIR
 from gnnretrieval.training.encoder.dev import DevQueries, RetrievalDev, dev_queries
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import write_passage_vectors
 from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, FixedRetrievalDev
+from gnnretrieval.training.encoder.joint_task import JointListwiseTask, WidePairTower
 from gnnretrieval.training.encoder.late_task import LateInteractionDev, LateInteractionTask
 from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
 from gnnretrieval.training.encoder.pair_data import Texts, count_cut, in_share, labelled_examples, merged
 from gnnretrieval.training.encoder.refresh import Refresher
 from gnnretrieval.training.encoder.sentence_task import SentenceDev, SentenceTask
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import TextTower
+from gnnretrieval.training.encoder.sparse_task import SparseTask, SparseTower, center_towers
+from gnnretrieval.training.encoder.towers import TextTower, Tower
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 # not in the configuration, so that encoders from before these settings stay valid
 _SINCE = {"query_share": 1.0, "fixed_passages": False, "fixed_top": 200}
+_SINCE |= {"pair_tokens": 192, "query_flops": 3e-4, "passage_flops": 1e-4, "flops_warmup": 0.33, "start_terms": 400}
 
 
 def train_dual_encoder(
@@ -50,6 +55,7 @@ def train_dual_encoder(
     out: str | Path,
     *,
     labels: bool = True,
+    cross_encoder: str | None = None,
     split: str = "train",
     device: str = "cpu",
     ranks: Ranks = ALONE,
@@ -64,6 +70,8 @@ def train_dual_encoder(
         settings: Settings of training.
         out: Directory of the artifact.
         labels: Whether to train on the split's labels too.
+        cross_encoder: Name or path of a cross-encoder that is trained with the encoder (RocketQAv2); what becomes of it
+            is in ``re-ranker/`` of the artifact. None: the encoder is trained alone.
         split: The split of the labels.
         device: Where to compute.
         ranks: The processes that train together.
@@ -76,17 +84,20 @@ def train_dual_encoder(
         GnnRetrievalError: There is nothing for training or for dev, or the checkpoint cannot be trained.
     """
     start = Start.of(encoder)
+    judge = None if cross_encoder is None else find_checkpoint(cross_encoder)
     if settings.shared:
         start.require_shared()
 
     def write(directory: Path) -> dict[str, Any]:
-        return _train(dataset, examples, start, settings, directory, labels, split, torch.device(device), ranks)
+        return _train(dataset, examples, start, judge, settings, directory, labels, split, torch.device(device), ranks)
 
     if not ranks.first:
         write(Path(out))
         return Artifact(Path(out), {})
     inputs = {"dataset": dataset.hash, "passage encoder": start.passage.hash, "query encoder": start.query.hash}
     inputs |= {f"examples {number}": part.hash for number, part in enumerate(examples, 1)}
+    if judge is not None:
+        inputs["cross-encoder"] = judge.hash
     config = {
         "encoder": start.settings.model_dump(
             mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
@@ -117,6 +128,7 @@ def _train(
     dataset: Dataset,
     mined: Sequence[Examples],
     start: Start,
+    judge: Checkpoint | None,
     settings: DualEncoderTrainSettings,
     directory: Path,
     labels: bool,
@@ -148,6 +160,8 @@ def _train(
         (example.query for example in examples),
         dataset.passage_ids if whole_corpus else (c.passage for e in examples for c in (*e.positives, *e.negatives)),
     )
+    if isinstance(towers[PASSAGE], SparseTower):
+        center_towers(towers, list(texts.passages.values()), settings)
     cut = {
         QUERY: count_cut(texts.queries.values(), towers[QUERY].lengths, towers[QUERY].max_tokens),
         PASSAGE: count_cut(texts.passages.values(), towers[PASSAGE].lengths, towers[PASSAGE].max_tokens),
@@ -158,18 +172,25 @@ def _train(
     if settings.precision == "auto":
         say(f"computing in {str(weights_dtype('auto', device)).removeprefix('torch.')}")
     vectors = _fixed_vectors(dataset, towers[PASSAGE], settings, directory, ranks) if settings.fixed_passages else None
-    task = _task(dataset, dev, examples, texts, towers, start.similarity, settings, vectors)
+    pair = None
+    if judge is not None:
+        width = towers[PASSAGE].width
+        pair = WidePairTower(judge, device, settings.pair_tokens, settings.dropout, width)
+    task = _task(dataset, dev, examples, texts, towers, start.similarity, settings, vectors, pair)
     short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
     if short and not whole_corpus:
         say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: they use all they have")
     say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
-    trained = towers if vectors is None else {QUERY: towers[QUERY]}
+    trained: dict[str, Tower] = dict(towers) if vectors is None else {QUERY: towers[QUERY]}
+    trained |= {} if pair is None else {PAIR: pair}
     best = EncoderLoop(trained, task, settings, directory, device, ranks).run()
     say(f"kept epoch {best['epoch']}: dev RR@10 {100 * best['dev']['RR@10']:.1f}")
     if not ranks.first:
         return {}
     if isinstance(task, SentenceTask) and task.sentences_cut:
         say(f"{task.sentences_cut:,} sentences are cut off by the limit of tokens")
+    if pair is not None:
+        pair.save(directory / RE_RANKER)
     assert isinstance(task.dev, RetrievalDev)
     its = save_towers(towers, start, directory, (example.query for example in task.examples))
     answers = task.found if isinstance(task, SentenceTask) else None
@@ -213,6 +234,7 @@ def _task(
     similarity: Similarity,
     settings: DualEncoderTrainSettings,
     fixed: NDArray[np.float16] | None,
+    pair: WidePairTower | None,
 ) -> DualEncoderTask:
     by_sentences, is_late = towers[PASSAGE].sentences != "none", towers[PASSAGE].is_late
     kind: type[RetrievalDev] = LateInteractionDev if is_late else SentenceDev if by_sentences else RetrievalDev
@@ -226,12 +248,17 @@ def _task(
         settings.token_budget,
         settings.seed,
     )
+    if pair is not None:
+        if by_sentences or is_late or isinstance(towers[PASSAGE], SparseTower) or fixed is not None:
+            raise GnnRetrievalError("joint training with a cross-encoder needs one vector per text, of both sides.")
+        return JointListwiseTask(pair, examples, texts, towers, similarity, settings, measure)
     if by_sentences:
         return SentenceTask(
             examples, texts, read_answers(dataset.path / QUERIES), towers, similarity, settings, measure
         )
-    if is_late:
-        return LateInteractionTask(examples, texts, towers, similarity, settings, measure)
+    if is_late or isinstance(towers[PASSAGE], SparseTower):
+        task = LateInteractionTask if is_late else SparseTask
+        return task(examples, texts, towers, similarity, settings, measure)
     if fixed is not None:
         ids = dataset.passage_ids
         return FixedPassagesTask(examples, texts, towers, similarity, settings, measure, ids, fixed)

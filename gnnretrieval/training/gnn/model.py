@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from gnnretrieval.data.text_store import PassageRow, TextStore
 from gnnretrieval.encoders.checkpoint import find_checkpoint
-from gnnretrieval.encoders.features import TEXTS as FEATURE_TEXTS
+from gnnretrieval.encoders.encoded_texts import TEXTS as FEATURE_TEXTS
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import GNN_ENCODER, JOINT, PASSAGE, QUERY

@@ -1,0 +1,203 @@
+"""Sparse features: weights of terms of all passages and queries (SPLADE), and the inverted lists of the passages."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.encoded_texts import TEXTS, EncodedTexts
+from gnnretrieval.encoders.encoding_shards import FILES
+from gnnretrieval.encoders.feature_rows import require_finite
+from gnnretrieval.encoders.features import config_of, found_from_anywhere, write_texts
+from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
+from gnnretrieval.encoders.opening import fingerprint_of
+from gnnretrieval.encoders.part_files import PartFiles
+from gnnretrieval.encoders.postings import Postings
+from gnnretrieval.encoders.postings_search import Found, PostingsSearch
+from gnnretrieval.encoders.prompts import Side
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.sparse_encoder import SparseEncoder
+from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.errors import InputError
+from gnnretrieval.progress import progress, say
+from gnnretrieval.storage.array_checks import require_offsets, require_rows
+from gnnretrieval.storage.arrays import load_array
+from gnnretrieval.storage.artifacts import open_artifact, relative_to
+from gnnretrieval.storage.making import make_artifact, record_progress
+from gnnretrieval.storage.places import scratch
+from gnnretrieval.storage.provenance import write_json
+
+KIND = "sparse-features"
+VOCABULARY = "terms.json"
+
+Weights = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float16]]
+
+
+class SparseFeatures(EncodedTexts):
+    """Weights of terms of all passages and queries of a dataset."""
+
+    def passages(self) -> Weights:
+        """As :meth:`queries`, of the passages ``(m + 1,)``."""
+        return self._stored("passage", "num_passages")
+
+    @property
+    def postings(self) -> Postings:
+        """Inverted lists of the passages, memory-mapped.
+
+        Raises:
+            ArtifactError: A file is missing or damaged.
+        """
+        postings = Postings.open(self.path)
+        require_rows(postings.rows, self.meta["num_passages"], self.path)
+        return postings
+
+    def queries(self) -> Weights:
+        """Offsets ``(n + 1,)`` of the queries in the terms ``(T,)`` and their weights ``(T,)``.
+
+        Raises:
+            ArtifactError: A file is missing or damaged.
+        """
+        return self._stored("query", "num_queries")
+
+    def _stored(self, side: Side, count: str) -> Weights:
+        return _stored(self.path, side, self.meta[count], self.meta[f"num_{side}_terms"], self.meta["terms"])
+
+    def top_k(
+        self, query_ids: Iterable[str], k: int, advance: Callable[[int], None] = lambda count: None
+    ) -> Iterator[Found]:
+        """Rows and scores of the ``k`` best passages of each query, best first, ties by row.
+
+        A passage without a term of the query is not among them.
+
+        Args:
+            query_ids: Ids of the queries.
+            k: Maximum number of passages of a query.
+            advance: Called with 1 after each query.
+
+        Raises:
+            ArtifactError: A query has no features, or a file is damaged.
+        """
+        search = PostingsSearch(self.postings, self.meta["num_passages"])
+        starts, terms, weights = self.queries()
+        for row in self.rows_of(query_ids).tolist():
+            own = slice(starts[row], starts[row + 1])
+            yield search.top_k(terms[own].tolist(), k, weights[own].astype(np.float32))
+            advance(1)
+
+
+def open_sparse_features(path: str | Path) -> SparseFeatures:
+    """Open the sparse features at ``path``; errors as :func:`gnnretrieval.storage.artifacts.open_artifact`."""
+    counts = ("num_passages", "num_queries", "num_passage_terms", "num_query_terms", "terms")
+    artifact = open_artifact(path, KIND, ("encoder", "checkpoint_hash", "made_from", *counts))
+    return SparseFeatures(artifact.path, artifact.meta)
+
+
+def encode_sparse(
+    dataset: Dataset,
+    settings: EncoderSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    overwrite: bool = False,
+) -> SparseFeatures:
+    """Encode all passages and queries of a dataset to weights of terms. After an interruption, the same call continues.
+
+    Args:
+        dataset: The texts.
+        settings: Settings of a sparse encoder: an encoder trained here, or a checkpoint and ``sparse = true``.
+        out: Directory of the features.
+        device: Where to compute.
+        overwrite: Replace features that were made from other inputs.
+
+    Raises:
+        GnnRetrievalError: The encoder is none of terms or cannot be opened, or ``out`` holds something else.
+    """
+    learned_from = read_learned_from(settings.checkpoint)
+    settings = trained_settings(settings)
+    if not settings.sparse:
+        raise InputError(f"{settings.checkpoint}: this encoder makes vectors, not weights of terms: give --sparse.")
+    fingerprint, source = fingerprint_of(settings)
+
+    def write(directory: Path) -> dict[str, Any]:
+        config = config_of(settings, device)
+        say(f"encoder: {settings.checkpoint}, from {source}, {config['precision']}")
+        encoder = SparseEncoder(settings, device)
+        counts = write_texts(directory / TEXTS, dataset)
+        if learned_from:
+            write_learned_from(directory, learned_from.intersection(dataset.query_ids))
+        names = encoder.vocabulary
+        write_json(directory / VOCABULARY, names)
+        figures = {f"num_{side}_terms": _encode_side(encoder, side, dataset, counts[side], directory) for side in FILES}
+        _invert(directory, counts["passage"], figures["num_passage_terms"], len(names))
+        per_passage, per_query = (figures[f"num_{side}_terms"] / max(1, counts[side]) for side in FILES)
+        say(f"{per_passage:,.1f} terms a passage, {per_query:,.1f} a query")
+        return {
+            **figures,
+            "encoder": found_from_anywhere(settings).model_dump(),
+            "source": source,
+            "checkpoint_hash": fingerprint,
+            "num_passages": counts["passage"],
+            "num_queries": counts["query"],
+            "terms": len(names),
+            "made_from": {"dataset": relative_to(out, dataset.path)},
+        }
+
+    inputs = {"texts": dataset.texts_hash, "encoder": fingerprint["passage"], "query encoder": fingerprint["query"]}
+    artifact = make_artifact(
+        out, KIND, inputs=inputs, config=config_of(settings, device), write=write, overwrite=overwrite
+    )
+    return SparseFeatures(artifact.path, artifact.meta)
+
+
+def _encode_side(encoder: SparseEncoder, side: Side, dataset: Dataset, total: int, directory: Path) -> int:
+    """Encode the texts of one side, window by window; returns the number of their terms with a weight."""
+    manifest_path = scratch(directory) / "manifest.json"
+    manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
+    done, name = manifest.get(side, 0), FILES[side]
+    files = PartFiles(directory, _names(side)[:2], 1, np.float16, manifest.get(f"{side}_terms", 0), ids=_names(side)[2])
+    passages = (passage.full_text for passage in dataset.passages())
+    every = passages if side == "passage" else (query.text for query in dataset.queries())
+    texts = itertools.islice(every, done, None)
+    with progress(f"encoding {name}", total, name, done) as meter:
+        while window := list(itertools.islice(texts, encoder.settings.window)):
+            made = encoder.encode(window, side)
+            require_finite(made.weights, encoder)
+            files.write(made.weights[:, None], made.counts, done, made.terms.astype(np.int64))
+            done += len(window)
+            record_progress(directory, manifest_path, {**manifest, side: done, f"{side}_terms": files.parts})
+            meter.advance(len(window))
+    return files.parts
+
+
+def _invert(directory: Path, passages: int, count: int, vocabulary: int) -> None:
+    """Write the inverted lists of the passages, each in the order of rows, with about 20 bytes of memory per weight."""
+    starts, terms, weights = _stored(directory, "passage", passages, count, vocabulary)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=vocabulary))]).astype(np.int64)
+    order = np.argsort(terms, kind="stable")
+    rows = np.repeat(np.arange(passages, dtype=np.int32), np.diff(starts))
+    Postings(indptr, rows[order], weights[order].astype(np.float32)).save(directory)
+
+
+def _names(side: Side) -> tuple[str, str, str]:
+    """Names of the files of weights, of offsets and of terms."""
+    return f"{side}_weights.npy", f"{side}_starts.npy", f"{side}_terms.npy"
+
+
+def _stored(directory: Path, side: Side, texts: int, count: int, vocabulary: int) -> Weights:
+    weights, starts, terms = (directory / name for name in _names(side))
+    made = (
+        load_array(starts, (texts + 1,), np.int64),
+        load_array(terms, (count,), np.int32),
+        load_array(weights, (count, 1), np.float16)[:, 0],
+    )
+    require_offsets(made[0], count, starts)
+    if count:
+        require_rows(made[1], vocabulary, terms)
+    return made

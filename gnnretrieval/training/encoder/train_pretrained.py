@@ -1,0 +1,93 @@
+"""Pre-training of an encoder on a dataset's passages, into an artifact that training can start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import ENCODER, PASSAGE
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.progress import say
+from gnnretrieval.storage.artifacts import Artifact, relative_to
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.training.encoder.dual_towers import Start
+from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.training.encoder.pretrain_task import TEXT, PretrainTask, PretrainTower
+from gnnretrieval.training.encoder.settings import PretrainSettings
+from gnnretrieval.training.ranks import ALONE, Ranks
+
+
+def pretrain(
+    dataset: Dataset,
+    encoder: EncoderSettings,
+    settings: PretrainSettings,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    overwrite: bool = False,
+) -> Artifact:
+    """Pre-train an encoder on passages alone. After an interruption, the same call continues.
+
+    Args:
+        dataset: The passages.
+        encoder: The encoder to start from.
+        settings: Settings of training.
+        out: Directory of the artifact.
+        device: Where to compute.
+        ranks: The processes that train together.
+        overwrite: Replace an encoder made from other inputs.
+
+    Returns:
+        The encoder, with a head for masked language modelling; on all but the first process without metadata.
+
+    Raises:
+        GnnRetrievalError: There are fewer than two passages, or the checkpoint cannot be trained.
+    """
+    start = Start.of(encoder)
+
+    def write(directory: Path) -> dict[str, Any]:
+        ranks.begin()
+        torch.manual_seed(settings.seed)
+        tower = PretrainTower(start.passage, torch.device(device), settings)
+        texts = [passage.full_text for passage in dataset.passages()]
+        if len(texts) < 2:
+            raise GnnRetrievalError(f"{dataset.path}: pre-training needs at least two passages.")
+        order = np.random.default_rng([settings.seed, 0, 3]).permutation(len(texts)).tolist()
+        held_out = min(settings.dev_queries, len(texts) // 10 or 1)
+        dev, rest = ([texts[row] for row in part] for part in (order[:held_out], order[held_out:]))
+        task = PretrainTask(rest, dev, tower, settings)
+        say(f"training on {len(rest):,} passages, {task.steps_per_epoch:,} steps per epoch")
+        best = EncoderLoop({TEXT: tower}, task, settings, directory, torch.device(device), ranks).run()
+        if not ranks.first:
+            return {}
+        say(f"kept epoch {best['epoch']}: {100 * best['dev']['predicted']:.1f} % of masked tokens are predicted")
+        tower.save(directory / PASSAGE)
+        its = start.settings.model_copy(update={"checkpoint": PASSAGE, "query_checkpoint": None})
+        return {
+            "encoder": its.model_dump(mode="json"),
+            "dimension": tower.model.config.hidden_size,
+            "started_from": {"passage": start.passage.name, "query": start.query.name, "source": start.passage.source},
+            "examples": {"passages": len(rest)},
+            "dev": {"passages": len(dev), "best": best},
+            "dataset": dataset.provenance(),
+            "made_from": {"dataset": relative_to(out, dataset.path)},
+        }
+
+    if not ranks.first:
+        write(Path(out))
+        return Artifact(Path(out), {})
+    return make_artifact(
+        out,
+        ENCODER,
+        inputs={"dataset": dataset.texts_hash, "passage encoder": start.passage.hash},
+        config={"train": with_precision(settings, device), "ranks": ranks.count},
+        write=write,
+        seed=settings.seed,
+        overwrite=overwrite,
+    )
