@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import TextStore, passage_rows
-from gnnretrieval.encoders.features import TEXTS, Features, open_features
+from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.index import build_index
 from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.settings import IndexSettings

@@ -31,7 +31,8 @@ from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.features import TEXTS, Features, encode_dataset
+from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.maxsim import maxsim_top_k, restored, stored
 from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import EncoderSettings

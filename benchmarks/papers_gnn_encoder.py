@@ -17,6 +17,7 @@ from papers_rows import (
     counted,
     difference,
     grid,
+    other_trainings,
     p_value,
     page_link,
     paper_table,
@@ -136,7 +137,7 @@ def retrieved(table: Table) -> list[str]:
     ]
     more = ["its dual-encoder", *_shown(_baseline(name)), learned]
     lines = beside(table, cells, (" / ".join(RANKS), "RR@10", "labels"), [more])
-    return [*lines, "", f"{_over_bm25(table, name)} {several_vectors()}"]
+    return [*lines, "", f"{_over_bm25(table, name)} {several_vectors()} {other_trainings()}"]
 
 
 def _over_bm25(table: Table, name: str) -> str:

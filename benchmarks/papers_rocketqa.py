@@ -24,6 +24,7 @@ from papers_rows import (
     counted,
     difference,
     grid,
+    other_trainings,
     page_link,
     paper_table,
     percent,
@@ -76,7 +77,7 @@ def holds() -> str:
 def retrieved(table: Table) -> list[str]:
     """Table 2."""
     lines = retrievers(table, RETRIEVERS | {"DPR (single)": DPR}, over_others(OTHERS, table))
-    return [*lines, "", several_vectors()]
+    return [*lines, "", f"{several_vectors()} {other_trainings()}"]
 
 
 def strategies(table: Table) -> list[str]:

@@ -200,6 +200,18 @@ def several_vectors() -> str:
     )
 
 
+def other_trainings() -> str:
+    """Pre-training, joint training and learned sparse retrieval, beside the GNN-encoder on the same sample."""
+    its = result("small_encoders")["set"]
+    systems = its["systems"]
+    names = {"DPR": "dpr", "RetroMAE and DPR": "retromae", "RocketQA, step 1": "step-1", "RocketQAv2": "rocketqav2"}
+    values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in {**names, "SPLADE": "splade"}.items())
+    return (
+        f"Trained briefly on the same sample ({page_link('small_encoders', 'page')}; seeds: {its['seeds']}): {values}; "
+        f"the GNN-encoder {systems['gnn-encoder']['RR@10']:.1f}."
+    )
+
+
 def section(table: Table, lines: Sequence[str]) -> str:
     """A section of a page: what the paper has, our lines, and what differs."""
     parts = [f"## {table.where}: {table.about}"]

@@ -1,0 +1,184 @@
+"""DPR, RetroMAE, RocketQAv2 and SPLADE on a small sample of squad-open, beside the GNN-encoder.
+
+    .venv/bin/python benchmarks/small_encoders.py --data DIRECTORY --work WORK
+
+DIRECTORY holds squad-open in the BEIR layout. The sample is that of ``late_interaction.py --quick``. Every recipe is
+run as ``encoder train RECIPE --small`` runs it, but with shorter passages and less training of cross-encoders; the page
+says so. Everything is trained on the same labels; the tables are of test. After an interruption, the same command
+continues. Writes results/small_encoders.json and .md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import click
+from late_interaction import DEPTH, QUICK_TOKENS, RECALL, RESULTS, RR, SQUAD, OneSet, Values
+from same_labels import mean_by_question, tested
+
+from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.encoders.sparse_features import open_sparse_features
+from gnnretrieval.evaluation import choose_fusion
+from gnnretrieval.index.fuse import fuse
+from gnnretrieval.index.search import index_run
+from gnnretrieval.index.sparse_search import sparse_run
+from gnnretrieval.platform.memory import keep_freed_memory
+from gnnretrieval.progress import say, show_progress
+from gnnretrieval.recipes.encoder_recipe import METHODS
+from gnnretrieval.recipes.run_encoder import run_encoder_recipe
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+
+SYSTEMS = {"dpr": ["dpr"], "retromae": ["retromae"], "splade": ["splade"], "rocketqav2": ["step-1", "rocketqav2"]}
+NAMES = {
+    "bm25": "BM25",
+    "start": "dual-encoder (untuned MiniLM)",
+    "gnn-encoder": "GNN-encoder over it",
+    "dpr": "DPR",
+    "retromae": "RetroMAE on the passages, then DPR",
+    "step-1": "RocketQA, step 1 (in-batch negatives)",
+    "rocketqav2": "RocketQAv2, from step 1",
+    "splade": "SPLADE",
+    "gnn-encoder + splade": "GNN-encoder and SPLADE, by weights chosen on dev",
+}
+JUDGE = {"epochs": 1, "negatives": 2, "dev_queries": 40}  # shorter training of a cross-encoder
+JOINT = "epochs = 1, batch_size = 16, hard_negatives = 2"
+
+
+def recipe_of(name: str, seed: int, place: Path) -> Path:
+    """The recipe, with a seed and the shorter training, as a file."""
+    text = (METHODS / f"{name}.toml").read_text("utf-8")
+    text = re.sub(r"(?s)(\[small\.encoder\].*?max_tokens = )\d+", rf"\g<1>{QUICK_TOKENS}", text)
+    seeded = {"train": {"dev_queries": 80, "dev_passages": 200}, "pre_train": {}, "cross_encoder": JUDGE}
+    for section, values in seeded.items():
+        head, title, rest = text.partition(f"[small.{section}]\n")
+        if title:
+            body, bracket, after = rest.partition("\n[")
+            kept = [line for line in body.split("\n") if line.split(" = ")[0] not in values]
+            given = [f"{key} = {value}" for key, value in {**values, "seed": seed}.items()]
+            text = "\n".join([head + title + "\n".join(given), *kept]) + bracket + after
+    text = re.sub(r"small = \{ epochs = \d+, batch_size = \d+, hard_negatives = \d+", f"small = {{ {JOINT}", text)
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / f"{name}.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
+    """Values by system and seed, tests, and bytes a passage."""
+    features, graph, dual = one.frozen()
+    test, dev = list(one.texts), list(one.dataset.split("dev"))
+    values: dict[str, list[Values]] = {}
+    chosen, bytes_of, passages = [], {}, len(one.dataset.passage_ids)
+    for seed in range(seeds):
+        index = one.gnn(features, graph, "", seed)
+
+        def by_index(queries: list[str], index: Any = index) -> Run:
+            return index_run(index, queries, features.queries[features.rows_of(queries)], DEPTH)
+
+        runs: dict[str, Run] = {"gnn-encoder": by_index(test)}
+        for name, systems in SYSTEMS.items():
+            place = one.place / f"{name}-run-{seed}"
+            made = run_encoder_recipe(recipe_of(name, seed, place), place / "made", data=one.dataset.path, small=True)
+            assert made is not None
+            runs |= {system: made.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
+            if name == "splade":
+                sparse = open_sparse_features(place / "made" / "splade-features")
+                fusion = choose_fusion([by_index(dev), sparse_run(sparse, dev, DEPTH)], one.dataset.split("dev"))
+                runs["gnn-encoder + splade"] = fuse(
+                    [by_index(test), runs["splade"]], "weighted", weights=fusion.weights
+                )
+                chosen.append(fusion.weights)
+                bytes_of["splade"] = 8 * sparse.meta["num_passage_terms"] / passages
+        for name, run in runs.items():
+            values.setdefault(name, []).append(one.measured(run))
+            say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
+    dense = dict.fromkeys(
+        ("start", "gnn-encoder", "dpr", "retromae", "step-1", "rocketqav2"), dual.meta["bytes"] / passages
+    )
+    bytes_of |= dense | {"gnn-encoder + splade": dense["gnn-encoder"] + bytes_of["splade"]}
+    means = {name: mean_by_question([one[RR] for one in every]) for name, every in values.items()}
+    rows = {}
+    for name in NAMES:
+        by_seed = [100 * fmean(one[RR].values()) for one in values[name]]
+        rows[name] = {
+            "RR@10": fmean(by_seed),
+            "deviation": stdev(by_seed) if len(set(by_seed)) > 1 else None,
+            "R@100": 100 * fmean(mean_by_question([one[RECALL] for one in values[name]]).values()),
+            "bytes": bytes_of.get(name),
+        }
+        if name != "gnn-encoder":
+            rows[name]["test"] = tested(means[name], means["gnn-encoder"])
+    pairs = {"retromae": "dpr", "rocketqav2": "step-1"}
+    return {
+        "passages": passages,
+        "questions": len(test),
+        "labels": len(one.dataset.split("train")),
+        "seeds": seeds,
+        "weights": chosen,
+        "systems": rows,
+        "pairs": {name: {"than": other, **tested(means[name], means[other])} for name, other in pairs.items()},
+    }
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The page."""
+    one = found["set"]
+    lines = [
+        "# Pre-training, joint training and learned sparse retrieval",
+        "",
+        f"A sample of squad-open: {one['passages']:,} passages, {one['labels']:,} training and {one['questions']:,} test",
+        f"questions; seeds: {one['seeds']}. All start from MiniLM and see the same labels. The recipes are those of",
+        f"`encoder train NAME --small`, with {QUICK_TOKENS} tokens of a passage; cross-encoders are trained for one epoch",
+        "with two negatives. An encoder that is no better on dev after training keeps the weights that it started from:",
+        "RocketQAv2 is then its step 1. MiniLM has no head for masked language modelling. SPLADE's is trained on these",
+        "passages alone, where published SPLADE models start from one that is trained on billions of words.",
+        "",
+        "RR@10 and R@100 × 100 on test, means over seeds. Δ is the difference in RR@10 from the GNN-encoder, with a",
+        "95 % bootstrap interval and the p of a paired t-test by question. Bytes are those of a passage in the index.",
+        "",
+        "`.venv/bin/python benchmarks/small_encoders.py --data DIRECTORY --work WORK` makes this page.",
+        "",
+        "| system | RR@10 | R@100 | bytes | Δ |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, row in one["systems"].items():
+        deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
+        size = "–" if row["bytes"] is None else f"{row['bytes']:,.0f}"
+        said = "–" if "test" not in row else difference(row["test"])
+        lines.append(f"| {NAMES[name]} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {size} | {said} |")
+    lines.append("")
+    for name, test in one["pairs"].items():
+        lines.append(f"{NAMES[name]}, against {NAMES[test['than']]}: {difference(test)}.")
+    weights = ", ".join(f"{first:g} and {second:g}" for first, second in one["weights"])
+    lines += ["", f"Weights of GNN-encoder and SPLADE, by seed: {weights}.", "", f"Revision {found['git_revision']}."]
+    return "\n".join(lines) + "\n"
+
+
+def difference(test: Mapping[str, Any]) -> str:
+    """A difference with its interval and p."""
+    low, high = (100 * bound for bound in test["interval"])
+    return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Directory that holds squad-open.")
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--seeds", default=3, show_default=True, help="How many.")
+def main(data: Path, work: Path, seeds: int) -> None:
+    """Train, measure, and write the page."""
+    keep_freed_memory()
+    found: dict[str, Any] = {"set": figures_of(OneSet.of(SQUAD, data, work, True), seeds)}
+    found |= {"git_revision": git_revision(), "versions": library_versions(), "cpus": os.cpu_count()}
+    write_json(RESULTS / "small_encoders.json", found)
+    (RESULTS / "small_encoders.md").write_text(markdown(json.loads(json.dumps(found))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    show_progress()
+    main()
