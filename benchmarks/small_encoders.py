@@ -23,10 +23,11 @@ from late_interaction import DEPTH, QUICK_TOKENS, RECALL, RESULTS, RR, SQUAD, On
 from same_labels import mean_by_question, tested
 
 from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.sparse_features import open_sparse_features
 from gnnretrieval.evaluation import choose_fusion
 from gnnretrieval.index.fuse import fuse
-from gnnretrieval.index.search import index_run
+from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.index.sparse_search import sparse_run
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
@@ -45,6 +46,7 @@ NAMES = {
     "rocketqav2": "RocketQAv2, from step 1",
     "splade": "SPLADE",
     "gnn-encoder + splade": "GNN-encoder and SPLADE, by weights chosen on dev",
+    "gnn-encoder + bm25": "GNN-encoder and BM25, likewise",
 }
 JUDGE = {"epochs": 1, "negatives": 2, "dev_queries": 40}  # shorter training of a cross-encoder
 JOINT = "epochs = 1, batch_size = 16, hard_negatives = 2"
@@ -74,7 +76,12 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
     features, graph, dual = one.frozen()
     test, dev = list(one.texts), list(one.dataset.split("dev"))
     values: dict[str, list[Values]] = {}
-    chosen, bytes_of, passages = [], {}, len(one.dataset.passage_ids)
+    bytes_of, passages = dict[str, float](), len(one.dataset.passage_ids)
+    chosen: dict[str, list[tuple[float, ...]]] = {}
+    bm25 = BM25((passage.full_text for passage in one.dataset.passages()), total=passages)
+    by_bm25 = bm25_run(
+        bm25, {query.id: query.text for query in one.dataset.queries_of("dev")}, one.dataset.passage_ids, DEPTH
+    )
     for seed in range(seeds):
         index = one.gnn(features, graph, "", seed)
 
@@ -89,11 +96,12 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
             runs |= {system: made.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
             if name == "splade":
                 sparse = open_sparse_features(place / "made" / "splade-features")
-                fusion = choose_fusion([by_index(dev), sparse_run(sparse, dev, DEPTH)], one.dataset.split("dev"))
-                runs["gnn-encoder + splade"] = fuse(
-                    [by_index(test), runs["splade"]], "weighted", weights=fusion.weights
-                )
-                chosen.append(fusion.weights)
+                beside = {"splade": sparse_run(sparse, dev, DEPTH), "bm25": by_bm25}
+                for other, on_dev in beside.items():
+                    fusion = choose_fusion([by_index(dev), on_dev], one.dataset.split("dev"))
+                    joined = fuse([by_index(test), runs[other]], "weighted", weights=fusion.weights)
+                    runs[f"gnn-encoder + {other}"] = joined
+                    chosen.setdefault(other, []).append(fusion.weights)
                 bytes_of["splade"] = 8 * sparse.meta["num_passage_terms"] / passages
         for name, run in runs.items():
             values.setdefault(name, []).append(one.measured(run))
@@ -103,7 +111,7 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
     )
     bytes_of |= dense | {"gnn-encoder + splade": dense["gnn-encoder"] + bytes_of["splade"]}
     means = {name: mean_by_question([one[RR] for one in every]) for name, every in values.items()}
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for name in NAMES:
         by_seed = [100 * fmean(one[RR].values()) for one in values[name]]
         rows[name] = {
@@ -156,8 +164,11 @@ def markdown(found: Mapping[str, Any]) -> str:
     lines.append("")
     for name, test in one["pairs"].items():
         lines.append(f"{NAMES[name]}, against {NAMES[test['than']]}: {difference(test)}.")
-    weights = ", ".join(f"{first:g} and {second:g}" for first, second in one["weights"])
-    lines += ["", f"Weights of GNN-encoder and SPLADE, by seed: {weights}.", "", f"Revision {found['git_revision']}."]
+    weights = [
+        f"{NAMES[other]} {', '.join(f'{second:g}' for _, second in pairs)}" for other, pairs in one["weights"].items()
+    ]
+    lines += ["", f"Weights beside the GNN-encoder, by seed: {'; '.join(weights)}."]
+    lines += ["", f"Revision {found['git_revision']}."]
     return "\n".join(lines) + "\n"
 
 
