@@ -35,7 +35,14 @@ from gnnretrieval.recipes.encoder_recipe import METHODS
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
-SYSTEMS = {"dpr": ["dpr"], "retromae": ["retromae"], "splade": ["splade"], "rocketqav2": ["step-1", "rocketqav2"]}
+SYSTEMS = {
+    "dpr": ["dpr"],
+    "retromae": ["retromae"],
+    "splade": ["splade"],
+    "term-weights": ["term-weights"],
+    "rocketqav2": ["step-1", "rocketqav2"],
+}
+SPARSE = ("splade", "term-weights")
 NAMES = {
     "bm25": "BM25",
     "start": "dual-encoder (untuned MiniLM)",
@@ -45,7 +52,9 @@ NAMES = {
     "step-1": "RocketQA, step 1 (in-batch negatives)",
     "rocketqav2": "RocketQAv2, from step 1",
     "splade": "SPLADE",
+    "term-weights": "term weights: SPLADE without expansion",
     "gnn-encoder + splade": "GNN-encoder and SPLADE, by weights chosen on dev",
+    "gnn-encoder + term-weights": "GNN-encoder and term weights, likewise",
     "gnn-encoder + bm25": "GNN-encoder and BM25, likewise",
 }
 JUDGE = {"epochs": 1, "negatives": 2, "dev_queries": 40}  # shorter training of a cross-encoder
@@ -89,27 +98,28 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
             return index_run(index, queries, features.queries[features.rows_of(queries)], DEPTH)
 
         runs: dict[str, Run] = {"gnn-encoder": by_index(test)}
+        beside = {"bm25": by_bm25}
         for name, systems in SYSTEMS.items():
             place = one.place / f"{name}-run-{seed}"
             made = run_encoder_recipe(recipe_of(name, seed, place), place / "made", data=one.dataset.path, small=True)
             assert made is not None
             runs |= {system: made.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
-            if name == "splade":
-                sparse = open_sparse_features(place / "made" / "splade-features")
-                beside = {"splade": sparse_run(sparse, dev, DEPTH), "bm25": by_bm25}
-                for other, on_dev in beside.items():
-                    fusion = choose_fusion([by_index(dev), on_dev], one.dataset.split("dev"))
-                    joined = fuse([by_index(test), runs[other]], "weighted", weights=fusion.weights)
-                    runs[f"gnn-encoder + {other}"] = joined
-                    chosen.setdefault(other, []).append(fusion.weights)
-                bytes_of["splade"] = 8 * sparse.meta["num_passage_terms"] / passages
+            if name in SPARSE:
+                sparse = open_sparse_features(place / "made" / f"{name}-features")
+                beside[name] = sparse_run(sparse, dev, DEPTH)
+                bytes_of[name] = 8 * sparse.meta["num_passage_terms"] / passages
+        for name, on_dev in beside.items():
+            fusion = choose_fusion([by_index(dev), on_dev], one.dataset.split("dev"))
+            joined = fuse([by_index(test), runs[name]], "weighted", weights=fusion.weights)
+            runs[f"gnn-encoder + {name}"] = joined
+            chosen.setdefault(name, []).append(fusion.weights)
         for name, run in runs.items():
             values.setdefault(name, []).append(one.measured(run))
             say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
     dense = dict.fromkeys(
         ("start", "gnn-encoder", "dpr", "retromae", "step-1", "rocketqav2"), dual.meta["bytes"] / passages
     )
-    bytes_of |= dense | {"gnn-encoder + splade": dense["gnn-encoder"] + bytes_of["splade"]}
+    bytes_of |= dense | {f"gnn-encoder + {name}": dense["gnn-encoder"] + bytes_of[name] for name in SPARSE}
     means = {name: mean_by_question([one[RR] for one in every]) for name, every in values.items()}
     rows: dict[str, dict[str, Any]] = {}
     for name in NAMES:

@@ -41,8 +41,8 @@ encoder.add_command(inspect)
 
 _SECTIONS = {
     "A checkpoint": (
-        *("query_checkpoint", "max_tokens", "query_max_tokens", "sentences", "sparse", "precision", "token_budget"),
-        "device",
+        *("query_checkpoint", "max_tokens", "query_max_tokens", "sentences", "sparse", "own_terms", "precision"),
+        *("token_budget", "device"),
     ),
     "An embeddings endpoint": (
         *("endpoint", "dimensions", "input_types", "key_variable", "batch_texts", "concurrency"),

@@ -103,7 +103,7 @@ def load_sparse_encoder(checkpoint: Checkpoint, device: str | torch.device, **op
         from sentence_transformers.sparse_encoder.modules import SpladePooling, Transformer
 
         options = {"dtype": torch.float32, "use_safetensors": True, **options}
-        if _has_modules(checkpoint, "SpladePooling"):
+        if is_splade(checkpoint):
             model: Any = SparseEncoder(
                 str(checkpoint.directory), device=str(device), **_UNTRUSTED, model_kwargs=options
             )
@@ -126,11 +126,11 @@ def has_language_model_head(checkpoint: Checkpoint) -> bool:
         return False
 
 
-def _has_modules(checkpoint: Checkpoint, name: str) -> bool:
-    """Whether a checkpoint in sentence-transformers' layout has a module of this class."""
+def is_splade(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint in sentence-transformers' layout has SPLADE's pooling."""
     file = checkpoint.directory / "modules.json"
     return file.is_file() and any(
-        str(module.get("type")).endswith(f".{name}") for module in json.loads(file.read_text(encoding="utf-8"))
+        str(module.get("type")).endswith(".SpladePooling") for module in json.loads(file.read_text(encoding="utf-8"))
     )
 
 

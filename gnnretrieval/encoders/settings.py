@@ -85,6 +85,7 @@ class EncoderSettings(Settings):
             which has one (ME-BERT). Not given: those of all tokens.
         sparse: Texts become weights of the vocabulary's terms instead of a vector, by a head for masked language
             modelling (SPLADE).
+        own_terms: With sparse, a text has weights of the terms that it contains alone, as in DeepCT and uniCOIL.
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
@@ -105,6 +106,7 @@ class EncoderSettings(Settings):
     token_match: Literal["all", "same"] = "all"
     passage_vectors: int | None = Field(None, ge=1)
     sparse: bool = False
+    own_terms: bool = False
     token_storage: Literal["float16", "int8"] = "float16"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
@@ -139,8 +141,9 @@ class EncoderSettings(Settings):
             values.pop("token_match", None)
         if self.passage_vectors is None:
             values.pop("passage_vectors", None)
-        if not self.sparse:
-            values.pop("sparse", None)
+        for name in ("sparse", "own_terms"):
+            if not getattr(self, name):
+                values.pop(name, None)
         return values
 
     @model_validator(mode="after")
@@ -163,6 +166,8 @@ class EncoderSettings(Settings):
     def _terms_are_all(self) -> EncoderSettings:
         if self.sparse and (self.late_interaction is not None or self.sentences != "none"):
             raise ValueError("sparse has weights of terms, not of tokens or sentences: leave the other one out")
+        if self.own_terms and not self.sparse:
+            raise ValueError("own_terms are those of a sparse encoder: give sparse too")
         if self.sparse and self.similarity == "cosine":
             raise ValueError("sparse compares terms by dot product: leave similarity at auto or dot")
         if self.sparse and self.api.endpoint is not None:

@@ -118,21 +118,36 @@ class SparseEncoder:
         for batch in batches_by_tokens(lengths, settings.token_budget):
             some = {name: [values[row] for row in batch] for name, values in tokens.items()}
             padded = dict(model.tokenizer.pad(some, return_tensors="pt").to(self.device))
-            for row, weights in zip(batch.tolist(), pooled_terms(model, padded), strict=True):
+            rows = pooled_terms(model, padded, own_terms=settings.own_terms)
+            for row, weights in zip(batch.tolist(), rows, strict=True):
                 made[row] = TermWeights.of_rows(weights[None])
         parts = [made[row] for row in range(len(texts))]
         return TermWeights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def pooled_terms(model: Any, features: dict[str, Any]) -> Tensor:
-    """Weights of all terms ``(b, V)`` float32 of padded texts, by a model of sentence-transformers."""
+def pooled_terms(model: Any, features: dict[str, Any], *, own_terms: bool = False) -> Tensor:
+    """Weights of all terms ``(b, V)`` float32 of padded texts, by a model of sentence-transformers.
+
+    Args:
+        model: A masked language model and SPLADE's pooling.
+        features: Ids and attention mask ``(b, t)``.
+        own_terms: Give terms that a text does not contain no weight.
+    """
+    ids = features["input_ids"]
     if model[1].pooling_strategy == "max":
         features = largest_logits(model, features)
     else:
         features = model[0](features)
         features["token_embeddings"] = features["token_embeddings"].float()
     pooled: Tensor = model[1](features)["sentence_embedding"]
-    return pooled
+    return pooled * contained(ids, model.tokenizer, pooled.shape[1]) if own_terms else pooled
+
+
+def contained(ids: Tensor, tokenizer: Any, vocabulary: int) -> Tensor:
+    """Whether each text contains each term ``(b, V)`` bool, from ids ``(b, t)``; special tokens are no terms."""
+    made = torch.zeros(len(ids), vocabulary, dtype=torch.bool, device=ids.device).scatter_(1, ids, True)
+    made[:, tokenizer.all_special_ids] = False
+    return made
 
 
 def largest_logits(model: Any, features: dict[str, Any]) -> dict[str, Any]:

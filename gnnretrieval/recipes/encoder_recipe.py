@@ -181,8 +181,9 @@ class EncoderRecipe(KindSettings):
 
     def start_settings(self, small: bool) -> EncoderSettings:
         """Settings of the checkpoint before training: one vector per text, by its own similarity."""
-        replaced = {"sentences", "late_interaction", "token_match", "passage_vectors", "sparse", "similarity", "scale"}
-        values = self.encoder_settings(small).model_dump(exclude=replaced | {"query_max_tokens"})
+        replaced = {"sentences", "late_interaction", "token_match", "passage_vectors", "sparse", "own_terms"}
+        more = {"similarity", "scale", "query_max_tokens"}
+        values = self.encoder_settings(small).model_dump(exclude=replaced | more)
         return EncoderSettings.parse(values)
 
     def settings_of(self, stage: Stage, small: bool, **more: Any) -> Any:

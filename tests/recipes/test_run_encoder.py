@@ -23,6 +23,7 @@ ENCODERS = {
     "me-bert": ["me-bert"],
     "rocketqav2": ["step-1", "rocketqav2"],
     "splade": ["splade"],
+    "term-weights": ["term-weights"],
     "retromae": ["retromae"],
 }
 

@@ -84,6 +84,8 @@ def make_towers(
         common |= {"pooling": pooling, "late_interaction": its.late_interaction}
         common |= {"token_match": its.token_match, "passage_vectors": its.passage_vectors}
         own = {"sentences": its.sentences}
+    else:
+        common["own_terms"] = its.own_terms
     passage = kind(
         start.passage, start.similarity, device, max_tokens=its.max_tokens, prompt=its.passage_prompt, **own, **common
     )

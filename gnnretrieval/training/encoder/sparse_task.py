@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import has_language_model_head, load_sparse_encoder
+from gnnretrieval.encoders.loading import has_language_model_head, is_splade, load_sparse_encoder
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.encoders.sparse_encoder import largest_logits, pooled_terms
+from gnnretrieval.encoders.sparse_encoder import contained, largest_logits, pooled_terms
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.progress import say
 from gnnretrieval.training.cached_step import Batch
@@ -31,6 +31,7 @@ from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import Item, TextTower
 
 _SAMPLE = 256  # passages that the head's bias is shifted by
+_OWN = 0.9  # share of a passage's own terms that have a weight at the start
 
 
 class SparseTower(TextTower):
@@ -44,9 +45,11 @@ class SparseTower(TextTower):
         *,
         max_tokens: int | None = None,
         dropout: float | None = None,
+        own_terms: bool = False,
         side: Side = "passage",
         prompt: str | None = None,
     ) -> None:
+        self.own_terms, self._is_trained = own_terms, is_splade(checkpoint)
         if not has_language_model_head(checkpoint):
             say(f"{checkpoint.name} has no head for masked language modelling: it starts at random")
         module = load_sparse_encoder(checkpoint, device, **self.attention_on(device))
@@ -74,16 +77,22 @@ class SparseTower(TextTower):
         Returns:
             What to add to the bias ``(V,)``.
         """
-        items = self.items("", texts)
-        largest = []  # of each text, the largest logit of each term
+        if self._is_trained or len(texts) < 2:  # one text has nothing to be told from
+            return None
+        items, vocabulary = self.items("", texts), self.width
+        largest, own = [], []  # of each text, the largest logit of each term, and whether it contains it
         with torch.inference_mode():
             for chosen in batches_by_tokens(np.array([len(item.ids) for item in items]), token_budget):
-                features = largest_logits(self.module, self.padded([items[number] for number in chosen]))
-                largest.append(features["token_embeddings"][:, 0].cpu())
+                features = self.padded([items[number] for number in chosen])
+                own.append(contained(features["input_ids"], self.tokenizer, vocabulary).cpu())
+                largest.append(largest_logits(self.module, features)["token_embeddings"][:, 0].cpu())
         logits = torch.cat(largest)  # (texts, V)
-        if len(texts) < 2 or float((logits > 0).sum(1).float().mean()) <= terms:
-            return None  # one text has nothing to be told from
         relative = logits - logits.mean(0)
+        if self.own_terms:
+            values = relative[torch.cat(own)]
+            return -logits.mean(0) - values.quantile(1 - _OWN)
+        if float((logits > 0).sum(1).float().mean()) <= terms:
+            return None
         kept = relative.flatten().topk(min(terms * len(logits), relative.numel())).values
         return -logits.mean(0) - kept[-1]
 
@@ -101,7 +110,7 @@ class SparseTower(TextTower):
         """
         transformer, pooling = self.module
         if not torch.is_grad_enabled() or pooling.pooling_strategy != "max":
-            return pooled_terms(self.module, features)
+            return pooled_terms(self.module, features, own_terms=self.own_terms)
         output, read = transformer.auto_model.get_output_embeddings(), list[Tensor]()
 
         def without_gradient(_: nn.Module, given: tuple[Tensor]) -> tuple[Tensor]:
@@ -116,7 +125,10 @@ class SparseTower(TextTower):
         states = read[0]  # (b, t, d)
         logits.masked_fill_(features["attention_mask"][..., None] == 0, -torch.inf)
         largest, tokens = logits.max(1)  # (b, V)
-        texts, terms = (largest > 0).nonzero(as_tuple=True)
+        active = largest > 0
+        if self.own_terms:
+            active &= contained(features["input_ids"], self.tokenizer, largest.shape[1])
+        texts, terms = active.nonzero(as_tuple=True)
         weights = output.weight[terms].float()  # (active, d)
         values = (states[texts, tokens[texts, terms]].float() * weights).sum(1)
         values = values + output.bias[terms].float()
@@ -133,7 +145,8 @@ def center_towers(towers: Mapping[str, TextTower], texts: Sequence[str], setting
     some = np.random.default_rng([settings.seed, 0, 4]).permutation(len(texts))[:_SAMPLE]
     change = passage.center([texts[row] for row in some.tolist()], settings.start_terms, settings.token_budget)
     if change is not None:
-        say(f"the head's bias is shifted, so that a passage starts with {settings.start_terms:,} terms on average")
+        start = f"{_OWN:.0%} of its terms" if passage.own_terms else f"{settings.start_terms:,} terms on average"
+        say(f"the head's bias is shifted, so that a passage starts with {start}")
         for module in {id(tower.module): tower for tower in towers.values()}.values():
             assert isinstance(module, SparseTower)
             module.shift(change)
