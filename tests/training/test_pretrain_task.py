@@ -151,3 +151,13 @@ def test_its_inspection_says_what_it_read_and_predicted(tiny_checkpoint, tiny_da
     lines = inspection_lines(inspection(open_trained(made.path)))
     assert lines[1] == "trained on tiny: 36 passages"
     assert lines[3] == "dev:  step   predicted"
+
+
+def test_another_prompt_makes_it_again(tiny_checkpoint, tiny_dataset, tmp_path, said):
+    encoder = EncoderSettings(checkpoint=str(tiny_checkpoint), precision="float32", max_tokens=32)
+    settings, dataset = SETTINGS.model_copy(update={"epochs": 1}), Dataset.open(tiny_dataset)
+    for one, reused in ((encoder, False), (encoder, True), (encoder.model_copy(update={"query_prompt": "q: "}), False)):
+        said.clear()
+        made = pretrain(dataset, one, settings, tmp_path / "made", overwrite=True)
+        assert any("reused" in line for line in said) == reused
+        assert made.meta["encoder"]["query_prompt"] == one.query_prompt

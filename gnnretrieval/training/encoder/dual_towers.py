@@ -46,6 +46,12 @@ class Start(NamedTuple):
         similarity = similarity_of(resolved, says_dot=_says_dot(passage))
         return cls(resolved, passage, query, similarity, read_learned_from(encoder.checkpoint))
 
+    def config(self) -> dict[str, Any]:
+        """The settings that decide what is trained, besides the weights, as JSON values."""
+        return self.settings.model_dump(
+            mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
+        )
+
     def require_shared(self) -> None:
         """Check that queries and passages share weights.
 

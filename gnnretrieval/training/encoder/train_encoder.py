@@ -99,9 +99,7 @@ def train_dual_encoder(
     if judge is not None:
         inputs["cross-encoder"] = judge.hash
     config = {
-        "encoder": start.settings.model_dump(
-            mode="json", exclude={"checkpoint", "query_checkpoint", "precision", "token_budget", "window"}
-        ),
+        "encoder": start.config(),
         "train": {
             name: value
             for name, value in with_precision(settings, device).items()

@@ -86,7 +86,7 @@ def pretrain(
         out,
         ENCODER,
         inputs={"dataset": dataset.texts_hash, "passage encoder": start.passage.hash},
-        config={"train": with_precision(settings, device), "ranks": ranks.count},
+        config={"encoder": start.config(), "train": with_precision(settings, device), "ranks": ranks.count},
         write=write,
         seed=settings.seed,
         overwrite=overwrite,
