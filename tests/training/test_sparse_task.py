@@ -192,6 +192,7 @@ def test_what_does_not_fit_is_a_sentence(trained, tiny_checkpoint, tiny_dataset,
         ({"late_interaction": 8}, "weights of terms, not of tokens"),
         ({"sentences": "mean"}, "weights of terms, not of tokens"),
         ({"api": {"endpoint": "https://a.example"}}, "needs a checkpoint"),
+        ({"sparse": False, "own_terms": True}, "own_terms are those of a sparse encoder"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(tiny_checkpoint, wrong, says):
@@ -250,3 +251,52 @@ def test_the_gradient_of_the_active_terms_is_that_of_all_logits(tiny_checkpoint)
     assert int((weights > 0).sum()) in range(40, 61)
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], atol=1e-4, rtol=1e-3)
+
+
+def test_own_terms_are_those_of_the_text_with_the_weights_that_they_had(tiny_checkpoint):
+    rows = {}
+    for own in (False, True):
+        start = Start.of(settings_of(tiny_checkpoint, own_terms=own))
+        tower = make_towers(start, shared=True, device=CPU, seed=0, dropout=0.0)["passage"]
+        items = tower.items("", TEXTS)
+        with torch.no_grad():
+            without_gradient = tower.rows(items)
+        rows[own] = tower.rows(items).detach()
+        torch.testing.assert_close(rows[own], without_gradient)
+    special = set(tower.tokenizer.all_special_ids)
+    for row, whole, item in zip(rows[True], rows[False], items, strict=True):
+        terms = sorted(set(item.ids) - special)
+        assert set(row.nonzero()[:, 0].tolist()) <= set(terms)
+        torch.testing.assert_close(row[terms], whole[terms])
+
+
+def test_own_terms_start_with_a_weight_for_nine_in_ten(tiny_checkpoint):
+    texts = ["kobe sefi lumi.", "dada bada gogo", "bada gogo kobe", "lumi zu"]
+    towers = make_towers(
+        Start.of(settings_of(tiny_checkpoint, own_terms=True)), shared=True, device=CPU, seed=0, dropout=0.0
+    )
+    tower = towers["passage"]
+    center_towers(towers, texts, SETTINGS)
+    items = tower.items("", texts)
+    with torch.no_grad():
+        there = (tower.rows(items) > 0).sum(1)
+    terms = sum(len(set(item.ids) - set(tower.tokenizer.all_special_ids)) for item in items)
+    assert int(there.sum()) == pytest.approx(0.9 * terms, abs=1.5)
+
+
+def test_an_encoder_of_own_terms_opens_as_it_was_trained(tiny_checkpoint, tiny_dataset, tmp_path):
+    encoder, dataset = settings_of(tiny_checkpoint, own_terms=True), Dataset.open(tiny_dataset)
+    made = train_dual_encoder(dataset, [], encoder, SETTINGS.model_copy(update={"epochs": 1}), tmp_path / "made")
+    opened = SparseEncoder(EncoderSettings(checkpoint=str(made.path), precision="float32"))
+    assert opened.settings.own_terms
+    weights = opened.encode(TEXTS, "passage")
+    tokenizer = opened._models["passage"].tokenizer
+    for terms, text in zip(np.split(weights.terms, np.cumsum(weights.counts)[:-1]), TEXTS, strict=True):
+        assert set(terms.tolist()) <= set(tokenizer(text)["input_ids"])
+
+
+def test_a_trained_splade_is_not_shifted(trained):
+    towers = make_towers(
+        Start.of(EncoderSettings(checkpoint=str(trained.path), precision="float32")), shared=True, device=CPU, seed=0
+    )
+    assert towers["passage"].center(TEXTS, 1, 4096) is None
