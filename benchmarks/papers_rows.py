@@ -205,7 +205,8 @@ def other_trainings() -> str:
     its = result("small_encoders")["set"]
     systems = its["systems"]
     names = {"DPR": "dpr", "RetroMAE and DPR": "retromae", "RocketQA, step 1": "step-1", "RocketQAv2": "rocketqav2"}
-    values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in {**names, "SPLADE": "splade"}.items())
+    names |= {"SPLADE": "splade", "term weights as of DeepCT": "term-weights"}
+    values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in names.items())
     return (
         f"Trained briefly on the same sample ({page_link('small_encoders', 'page')}; seeds: {its['seeds']}): {values}; "
         f"the GNN-encoder {systems['gnn-encoder']['RR@10']:.1f}."
