@@ -15,6 +15,7 @@ from gnnretrieval.index.sparse_search import sparse_run
 from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
+from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.sparse_task import SparseTask, center_towers, flops
@@ -289,6 +290,7 @@ def test_an_encoder_of_own_terms_opens_as_it_was_trained(tiny_checkpoint, tiny_d
     made = train_dual_encoder(dataset, [], encoder, SETTINGS.model_copy(update={"epochs": 1}), tmp_path / "made")
     opened = SparseEncoder(EncoderSettings(checkpoint=str(made.path), precision="float32"))
     assert opened.settings.own_terms
+    assert " terms, dot × 1, shared weights" in inspection_lines(inspection(open_trained(made.path)))[3]
     weights = opened.encode(TEXTS, "passage")
     tokenizer = opened._models["passage"].tokenizer
     for terms, text in zip(np.split(weights.terms, np.cumsum(weights.counts)[:-1]), TEXTS, strict=True):

@@ -67,9 +67,9 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
         its = found["encoder"]
         weights = "shared weights" if train["shared"] else "separate weights for queries and passages"
         reads = "" if its["sentences"] == "none" else f", one vector per sentence ({its['sentences']})"
+        width = f"{found['dimension']:,} terms" if its.get("sparse") else f"{found['dimension']} dimensions"
         lines.append(
-            f"{found['dimension']} dimensions, {its['similarity']} × {its['scale']:g}, {weights}, "
-            f"at most {its['max_tokens']} tokens{reads}"
+            f"{width}, {its['similarity']} × {its['scale']:g}, {weights}, at most {its['max_tokens']} tokens{reads}"
         )
     for side, counts in found.get("tokens", {}).items():
         if counts["cut"]:
