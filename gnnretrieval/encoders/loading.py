@@ -128,10 +128,11 @@ def has_language_model_head(checkpoint: Checkpoint) -> bool:
 
 def is_splade(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint in sentence-transformers' layout has SPLADE's pooling."""
-    file = checkpoint.directory / "modules.json"
-    return file.is_file() and any(
-        str(module.get("type")).endswith(".SpladePooling") for module in json.loads(file.read_text(encoding="utf-8"))
-    )
+    try:
+        modules = json.loads((checkpoint.directory / "modules.json").read_text(encoding="utf-8"))
+        return any(str(module.get("type")).endswith(".SpladePooling") for module in modules)
+    except (OSError, ValueError, AttributeError, TypeError):  # what is damaged fails when it is loaded
+        return False
 
 
 def load_language_model(checkpoint: Checkpoint, **options: Any) -> tuple[Any, dict[str, Any]]:

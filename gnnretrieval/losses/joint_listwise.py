@@ -10,7 +10,7 @@ from gnnretrieval.errors import GnnRetrievalError
 def joint_listwise_loss(scores: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     r"""The dual-encoder follows the cross-encoder over each query's list, and the cross-encoder the label.
 
-    Ren et al. 2021 (`arXiv 2110.07367 <https://arxiv.org/abs/2110.07367>`_), equations 5 to 8:
+    Ren et al. 2021 (`arXiv 2110.07367 <https://arxiv.org/abs/2110.07367>`_), §3.2:
 
     .. math::
         L = \sum_{p \in P_q} \tilde s_{de}(q, p) \log \frac{\tilde s_{de}(q, p)}{\tilde s_{ce}(q, p)}

@@ -159,9 +159,11 @@ def test_a_checkpoint_that_keeps_both_forms_is_read_from_safetensors(tiny_checkp
 
 def test_checkpoints_are_loaded_in_one_module():
     package = Path(gnnretrieval.__file__).parent
-    loading = []
+    loading, sparse = [], []
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "sentence_transformers":
+                sparse += [path.name for name in node.names if name.name == "SparseEncoder"]
             if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -169,6 +171,7 @@ def test_checkpoints_are_loaded_in_one_module():
             code = name == "load" and getattr(getattr(node.func, "value", None), "id", "") in ("torch", "pickle")
             if code or (name in ("from_pretrained", "SentenceTransformer", "pipeline") and not in_memory):
                 loading.append(path.relative_to(package).as_posix())
+    assert sparse == ["loading.py"]
     assert set(loading) == {"encoders/loading.py"}
     assert len(loading) == 3
 

@@ -73,6 +73,9 @@ def test_the_loss_of_a_batch_is_that_of_its_lists(tiny_checkpoint, tiny_cross_en
                 logits[row, place] = float(pair.rows(pair.items([TEXTS.queries[query]], [text]))[0, 0])
                 mask[row, place] = True
     torch.testing.assert_close(batch.loss(rows), joint_listwise_loss(scores, logits, mask), atol=1e-5, rtol=1e-4)
+    batch.loss(torch.cat([every[item.tower].rows([item]) for item in batch.items])).backward()
+    for tower in (towers["query"], pair):  # both learn from it
+        assert any(bool(parameter.grad.any()) for parameter in tower.trained() if parameter.grad is not None)
 
 
 def test_both_are_trained_and_the_re_ranker_opens(tiny_checkpoint, tiny_cross_encoder, tiny_dataset, mined, tmp_path):

@@ -11,12 +11,14 @@ from transformers import AutoTokenizer, DistilBertConfig, DistilBertForMaskedLM
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.learned_from import read_learned_from
 from gnnretrieval.encoders.loading import has_language_model_head
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
 from gnnretrieval.training.encoder.pretrain_task import EnhancedDecoder, PretrainTask, PretrainTower, pretrain_loss
-from gnnretrieval.training.encoder.settings import PretrainSettings
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings, PretrainSettings
+from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 from gnnretrieval.training.encoder.train_pretrained import pretrain
 
 CPU = torch.device("cpu")
@@ -119,6 +121,15 @@ def test_pretraining_predicts_more_tokens_and_opens_as_an_encoder_and_as_a_langu
     opened = DualEncoder(EncoderSettings(checkpoint=str(made.path), precision="float32"))
     assert opened.settings.max_tokens == 32
     assert np.abs(opened.encode(TEXTS, "passage") - DualEncoder(encoder).encode(TEXTS, "passage")).max() > 1e-3
+
+
+def test_what_its_start_learned_from_is_kept(tiny_checkpoint, tiny_dataset, tmp_path):
+    dataset, encoder = Dataset.open(tiny_dataset), EncoderSettings(checkpoint=str(tiny_checkpoint), max_tokens=32)
+    settings = DualEncoderTrainSettings(shared=True, epochs=1, hard_negatives=0, precision="float32")
+    dpr = train_dual_encoder(dataset, [], encoder, settings, tmp_path / "dpr")
+    start = EncoderSettings(checkpoint=str(dpr.path), precision="float32")
+    made = pretrain(dataset, start, SETTINGS.model_copy(update={"epochs": 1}), tmp_path / "made")
+    assert read_learned_from(made.path) == read_learned_from(dpr.path) != frozenset()
 
 
 def test_a_head_of_an_unknown_kind_is_refused(tiny_checkpoint, tmp_path):

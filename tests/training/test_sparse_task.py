@@ -1,5 +1,7 @@
 """SPLADE: weights of terms, trained with their cost of search, and searched by inverted lists."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -202,8 +204,6 @@ def test_settings_that_do_not_fit_are_refused(tiny_checkpoint, wrong, says):
 
 
 def test_a_damaged_list_is_a_sentence(features, tmp_path, tiny_dataset):
-    import shutil
-
     place = tmp_path / "features"
     shutil.copytree(features.path, place)
     file = place / "indices.csc.index.npy"
@@ -295,6 +295,15 @@ def test_an_encoder_of_own_terms_opens_as_it_was_trained(tiny_checkpoint, tiny_d
     tokenizer = opened._models["passage"].tokenizer
     for terms, text in zip(np.split(weights.terms, np.cumsum(weights.counts)[:-1]), TEXTS, strict=True):
         assert set(terms.tolist()) <= set(tokenizer(text)["input_ids"])
+
+
+@pytest.mark.parametrize("damaged", ["{", "[1]", "7"])
+def test_damaged_modules_are_a_sentence(trained, damaged, tmp_path):
+    place = tmp_path / "splade"
+    shutil.copytree(trained.path / "passage", place)
+    (place / "modules.json").write_text(damaged)
+    with pytest.raises(InputError):
+        make_towers(Start.of(settings_of(place)), shared=True, device=CPU, seed=0)
 
 
 def test_a_trained_splade_is_not_shifted(trained):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.encoders.learned_from import write_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE
 from gnnretrieval.errors import GnnRetrievalError
@@ -67,6 +68,7 @@ def pretrain(
         if not ranks.first:
             return {}
         say(f"kept epoch {best['epoch']}: {100 * best['dev']['predicted']:.1f} % of masked tokens are predicted")
+        write_learned_from(directory, start.learned_from)
         tower.save(directory / PASSAGE)
         its = start.settings.model_copy(update={"checkpoint": PASSAGE, "query_checkpoint": None})
         return {
