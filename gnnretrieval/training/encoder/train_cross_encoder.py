@@ -13,8 +13,8 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.progress import say
-from gnnretrieval.storage.artifacts import Artifact, relative_to
-from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.training.encoder.artifact import train_into
 from gnnretrieval.training.encoder.calibration import (
     IDENTITY,
     apply_calibration,
@@ -23,7 +23,7 @@ from gnnretrieval.training.encoder.calibration import (
     fit_calibration,
 )
 from gnnretrieval.training.encoder.cross_task import PAIR, CrossEncoderTask, PairTower
-from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -62,9 +62,7 @@ def train_cross_encoder(
     """
     start = find_checkpoint(checkpoint)
 
-    def write(directory: Path) -> dict[str, Any]:
-        ranks.begin()
-        torch.manual_seed(settings.seed)
+    def train(directory: Path) -> dict[str, Any]:
         tower = PairTower(start, torch.device(device), settings.max_tokens, settings.dropout)
         if settings.calibrate:
             apply_calibration(tower.module, IDENTITY)  # fails before training if the head cannot be calibrated
@@ -92,24 +90,18 @@ def train_cross_encoder(
             "started_from": {"checkpoint": start.name, "source": start.source},
             "examples": {"queries": len(task.examples), "dev_queries": len(task.dev)},
             "dev": {"best": best, "calibration": calibration},
-            "dataset": dataset.provenance(),
-            "made_from": {
-                "dataset": relative_to(out, dataset.path),
-                "examples": relative_to(out, examples.path),
-                "dev": relative_to(out, dev.path),
-            },
         }
 
-    if not ranks.first:
-        write(Path(out))
-        return Artifact(Path(out), {})
-    return make_artifact(
+    return train_into(
         out,
         CROSS_ENCODER,
+        train,
+        settings,
+        dataset,
         inputs={"dataset": dataset.hash, "checkpoint": start.hash, "examples": examples.hash, "dev": dev.hash},
-        config={"train": with_precision(settings, device), "ranks": ranks.count},
-        write=write,
-        seed=settings.seed,
+        made_from={"examples": examples.path, "dev": dev.path},
+        device=device,
+        ranks=ranks,
         overwrite=overwrite,
     )
 

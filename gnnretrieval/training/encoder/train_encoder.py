@@ -21,10 +21,10 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import load_array
-from gnnretrieval.storage.artifacts import Artifact, relative_to
+from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.durable import make_directory
-from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import scratch
+from gnnretrieval.training.encoder.artifact import train_into
 from gnnretrieval.training.encoder.cross_task import PAIR
 from gnnretrieval.training.encoder.dev import DevQueries, RetrievalDev, dev_queries
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
@@ -33,7 +33,7 @@ from gnnretrieval.training.encoder.encoded import write_passage_vectors
 from gnnretrieval.training.encoder.fixed_passages import FixedPassagesTask, FixedRetrievalDev
 from gnnretrieval.training.encoder.joint_task import JointListwiseTask, WidePairTower
 from gnnretrieval.training.encoder.late_task import LateInteractionDev, LateInteractionTask
-from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pair_data import Texts, count_cut, in_share, labelled_examples, merged
 from gnnretrieval.training.encoder.refresh import Refresher
 from gnnretrieval.training.encoder.sentence_task import SentenceDev, SentenceTask
@@ -88,36 +88,25 @@ def train_dual_encoder(
     if settings.shared:
         start.require_shared()
 
-    def write(directory: Path) -> dict[str, Any]:
+    def train(directory: Path) -> dict[str, Any]:
         return _train(dataset, examples, start, judge, settings, directory, labels, split, torch.device(device), ranks)
 
-    if not ranks.first:
-        write(Path(out))
-        return Artifact(Path(out), {})
     inputs = {"dataset": dataset.hash, "passage encoder": start.passage.hash, "query encoder": start.query.hash}
     inputs |= {f"examples {number}": part.hash for number, part in enumerate(examples, 1)}
     if judge is not None:
         inputs["cross-encoder"] = judge.hash
-    config = {
-        "encoder": start.config(),
-        "train": {
-            name: value
-            for name, value in with_precision(settings, device).items()
-            if name not in _SINCE or value != _SINCE[name]
-        },
-        "labels": labels,
-        "split": split,
-        "ranks": ranks.count,
-    }
-    made_from = {"dataset": relative_to(out, dataset.path)}
-    made_from |= {f"examples {number}": relative_to(out, part.path) for number, part in enumerate(examples, 1)}
-    return make_artifact(
+    return train_into(
         out,
         ENCODER,
+        train,
+        settings,
+        dataset,
         inputs=inputs,
-        config=config,
-        write=lambda directory: {**write(directory), "made_from": made_from},
-        seed=settings.seed,
+        made_from={f"examples {number}": part.path for number, part in enumerate(examples, 1)},
+        config={"encoder": start.config(), "labels": labels, "split": split},
+        since=_SINCE,
+        device=device,
+        ranks=ranks,
         overwrite=overwrite,
     )
 
@@ -135,7 +124,6 @@ def _train(
     ranks: Ranks,
 ) -> dict[str, Any]:
     """Train into ``directory``; returns the artifact's metadata."""
-    ranks.begin()
     dev = dev_queries(dataset, split, settings.seed)
     if dev.hidden:
         say(f"{len(dev.hidden):,} training queries are held out as dev queries")
@@ -206,7 +194,6 @@ def _train(
         "sentences_cut": task.sentences_cut if isinstance(task, SentenceTask) else None,
         "tokens": cut,
         "dev": {"split": dev.name, "queries": len(task.dev.queries), "passages": len(task.dev.passages), "best": best},
-        "dataset": dataset.provenance(),
     }
 
 

@@ -14,10 +14,10 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.progress import say
-from gnnretrieval.storage.artifacts import Artifact, relative_to
-from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.training.encoder.artifact import train_into
 from gnnretrieval.training.encoder.dual_towers import Start
-from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pretrain_task import TEXT, PretrainTask, PretrainTower
 from gnnretrieval.training.encoder.settings import PretrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -52,9 +52,7 @@ def pretrain(
     """
     start = Start.of(encoder)
 
-    def write(directory: Path) -> dict[str, Any]:
-        ranks.begin()
-        torch.manual_seed(settings.seed)
+    def train(directory: Path) -> dict[str, Any]:
         tower = PretrainTower(start.passage, torch.device(device), settings)
         texts = [passage.full_text for passage in dataset.passages()]
         if len(texts) < 2:
@@ -77,19 +75,18 @@ def pretrain(
             "started_from": {"passage": start.passage.name, "query": start.query.name, "source": start.passage.source},
             "examples": {"passages": len(rest)},
             "dev": {"passages": len(dev), "best": best},
-            "dataset": dataset.provenance(),
-            "made_from": {"dataset": relative_to(out, dataset.path)},
         }
 
-    if not ranks.first:
-        write(Path(out))
-        return Artifact(Path(out), {})
-    return make_artifact(
+    return train_into(
         out,
         ENCODER,
+        train,
+        settings,
+        dataset,
         inputs={"dataset": dataset.texts_hash, "passage encoder": start.passage.hash},
-        config={"encoder": start.config(), "train": with_precision(settings, device), "ranks": ranks.count},
-        write=write,
-        seed=settings.seed,
+        made_from={},
+        config={"encoder": start.config()},
+        device=device,
+        ranks=ranks,
         overwrite=overwrite,
     )

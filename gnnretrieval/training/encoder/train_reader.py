@@ -12,9 +12,9 @@ from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import MODEL, READER
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.progress import say
-from gnnretrieval.storage.artifacts import Artifact, relative_to
-from gnnretrieval.storage.making import make_artifact
-from gnnretrieval.training.encoder.loop import EncoderLoop, with_precision
+from gnnretrieval.storage.artifacts import Artifact
+from gnnretrieval.training.encoder.artifact import train_into
+from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.reader_task import READING, ReaderTask, ReaderTower, reader_texts
 from gnnretrieval.training.encoder.settings import ReaderTrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -54,9 +54,7 @@ def train_reader(
     """
     start = find_checkpoint(checkpoint)
 
-    def write(directory: Path) -> dict[str, Any]:
-        ranks.begin()
-        torch.manual_seed(settings.seed)
+    def train(directory: Path) -> dict[str, Any]:
         tower = ReaderTower(start, torch.device(device), settings.max_tokens, settings.dropout)
         train_part, dev_part = list(examples.examples()), list(dev.examples())
         texts = reader_texts(dataset, [*train_part, *dev_part])
@@ -79,23 +77,17 @@ def train_reader(
                 "dev_queries": len(task.dev),
             },
             "dev": {"best": best},
-            "dataset": dataset.provenance(),
-            "made_from": {
-                "dataset": relative_to(out, dataset.path),
-                "examples": relative_to(out, examples.path),
-                "dev": relative_to(out, dev.path),
-            },
         }
 
-    if not ranks.first:
-        write(Path(out))
-        return Artifact(Path(out), {})
-    return make_artifact(
+    return train_into(
         out,
         READER,
+        train,
+        settings,
+        dataset,
         inputs={"dataset": dataset.hash, "checkpoint": start.hash, "examples": examples.hash, "dev": dev.hash},
-        config={"train": with_precision(settings, device), "ranks": ranks.count},
-        write=write,
-        seed=settings.seed,
+        made_from={"examples": examples.path, "dev": dev.path},
+        device=device,
+        ranks=ranks,
         overwrite=overwrite,
     )
