@@ -271,7 +271,7 @@ def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
     """Rates of one and of two workers of one thread each, in turns."""
     from gnnretrieval.encoders.opening import fingerprint_of
     from gnnretrieval.encoders.settings import EncoderSettings
-    from gnnretrieval.shards import Sharding, Stage, run_stage
+    from gnnretrieval.shards import ShardedStage, Sharding, run_stage
 
     settings = EncoderSettings(max_tokens=64, window=64)
     dataset = Dataset.open(data)
@@ -297,7 +297,7 @@ def speed(data: Path, work: Path, repeats: int) -> dict[str, Any]:
                 place / "top-k",
                 "cpu",
             )
-            stages: tuple[Stage, ...] = (encoding, search)
+            stages: tuple[ShardedStage, ...] = (encoding, search)
             for name, stage in zip(STAGES, stages, strict=True):
                 with one_processor() if count == 1 else nullcontext():  # two workers have a thread each anyway
                     run_stage(stage, Sharding(shards=len(stage.parts), workers=count))

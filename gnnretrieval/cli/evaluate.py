@@ -17,7 +17,7 @@ from gnnretrieval.settings import DEFAULT_MEASURES
 if TYPE_CHECKING:
     from gnnretrieval.data import Dataset
     from gnnretrieval.data.runs.trec import Run
-    from gnnretrieval.evaluation.changed_queries import Change
+    from gnnretrieval.evaluation.changed_queries import ChangedQuery
     from gnnretrieval.evaluation.compare import Comparison
     from gnnretrieval.evaluation.names import Measure
 
@@ -237,7 +237,7 @@ def _echo_table(table: Comparison, form: str, details: bool) -> None:
         echo("\n" + evaluation.detailed_comparison(table))
 
 
-def _echo_changed(title: str, changes: Sequence[Change], texts: Mapping[str, str]) -> None:
+def _echo_changed(title: str, changes: Sequence[ChangedQuery], texts: Mapping[str, str]) -> None:
     echo(f"\n{title}:")
     for one in changes:
         echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")

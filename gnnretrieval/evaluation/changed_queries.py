@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gnnretrieval.data.records import ScoredPassage
 
 
-class Change(NamedTuple):
+class ChangedQuery(NamedTuple):
     """A question's value of a measure with the baseline (``before``) and with the system (``after``)."""
 
     query: str
@@ -23,7 +23,7 @@ class Change(NamedTuple):
 
 def most_changed(
     after: Mapping[str, float], before: Mapping[str, float], count: int
-) -> tuple[list[Change], list[Change]]:
+) -> tuple[list[ChangedQuery], list[ChangedQuery]]:
     """The questions that gained most, and those that lost most, largest change first and equal changes by id.
 
     Args:
@@ -34,7 +34,9 @@ def most_changed(
     Returns:
         The questions that gained, and those that lost.
     """
-    changes = sorted((Change(query, before[query], value) for query, value in after.items()), key=lambda one: one.query)
+    changes = sorted(
+        (ChangedQuery(query, before[query], value) for query, value in after.items()), key=lambda one: one.query
+    )
     changes.sort(key=lambda one: one.difference, reverse=True)
     helped = [one for one in changes if one.difference > 0][:count]
     changes.sort(key=lambda one: one.difference)

@@ -9,7 +9,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.evaluation import comparison_plots as plots
 from gnnretrieval.evaluation.answers import AnswerHits
-from gnnretrieval.evaluation.changed_queries import Change, most_changed, relevant_ranks
+from gnnretrieval.evaluation.changed_queries import ChangedQuery, most_changed, relevant_ranks
 from gnnretrieval.evaluation.compare import Comparison
 from gnnretrieval.evaluation.measures import per_query
 from gnnretrieval.evaluation.tables import html_comparison, html_tests
@@ -141,7 +141,7 @@ def _changed(evidence: Evidence, values: Mapping[str, Mapping[str, float]], most
     return section("The questions that changed most", *parts)
 
 
-def _ranks(evidence: Evidence, system: str, change: Change) -> dict[str, tuple[int | None, int | None]]:
+def _ranks(evidence: Evidence, system: str, change: ChangedQuery) -> dict[str, tuple[int | None, int | None]]:
     """Ranks before and after of the relevant passages that the page shows for a question."""
     runs, query = evidence.runs, change.query
     ranks = relevant_ranks(
@@ -150,7 +150,7 @@ def _ranks(evidence: Evidence, system: str, change: Change) -> dict[str, tuple[i
     return dict(list(ranks.items())[:_RELEVANT])
 
 
-def _questions(evidence: Evidence, system: str, changes: Sequence[Change], texts: Mapping[str, str]) -> Html:
+def _questions(evidence: Evidence, system: str, changes: Sequence[ChangedQuery], texts: Mapping[str, str]) -> Html:
     measure, baseline = evidence.comparison.measure_names[0], evidence.comparison.baseline
     rows = []
     for change in changes:

@@ -61,7 +61,7 @@ class Probabilities(_Part):
     """Below the threshold of negatives."""
 
 
-class Shown(_Part):
+class ShownExample(_Part):
     """A passage of a query, as an example."""
 
     query: str
@@ -85,9 +85,9 @@ class Shown(_Part):
 class ShownOfEach(_Part):
     """Examples of each kind."""
 
-    positives: list[Shown]
+    positives: list[ShownExample]
     """New positives."""
-    negatives: list[Shown]
+    negatives: list[ShownExample]
 
 
 class MiningReport(Report, _Part):
@@ -147,7 +147,7 @@ def _drawn(title: str, found: Probabilities) -> list[str]:
     return lines
 
 
-def _told(one: Shown) -> list[str]:
+def _told(one: ShownExample) -> list[str]:
     known = [f"rank {one.rank}"] if one.rank is not None else []
     known += [f"probability {one.probability:.3f}"] if one.probability is not None else []
     return [f"  {one.text}", f"    {one.passage} ({', '.join(known)}): {one.excerpt}"]

@@ -20,7 +20,7 @@ from gnnretrieval.mining.report import (
     MiningReport,
     Probabilities,
     QueryCounts,
-    Shown,
+    ShownExample,
     ShownOfEach,
 )
 
@@ -125,9 +125,9 @@ def _spread(items: Sequence[tuple[str, Candidate]]) -> list[tuple[str, Candidate
     return [items[place] for place in places.tolist()]
 
 
-def _shown(texts: TextStore, query: str, candidate: Candidate) -> Shown:
+def _shown(texts: TextStore, query: str, candidate: Candidate) -> ShownExample:
     passage = texts.passage_by_id(candidate.passage)
-    return Shown(
+    return ShownExample(
         query=query,
         text=texts.query_by_id(query).text,
         passage=candidate.passage,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
-from gnnretrieval.evaluation.changed_queries import Change
+from gnnretrieval.evaluation.changed_queries import ChangedQuery
 from gnnretrieval.index.explain import Explanation, explainer_of
 from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
 from gnnretrieval.storage.provenance import write_json
@@ -28,7 +28,7 @@ class RankedExample(NamedTuple):
             it; None where that passage is relevant.
     """
 
-    change: Change
+    change: ChangedQuery
     question: str
     passage_id: str
     before: int | None
@@ -58,7 +58,7 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
             row = store.passage_by_id(passage).row
         return explainer.explain(row, most=3)
 
-    def examples(changes: Iterable[Change], gained: bool) -> list[RankedExample]:
+    def examples(changes: Iterable[ChangedQuery], gained: bool) -> list[RankedExample]:
         by_passage: dict[str, RankedExample] = {}
         for change in changes:
             if len(by_passage) == most:

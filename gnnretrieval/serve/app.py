@@ -19,8 +19,8 @@ from gnnretrieval.serve.guard import Guard
 from gnnretrieval.serve.measuring import Measurements
 from gnnretrieval.serve.reloading import reloading
 from gnnretrieval.serve.routes import feedback, graph, maps, pages, questions, status
-from gnnretrieval.serve.routes.dependencies import Answers, Feedback, Serving
-from gnnretrieval.serve.served import Load, Served, Versions
+from gnnretrieval.serve.routes.dependencies import AnswerSource, Feedback, Serving
+from gnnretrieval.serve.served import CurrentVersion, Load, Served
 from gnnretrieval.serve.settings import STATIC, ServeSettings
 from gnnretrieval.serve.worker import Worker
 
@@ -106,7 +106,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None, r
 
     looked_up = one_by_one()
     feedback_in = None if log is None else Feedback(log, one_by_one())
-    answers = None if reader is None else Answers(reader, one_by_one())
+    answers = None if reader is None else AnswerSource(reader, one_by_one())
 
     async def warm_up(served: Served) -> None:
         """Send first requests through the threads that will answer: only one thread at a time may use an encoder."""
@@ -115,7 +115,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None, r
         if question and served.retriever.has_graph and served.retriever.num_passages:
             await asked.ask((served.retriever, "compare_all", 1), question)
 
-    versions = Versions(
+    versions = CurrentVersion(
         Served(retriever, is_own=load is not None),
         load,
         warm_up,

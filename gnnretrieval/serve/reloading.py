@@ -10,12 +10,12 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from gnnretrieval.serve.served import Versions
+from gnnretrieval.serve.served import CurrentVersion
 from gnnretrieval.serve.worker import Busy
 
 
 @asynccontextmanager
-async def reloading(versions: Versions, watch: float | None) -> AsyncIterator[None]:
+async def reloading(versions: CurrentVersion, watch: float | None) -> AsyncIterator[None]:
     """While this context is open, SIGHUP reloads ``versions``, and so does a new index if ``watch`` is given.
 
     A SIGHUP that comes from closing the server's terminal stops the server. Only the main thread receives signals, so
@@ -53,7 +53,7 @@ async def reloading(versions: Versions, watch: float | None) -> AsyncIterator[No
             task.cancel()
 
 
-async def _reload(versions: Versions) -> None:
+async def _reload(versions: CurrentVersion) -> None:
     with suppress(Busy):  # reloads that already wait will load the same version
         await versions.reload()
 

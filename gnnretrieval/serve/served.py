@@ -61,7 +61,7 @@ class Reload(NamedTuple):
     when: datetime
 
 
-class Versions:
+class CurrentVersion:
     """The version that is served now, and its replacement.
 
     Args:

@@ -21,7 +21,7 @@ from gnnretrieval.platform.extras import extra
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import progress, say
 from gnnretrieval.settings import OneOf, Settings
-from gnnretrieval.shards.stage import Stage
+from gnnretrieval.shards.stage import ShardedStage
 
 _KILLS = 3  # times that workers may be killed without one shard getting done in between
 _RETRIES = 5  # times that Ray itself runs a shard again whose worker or machine was lost
@@ -49,7 +49,7 @@ class Sharding(Settings):
     address: str | None = None
 
 
-def run_stage(stage: Stage, sharding: Sharding) -> None:
+def run_stage(stage: ShardedStage, sharding: Sharding) -> None:
     """Run the shards of a stage that have no file yet. After an interruption, the same call runs the rest.
 
     Raises:
@@ -73,7 +73,7 @@ def run_stage(stage: Stage, sharding: Sharding) -> None:
             ENGINES[sharding.engine](stage, missing, sharding, finished)
 
 
-def run_local(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:
+def run_local(stage: ShardedStage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:
     """Run shards in processes of this machine; with one worker, in this process.
 
     If a worker is killed, its shard and those that were waiting are run by new workers.
@@ -117,7 +117,7 @@ def run_local(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished
             say(f"{stage.name}: a worker was killed, its shard begins again")
 
 
-def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:
+def run_ray(stage: ShardedStage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:
     """Run shards as tasks of a Ray cluster, whose machines see the same file system under the same paths.
 
     A task takes one processor, or one GPU if the stage computes on one. Ray runs the task again if its worker or its
@@ -166,13 +166,13 @@ def run_ray(stage: Stage, numbers: Sequence[int], sharding: Sharding, finished: 
             ray.cancel(one, force=True)
 
 
-ENGINES: Mapping[str, Callable[[Stage, Sequence[int], Sharding, Finished], None]] = {
+ENGINES: Mapping[str, Callable[[ShardedStage, Sequence[int], Sharding, Finished], None]] = {
     "local": run_local,
     "ray": run_ray,
 }
 
 
-def _run(stage: Stage, number: int) -> str | None:
+def _run(stage: ShardedStage, number: int) -> str | None:
     """Run one shard in a worker; returns the sentence of its error, as errors with several arguments do not pickle."""
     keep_freed_memory()
     try:

@@ -45,7 +45,7 @@ class Shard(NamedTuple):
         return directory / f"{name}-{self.number + 1:05d}-of-{self.total:05d}.npy"
 
 
-class Stage(Protocol):
+class ShardedStage(Protocol):
     """A stage in shards. It is pickled for workers, which may be on other machines and see the same file system."""
 
     @property
@@ -85,16 +85,16 @@ class Together(NamedTuple):
     """Shards of one or several stages as one stage, so that the same workers run them and one bar shows them.
 
     Attributes:
-        name: As :attr:`Stage.name`.
-        unit: As :attr:`Stage.unit`.
-        device: As :attr:`Stage.device`.
+        name: As :attr:`ShardedStage.name`.
+        unit: As :attr:`ShardedStage.unit`.
+        device: As :attr:`ShardedStage.device`.
         members: Each shard's stage, and its number there.
     """
 
     name: str
     unit: str
     device: str
-    members: tuple[tuple[Stage, int], ...]
+    members: tuple[tuple[ShardedStage, int], ...]
 
     @property
     def parts(self) -> Sequence[slice]:
@@ -102,17 +102,17 @@ class Together(NamedTuple):
         return [stage.parts[number] for stage, number in self.members]
 
     def path(self, number: int) -> Path:
-        """As :meth:`Stage.path`."""
+        """As :meth:`ShardedStage.path`."""
         stage, its_number = self.members[number]
         return stage.path(its_number)
 
     def run(self, number: int) -> None:
-        """As :meth:`Stage.run`."""
+        """As :meth:`ShardedStage.run`."""
         stage, its_number = self.members[number]
         stage.run(its_number)
 
 
-def one_shard(stage: Stage, number: int) -> Stage:
+def one_shard(stage: ShardedStage, number: int) -> ShardedStage:
     """Shard ``number`` of a stage as a stage."""
     name = f"{stage.name}, shard {number + 1} of {len(stage.parts)}"
     return Together(name, stage.unit, stage.device, ((stage, number),))

@@ -8,7 +8,7 @@ from gnnretrieval.data.inspection.leakage import Leakage, SplitFigures
 from gnnretrieval.data.inspection.near_copies import ALIKE_WORDS, NearCopies
 from gnnretrieval.data.inspection.problems import Problem
 from gnnretrieval.data.inspection.report import DatasetReport
-from gnnretrieval.data.inspection.text_figures import NearDuplicates, Tokens
+from gnnretrieval.data.inspection.text_figures import NearDuplicateTexts, Tokens
 
 LONG_PASSAGE = 200  # words: about 256 word pieces, where common encoders truncate
 FEW_TEST_QUERIES = 100  # with fewer, the difference of two systems is seldom significant
@@ -100,7 +100,7 @@ def _of_near_copies(copies: Sequence[NearCopies]) -> Iterator[str]:
             )
 
 
-def _of_near_duplicates(near: NearDuplicates) -> Iterator[str]:
+def _of_near_duplicates(near: NearDuplicateTexts) -> Iterator[str]:
     if near.share >= MUCH:
         yield (
             f"Of the passages, {near.share:.0%} are near-duplicates of another, and often only one of them is"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.inspection.quantiles import Bin, Distribution, Spread, in_doubling_bins, spread
-from gnnretrieval.data.inspection.text_figures import Example, NamedText, TextPass
+from gnnretrieval.data.inspection.text_figures import NamedText, NearTextPair, TextPass
 from gnnretrieval.pages.reports import Figures
 
 Judged = Mapping[str, Mapping[str, Mapping[str, int]]]  # relevance by passage by query by split
@@ -73,7 +73,7 @@ class Leakage(Figures):
     shared_passages: int
     """Of these, those also relevant in ``of``."""
     share: float
-    examples: list[Example]
+    examples: list[NearTextPair]
     """Queries of ``same_text`` with another id and of ``near``; that of ``split`` is the first of a pair."""
 
 
@@ -154,7 +154,7 @@ def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -
                 shared_passages=shared,
                 share=shared / len(relevant[name]) if relevant[name] else 0.0,
                 examples=[
-                    Example(similarity=alike, pair=[named[row], named[earlier]])
+                    NearTextPair(similarity=alike, pair=[named[row], named[earlier]])
                     for row, earlier, alike in shown[before, name]
                 ],
             )

@@ -7,7 +7,7 @@ from gnnretrieval.data.inspection.near_copies import NearCopies
 from gnnretrieval.data.inspection.problems import Problem
 from gnnretrieval.data.inspection.quantiles import Distribution
 from gnnretrieval.data.inspection.scan import FileFigures
-from gnnretrieval.data.inspection.text_figures import NearDuplicates, Tokens
+from gnnretrieval.data.inspection.text_figures import NearDuplicateTexts, Tokens
 from gnnretrieval.pages.reports import Figures, Report
 
 
@@ -23,8 +23,8 @@ class NearDuplicatesOfBoth(Figures):
 
     threshold: float
     """Least share of words and pairs of words that both texts have."""
-    passages: NearDuplicates
-    queries: NearDuplicates
+    passages: NearDuplicateTexts
+    queries: NearDuplicateTexts
 
 
 class FilesReport(Report):

@@ -8,7 +8,7 @@ from gnnretrieval.data.inspection.near_copies import NearCopies
 from gnnretrieval.data.inspection.problems import Problem
 from gnnretrieval.data.inspection.quantiles import Spread
 from gnnretrieval.data.inspection.report import DatasetReport, FilesReport
-from gnnretrieval.data.inspection.text_figures import Example, TokenLengths, Tokens
+from gnnretrieval.data.inspection.text_figures import NearTextPair, TokenLengths, Tokens
 
 _LABEL = 25
 _SHOWN = 84  # characters of an example's text
@@ -150,7 +150,7 @@ def _duplicates(figures: DatasetReport) -> Iterator[str]:
         yield from _examples(its.examples)
 
 
-def _examples(examples: Sequence[Example]) -> Iterator[str]:
+def _examples(examples: Sequence[NearTextPair]) -> Iterator[str]:
     for example in examples:
         for number, side in enumerate(example.pair):
             alike = "" if number else f"{example.similarity:.2f}"

@@ -63,14 +63,14 @@ class NamedText(Figures):
     text: str
 
 
-class Example(Figures):
+class NearTextPair(Figures):
     """Two texts that are alike."""
 
     similarity: float
     pair: list[NamedText]
 
 
-class NearDuplicates(Figures):
+class NearDuplicateTexts(Figures):
     """Near-duplicates among the passages, or among the queries."""
 
     compared: int
@@ -84,7 +84,7 @@ class NearDuplicates(Figures):
     """``near`` / ``compared``."""
     is_whole: bool
     """False: there may be more pairs."""
-    examples: list[Example]
+    examples: list[NearTextPair]
     """The most similar pairs; no text is in two of them."""
 
 
@@ -247,18 +247,18 @@ def repeated(found: TextPass, ids: Sequence[str], most: int) -> list[list[str]]:
     return [[ids[earlier[row]], ids[row]] for row in rows]
 
 
-def near_figures(found: TextPass, ids: Sequence[str], most: int) -> NearDuplicates:
+def near_figures(found: TextPass, ids: Sequence[str], most: int) -> NearDuplicateTexts:
     """Near-duplicates, with at most ``most`` examples."""
-    examples, shown = list[Example](), set[int]()
+    examples, shown = list[NearTextPair](), set[int]()
     for one, other, alike in found.near.pairs:
         if len(examples) == most:
             break
         if not {one, other} & shown:
             shown |= {one, other}
             pair = [NamedText(id=ids[row], text=found.near.texts[row]) for row in (one, other)]
-            examples.append(Example(similarity=alike, pair=pair))
+            examples.append(NearTextPair(similarity=alike, pair=pair))
     near = len({row for pair in found.near.pairs for row in pair[:2]})
-    return NearDuplicates(
+    return NearDuplicateTexts(
         compared=found.compared,
         of=len(found.first),
         pairs=len(found.near.pairs),

@@ -12,7 +12,7 @@ from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.feedback.thumb_log import ThumbLog
 from gnnretrieval.serve import schemas
 from gnnretrieval.serve.measuring import Measurements
-from gnnretrieval.serve.served import Served, Versions
+from gnnretrieval.serve.served import CurrentVersion, Served
 from gnnretrieval.serve.settings import MAX_ID, ServeSettings
 from gnnretrieval.serve.worker import Worker
 
@@ -29,7 +29,7 @@ class Feedback(NamedTuple):
     thread: Worker
 
 
-class Answers(NamedTuple):
+class AnswerSource(NamedTuple):
     """Where answers come from.
 
     Attributes:
@@ -57,12 +57,12 @@ class Serving(NamedTuple):
     settings: ServeSettings
     questions: Worker
     graph: Worker
-    versions: Versions
+    versions: CurrentVersion
     measurements: Measurements
     feedback: Feedback | None
-    answers: Answers | None
+    answers: AnswerSource | None
 
-    def threads(self) -> list[Worker | Versions]:
+    def threads(self) -> list[Worker | CurrentVersion]:
         """All that must be closed when the server stops."""
         further = [one.thread for one in (self.answers, self.feedback) if one is not None]
         return [self.questions, self.graph, *further, self.versions]

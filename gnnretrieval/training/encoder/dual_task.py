@@ -79,7 +79,7 @@ class DualEncoderTask:
     def _items(self, tower: str, texts: list[str]) -> list[Item]:
         return self.towers[tower].items(tower, texts)
 
-    def comparison(self, queries: Sequence[Item], passages: Sequence[Item]) -> Comparison:
+    def comparison(self, queries: Sequence[Item], passages: Sequence[Item]) -> BatchScorer:
         """How the rows of a batch's items become scores."""
         return OneVectorEach(len(queries), self.similarity.scale)
 
@@ -93,7 +93,7 @@ class DualEncoderTask:
         return self.dev.measure()
 
 
-class Comparison(Protocol):
+class BatchScorer(Protocol):
     """Scores of a batch's queries and passages, scaled, from its rows: those of queries, then those of passages."""
 
     def scores(self, rows: Tensor) -> Tensor:
@@ -110,11 +110,11 @@ class OneVectorEach(NamedTuple):
     scale: float
 
     def scores(self, rows: Tensor) -> Tensor:
-        """As :meth:`Comparison.scores`."""
+        """As :meth:`BatchScorer.scores`."""
         return self.scale * rows[: self.queries] @ rows[self.queries :].T
 
     def between(self, rows: Tensor, positives: Tensor) -> Tensor:
-        """As :meth:`Comparison.between`."""
+        """As :meth:`BatchScorer.between`."""
         passages = rows[self.queries :]
         return self.scale * passages[positives] @ passages.T
 
@@ -122,7 +122,7 @@ class OneVectorEach(NamedTuple):
 class _Loss:
     """Loss of a batch from its rows: of queries, then of passages."""
 
-    def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str], compared: Comparison) -> None:
+    def __init__(self, task: DualEncoderTask, drawn: list[Drawn], passages: list[str], compared: BatchScorer) -> None:
         self.loss, self.alpha = dual_encoder_losses()[task.settings.loss], task.settings.alpha
         self.compared = compared
         self.drawn, self.passages = drawn, passages

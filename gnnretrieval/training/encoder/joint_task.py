@@ -15,7 +15,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.losses import joint_listwise_loss
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.cross_task import PairTower
-from gnnretrieval.training.encoder.dual_task import PASSAGE, QUERY, Comparison, DualEncoderTask
+from gnnretrieval.training.encoder.dual_task import PASSAGE, QUERY, BatchScorer, DualEncoderTask
 from gnnretrieval.training.encoder.pair_data import draw
 from gnnretrieval.training.encoder.towers import Item
 
@@ -90,7 +90,7 @@ class _JointLoss:
         columns: Passage of each place of each query's list ``(B, L)``; -1: empty.
     """
 
-    compared: Comparison
+    compared: BatchScorer
     texts: int
     columns: Tensor
 

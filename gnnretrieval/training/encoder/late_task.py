@@ -34,7 +34,7 @@ class ScaledMaxSim(NamedTuple):
     same: Tensor | None
 
     def scores(self, rows: Tensor) -> Tensor:
-        """As :meth:`gnnretrieval.training.encoder.dual_task.Comparison.scores`, from rows ``(B l + T, d)``."""
+        """As :meth:`gnnretrieval.training.encoder.dual_task.BatchScorer.scores`, from rows ``(B l + T, d)``."""
         total = self.queries * self.length
         queries = rows[:total].view(self.queries, self.length, -1)
         same = None if self.same is None else self.same.to(rows.device)
