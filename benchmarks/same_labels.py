@@ -263,7 +263,9 @@ def markdown(results: Mapping[str, Any]) -> str:
             cells.append(f"**{value}**" if name in (its["strongest"], GNN) else value)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines.append("| **Δ to the strongest dense baseline** | " + " | ".join(map(_gain, sets.values())) + " |")
-    lines.append("| **Δ of the pipelines** | " + " | ".join(_said(its["pipelines"]) for its in sets.values()) + " |")
+    lines.append(
+        "| **Δ of the pipelines** | " + " | ".join(difference(its["pipelines"]) for its in sets.values()) + " |"
+    )
     seeds = ", ".join(f"{name} {its['seeds']}" for name, its in sets.items())
     lines += [
         "",
@@ -287,7 +289,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                     continue
                 figures = (part["RR@10"][one] for one in (DUAL, its["strongest"], GNN))
                 shown = " | ".join(f"{100 * value:.1f}" for value in figures)
-                gain = _said(part["against"][its["strongest"]])
+                gain = difference(part["against"][its["strongest"]])
                 lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
     lines += _of_rungs(sets)
     lines += _of_layers(sets)
@@ -332,7 +334,7 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
     lines += ["| set | layer | seeds | RR@10 | Δ | seconds | revision |", "|---|---|---:|---:|---:|---:|---|"]
     for name, its in measured.items():
         for layer, found in its["layers"].items():
-            gain = "–" if found["against"] is None else _said(found["against"])
+            gain = "–" if found["against"] is None else difference(found["against"])
             value = f"{100 * found['RR@10']:.1f}"
             seconds = "–" if found["seconds"] is None else f"{found['seconds']:.0f}"
             revision = found.get("revision", "–")[:7]
@@ -358,10 +360,11 @@ def measured_layers(one: OneSet, layers: Sequence[str], seeds: int) -> dict[str,
 
 
 def _gain(its: Mapping[str, Any]) -> str:
-    return _said(its["groups"]["all"]["against"][its["strongest"]]) + f" to {its['strongest']}"
+    return difference(its["groups"]["all"]["against"][its["strongest"]]) + f" to {its['strongest']}"
 
 
-def _said(test: Mapping[str, Any]) -> str:
+def difference(test: Mapping[str, Any]) -> str:
+    """The difference of a test with its interval and p, × 100."""
     low, high = (100 * bound for bound in test["interval"])
     return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
 
