@@ -5,7 +5,8 @@
 DIRECTORY holds fairytaleqa in the BEIR layout; the script generates docstrings-cut. A graph joins each training
 question to 25 passages; a model uses the first k of them. All other settings are the defaults of `--layer gat`. Epoch
 and context scale are chosen on dev, and tables are on test. Each setting is compared with the default one, by
-questions' means over the same seeds. Every training is kept in WORK, which may be that of same_labels.py. Writes results/gat_settings.json, .md and a plot per set.
+questions' means over the same seeds. Every training is kept in WORK, which may be that of same_labels.py. Writes
+results/gat_settings.json, .md and a plot per set.
 """
 
 from __future__ import annotations
