@@ -90,20 +90,20 @@ def measure(work: Path) -> dict[str, Any]:
     }
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """The table as a page."""
-    document, query = found["milliseconds_a_document"], found["milliseconds_a_query"]
+    document, query = results["milliseconds_a_document"], results["milliseconds_a_query"]
     dual, gnn = query["dual-encoder"], query["gnn-encoder"]
     both = document["dual-encoder"] + document["graph"]
-    share = document["queries"] * found["graph_queries"] / found["passages"]
+    share = document["queries"] * results["graph_queries"] / results["passages"]
     lines = [
         "# What the graph costs",
         "",
         "Regenerate: `.venv/bin/python benchmarks/efficiency.py`",
         "",
-        f"{found['passages']:,} documents, {found['graph_queries']:,} questions in the graph, k = {found['k']}; "
-        f"all-MiniLM-L6-v2 on {found['processors']} cores. Medians of {ROUNDS} rounds by turns; {found['questions']} "
-        "questions to each index by turns, encoding included.",
+        f"{results['passages']:,} documents, {results['graph_queries']:,} questions in the graph, k = {results['k']}; "
+        f"all-MiniLM-L6-v2 on {results['processors']} cores. Medians of {ROUNDS} rounds by turns; "
+        f"{results['questions']} questions to each index by turns, encoding included.",
         "",
         "| | ms a document | ms a query (median, 95th percentile) |",
         "| --- | ---: | ---: |",
@@ -124,10 +124,10 @@ def main(work: Path | None) -> None:
     """Measure and write the result files."""
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as temporary:
-        found = measure(work or Path(temporary))
-    write_json(RESULTS / "efficiency.json", found)
-    (RESULTS / "efficiency.md").write_text(markdown(found), encoding="utf-8")
-    click.echo(markdown(found))
+        results = measure(work or Path(temporary))
+    write_json(RESULTS / "efficiency.json", results)
+    (RESULTS / "efficiency.md").write_text(markdown(results), encoding="utf-8")
+    click.echo(markdown(results))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
-from same_labels import BM25_PLAIN, DEPTH, DUAL, GNN, MEASURE, RESULTS, OneSet
+from same_labels import DEPTH, MEASURE, RESULTS, OneSet
+from same_labels_page import BM25_PLAIN, DUAL, GNN
 
 from gnnretrieval import resampling
 from gnnretrieval.baselines import LEXICAL

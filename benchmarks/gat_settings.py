@@ -19,7 +19,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import click
-from same_labels import DUAL, MEASURE, SPLITS, OneSet, Values, difference, mean_by_question, tested
+from same_labels import MEASURE, SPLITS, OneSet, Values, mean_by_question, tested
+from same_labels_page import DUAL, difference
 from svg_plot import line_plot
 
 from gnnretrieval.evaluation import per_query

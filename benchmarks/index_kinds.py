@@ -199,7 +199,7 @@ def measure(source: Features, factory: str, place: Path, rounds: int) -> dict[st
     return row
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """The table as a page."""
     lines = [
         "# Kinds of index",
@@ -209,22 +209,22 @@ def markdown(found: dict[str, Any]) -> str:
         "Vectors of 384 numbers, cosine; the cheapest setting that reaches recall@10 of "
         f"{TARGET:g} on half of 400 questions (PQ and HNSW: 0.99, or the nearest to it), recall on the other half. "
         "Building includes the exact search that is measured by. Times: milliseconds a question, asked alone and "
-        f"{_ASKED} together ({_FEW} of kinds that go through every vector), {found['processors']} cores; "
+        f"{_ASKED} together ({_FEW} of kinds that go through every vector), {results['processors']} cores; "
         "×: our time over that of FAISS called directly on the same file, medians of rounds in which they take turns.",
         "",
         "| vectors | kind | search | built in | size | recall@10 | recall@100 | alone | × | together | × |",
         "| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for row in found["rows"]:
+    for row in results["rows"]:
         lines.append(
             f"| {row['vectors']:,} | {row['kind']} | {row['search'] or '–'} | {row['seconds']:.0f} s | "
             f"{row['bytes'] / 2**20:.0f} MiB | {row['recall@10']:.3f} | {row['recall@100']:.3f} | "
             f"{row['milliseconds_alone']:.2f} ms | {row['ratio_alone']:.3f} | "
             f"{row['milliseconds_together']:.2f} ms | {row['ratio_together']:.3f} |"
         )
-    peak = max(row["peak_bytes"] for row in found["rows"])
+    peak = max(row["peak_bytes"] for row in results["rows"])
     lines += ["", f"Most memory of the process, its indexes twice: {peak / 2**20:,.0f} MiB."]
-    revisions = {row["git_revision"] for row in found["rows"]}
+    revisions = {row["git_revision"] for row in results["rows"]}
     if len(revisions) > 1:
         lines += [
             "",
@@ -259,7 +259,7 @@ def record(row: dict[str, Any], real: Features) -> None:
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     rows = [other for other in rows if (other["vectors"], other["kind"]) != (row["vectors"], row["kind"])]
     order = [(count, kind) for count, kinds in KINDS.items() for kind in kinds]
-    found = {
+    results = {
         "rows": sorted([*rows, row], key=lambda one: order.index((one["vectors"], one["kind"]))),
         "target_recall": TARGET,
         "made": {"clusters": _CLUSTERS, "noise": _NOISE},
@@ -267,8 +267,8 @@ def record(row: dict[str, Any], real: Features) -> None:
         "versions": library_versions(),
         "processors": os.cpu_count(),
     }
-    write_json(path, found)
-    (RESULTS / "index_kinds.md").write_text(markdown(found), encoding="utf-8")
+    write_json(path, results)
+    (RESULTS / "index_kinds.md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -174,10 +174,10 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
     passages = len(one.dataset.passage_ids)
     for seed in range(seeds):
         index = one.gnn(features, graph, "", seed)
-        found: dict[str, Run] = {GNN: index_run(index, list(texts), vectors, DEPTH)}
+        runs: dict[str, Run] = {GNN: index_run(index, list(texts), vectors, DEPTH)}
         late, coil, multi = (one.late(name, seed) for name in ("colbert", "coil", "me-bert"))
-        found |= {LATE: late_run(late, list(texts), DEPTH), INT8: _int8_run(late, list(texts))}
-        found |= {name: late_run(its, list(texts), DEPTH) for name, its in ((COIL, coil), (MULTI, multi))}
+        runs |= {LATE: late_run(late, list(texts), DEPTH), INT8: _int8_run(late, list(texts))}
+        runs |= {name: late_run(its, list(texts), DEPTH) for name, its in ((COIL, coil), (MULTI, multi))}
         rankers = {
             name: Ranker(
                 index,
@@ -186,14 +186,14 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
             )
             for name, how in ADAPTIVE.items()
         }
-        found |= {name: ranker.run(texts, vectors, DEPTH) for name, ranker in rankers.items()}
+        runs |= {name: ranker.run(texts, vectors, DEPTH) for name, ranker in rankers.items()}
         if pooled:
             its_graph = build_graph(
                 one.dataset, late, GraphSettings(), one.place / f"graph-late-{seed}", overwrite=True
             )
             over = one.gnn(late, its_graph, "late-", seed)
-            found[POOLED] = index_run(over, list(texts), late.queries[late.rows_of(texts)], DEPTH)
-        for name, run in found.items():
+            runs[POOLED] = index_run(over, list(texts), late.queries[late.rows_of(texts)], DEPTH)
+        for name, run in runs.items():
             values.setdefault(name, []).append(one.measured(run))
             say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
         if seed == 0:
@@ -219,8 +219,8 @@ def _int8_run(late: Features, query_ids: list[str]) -> Run:
     queries, starts = late.query_tokens[late.rows_of(query_ids)], np.asarray(late.token_starts)
     with TextStore(late.path / TEXTS) as texts:
         passage_ids = texts.passage_ids()
-    found = maxsim_top_k(queries, _int8(late), starts, min(DEPTH, len(passage_ids)))
-    return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
+    rows_and_scores = maxsim_top_k(queries, _int8(late), starts, min(DEPTH, len(passage_ids)))
+    return dict(zip(query_ids, rank_rows(*rows_and_scores, passage_ids), strict=True))
 
 
 def _costs(
@@ -311,7 +311,7 @@ def rows_of(values: Mapping[str, list[Values]], costs: Mapping[str, Mapping[str,
     return {"reference": reference, "systems": rows}
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
     lines = [
         "# Late interaction and adaptive retrieval",
@@ -331,7 +331,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         "",
         "`.venv/bin/python benchmarks/late_interaction.py --work WORK --data DIRECTORY` makes this page.",
     ]
-    for name, one in found["sets"].items():
+    for name, one in results["sets"].items():
         lines += ["", f"## {name}", "", _about(one), ""]
         lines += ["| system | RR@10 | R@100 | seeds | bytes | ms | Δ |", "|---|---:|---:|---:|---:|---:|---:|"]
         reference = one["rows"]["reference"]
@@ -347,7 +347,7 @@ def markdown(found: Mapping[str, Any]) -> str:
                 f"| {system}{star} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {row['seeds']} | {cost[0]} | "
                 f"{cost[1]} | {said} |"
             )
-    lines += ["", f"Revision {found['git_revision']}."]
+    lines += ["", f"Revision {results['git_revision']}."]
     return "\n".join(lines) + "\n"
 
 
@@ -378,10 +378,10 @@ def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick
     for name in only or (*DOCSTRINGS, *((SQUAD,) if data else ())):
         figures = {"quick": quick, **figures_of(OneSet.of(name, data, work, quick), seeds, pooled)}
         sets = json.loads(place.read_text("utf-8"))["sets"] if place.is_file() else {}
-        found: dict[str, Any] = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
-        found |= {"versions": library_versions(), "cpus": os.cpu_count()}
-        write_json(place, found)
-        (RESULTS / "late_interaction.md").write_text(markdown(found), encoding="utf-8")
+        results: dict[str, Any] = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
+        results |= {"versions": library_versions(), "cpus": os.cpu_count()}
+        write_json(place, results)
+        (RESULTS / "late_interaction.md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

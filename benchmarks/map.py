@@ -146,15 +146,15 @@ def serving(run: Path) -> Iterator[str]:
 
 def first_paints(browser: Browser, address: str, screen: dict[str, Any]) -> list[float]:
     """Seconds from the start of navigation until the points are on the screen, each with an empty cache."""
-    found = []
+    figures = []
     for _ in range(LOADS):
         context = browser.new_context(**screen)
         page = context.new_page()
         page.goto(address)
         page.wait_for_selector("body[data-painted]", timeout=60_000)
-        found.append(page.evaluate("performance.getEntriesByName('map-painted')[0].startTime") / 1000)
+        figures.append(page.evaluate("performance.getEntriesByName('map-painted')[0].startTime") / 1000)
         context.close()
-    return found
+    return figures
 
 
 def frames(browser: Browser, address: str, screen: dict[str, Any], shot: Path) -> dict[str, dict[str, float]]:
@@ -165,40 +165,40 @@ def frames(browser: Browser, address: str, screen: dict[str, Any], shot: Path) -
     page.wait_for_selector("body[data-painted]", timeout=60_000)
     page.wait_for_selector("#list .item")
     page.screenshot(path=shot)
-    found = {}
+    figures = {}
     for name, move in MOVES.items():
         scale = 8 if "eightfold" in name else 1
         page.evaluate(f"zooming.transform(mapLibraries.select(over), mapLibraries.zoomIdentity.scale({scale}))")
         times, every = page.evaluate(f"([seconds]) => ({FRAMES})([{move}, seconds])", [SECONDS])
         times = times[1:]
-        found[name] = {
+        figures[name] = {
             "one_drawn_of": every,
             "frames_per_second": 1000 * len(times) / sum(times),
             "slowest_hundredth_ms": float(np.percentile(times, 99)),
         }
     context.close()
-    return found
+    return figures
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """The results as a page."""
     lines = [
-        f"# The map of {found['passages']:,} passages",
+        f"# The map of {results['passages']:,} passages",
         "",
         "Regenerate: `.venv/bin/python benchmarks/map.py`",
         "",
-        f"{found['passages']:,} synthetic passages, a third of them moved, and {found['questions']:,} questions "
-        f"of {found['dimension']} dimensions, on {found['cores']} cores that other programs used too "
-        f"(load {found['load']:.1f}). Chromium {found['chromium']} draws without a graphics card (SwiftShader), "
+        f"{results['passages']:,} synthetic passages, a third of them moved, and {results['questions']:,} questions "
+        f"of {results['dimension']} dimensions, on {results['cores']} cores that other programs used too "
+        f"(load {results['load']:.1f}). Chromium {results['chromium']} draws without a graphics card (SwiftShader), "
         "and the server shares the cores.",
         "",
         "| | measured | wanted |",
         "|---|---|---|",
-        f"| map built (PCA) in | {found['build_seconds']:.1f} s | |",
-        f"| points sent by the server | {found['points_bytes'] / 2**20:.1f} MiB | |",
-        f"| file with {found['texts']:,} texts | {found['file_bytes'] / 2**20:.1f} MiB | |",
+        f"| map built (PCA) in | {results['build_seconds']:.1f} s | |",
+        f"| points sent by the server | {results['points_bytes'] / 2**20:.1f} MiB | |",
+        f"| file with {results['texts']:,} texts | {results['file_bytes'] / 2**20:.1f} MiB | |",
     ]
-    for screen, its in found["screens"].items():
+    for screen, its in results["screens"].items():
         for place, paints in its["first_paint"].items():
             lines.append(
                 f"| {screen}: first paint, {place} (median of {len(paints)}, slowest) "
@@ -240,7 +240,7 @@ def main(work: Path | None) -> None:
         made = move(made)
         file, texts = place / "map.html", 10_000
         write_map_file(made, file, most=PASSAGES, most_texts=texts)
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "passages": PASSAGES,
             "questions": made.num_questions,
             "dimension": DIMENSION,
@@ -254,21 +254,21 @@ def main(work: Path | None) -> None:
         arguments = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
         arguments += ["--no-sandbox"] if os.geteuid() == 0 else []
         with serving(run) as address, sync_playwright() as started:
-            found["points_bytes"] = len(urlopen(f"{address}/points").read())
+            results["points_bytes"] = len(urlopen(f"{address}/points").read())
             browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
-            found["chromium"] = browser.version
+            results["chromium"] = browser.version
             for name, screen in SCREENS.items():
                 say(name)
                 addresses = {"served": address, "file": file.as_uri()}
-                found["screens"][name] = {
+                results["screens"][name] = {
                     "first_paint": {where: first_paints(browser, one, screen) for where, one in addresses.items()},
                     "frames": frames(browser, address, screen, place / f"{name.partition(',')[0]}.png"),
                 }
             browser.close()
-    found |= {"versions": library_versions(), "git_revision": git_revision()}
-    write_json(RESULTS / "map.json", found)
-    (RESULTS / "map.md").write_text(markdown(found), encoding="utf-8")
-    say(markdown(found))
+    results |= {"versions": library_versions(), "git_revision": git_revision()}
+    write_json(RESULTS / "map.json", results)
+    (RESULTS / "map.md").write_text(markdown(results), encoding="utf-8")
+    say(markdown(results))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from typing import Any
 
 import click
 from late_interaction import sample
-from same_labels import BM25_PLAIN, DUAL, GNN, OneSet, tested
+from same_labels import OneSet, tested
+from same_labels_page import BM25_PLAIN, DUAL, GNN
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage

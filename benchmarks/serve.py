@@ -152,13 +152,13 @@ def load(port: int, questions: list[str], count: int = REQUESTS) -> dict[str, An
 
 def under_load(run: Path, questions: list[str]) -> dict[str, Any]:
     """Load a server with every way of batching in turn, in several rounds, after a warm-up; returns medians."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in BATCHING}
+    rounds_of: dict[str, list[dict[str, Any]]] = {name: [] for name in BATCHING}
     for number in range(ROUNDS):
         for name in list(BATCHING)[:: 1 if number % 2 == 0 else -1]:
             with served(run, BATCHING[name]) as port:
                 load(port, questions, 100)
-                found[name].append(load(port, questions))
-            say(f"  {name}: {found[name][-1]}")
+                rounds_of[name].append(load(port, questions))
+            say(f"  {name}: {rounds_of[name][-1]}")
     return {
         name: {
             "requests": sum(one["requests"] for one in rounds),
@@ -169,7 +169,7 @@ def under_load(run: Path, questions: list[str]) -> dict[str, Any]:
             },
             "rounds": rounds,
         }
-        for name, rounds in found.items()
+        for name, rounds in rounds_of.items()
     }
 
 
@@ -269,9 +269,9 @@ def malformed(run: Path, questions: list[str]) -> dict[str, Any]:
     }
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """The tables as a page."""
-    both, load_, kill, bad = found["with_and_without"], found["load"], found["killed"], found["malformed"]
+    both, load_, kill, bad = results["with_and_without"], results["load"], results["killed"], results["malformed"]
     low, high = both["ratio_95"]
     rows = [
         f"| {name} | {one['ms_p50']:.0f} | {one['ms_p99']:.0f} | {one['requests_per_second']:.0f} | {one['errors']} |"
@@ -284,10 +284,11 @@ def markdown(found: dict[str, Any]) -> str:
         "",
         "Regenerate: `.venv/bin/python benchmarks/serve.py`",
         "",
-        f"The quickstart's {found['passages']:,} passages and test questions, all-MiniLM-L6-v2, {found['processors']} "
-        "cores, which the clients share. In the minutes before each part the machine had a load of "
-        f"{', '.join(f'{value:.0f}' for value in found['load_before'].values())}: above 0, times are longer than on an "
-        "idle machine.",
+        f"The quickstart's {results['passages']:,} passages and test questions, all-MiniLM-L6-v2, "
+        f"{results['processors']} cores, which the clients share. In the minutes before each part the machine had a "
+        "load of "
+        f"{', '.join(f'{value:.0f}' for value in results['load_before'].values())}: above 0, times are longer than on "
+        "an idle machine.",
         "",
         "## A question with the graph and without",
         "",
@@ -335,16 +336,16 @@ def main(run: Path | None, only: tuple[str, ...]) -> None:
             subprocess.run([sys.executable, "-m", "gnnretrieval", "quickstart", "--out", str(run)], check=True)
         dataset = Dataset.open(run / "dataset")
         questions = [query.text for query in dataset.queries_of("test")]
-        found: dict[str, Any] = kept | {"passages": len(dataset.passage_ids), "processors": os.cpu_count()}
+        results: dict[str, Any] = kept | {"passages": len(dataset.passage_ids), "processors": os.cpu_count()}
         for name in only or PARTS:
-            found["load_before"][name] = os.getloadavg()[1]
+            results["load_before"][name] = os.getloadavg()[1]
             say(name)
-            found[name] = jobs[name](run, questions)
-            say(json.dumps(found[name])[:600])
-    found |= {"dataset": dataset.provenance(), "versions": library_versions(), "git_revision": git_revision()}
-    write_json(RESULTS / "serve.json", found)
-    (RESULTS / "serve.md").write_text(markdown(found), encoding="utf-8")
-    click.echo(markdown(found))
+            results[name] = jobs[name](run, questions)
+            say(json.dumps(results[name])[:600])
+    results |= {"dataset": dataset.provenance(), "versions": library_versions(), "git_revision": git_revision()}
+    write_json(RESULTS / "serve.json", results)
+    (RESULTS / "serve.md").write_text(markdown(results), encoding="utf-8")
+    click.echo(markdown(results))
 
 
 if __name__ == "__main__":

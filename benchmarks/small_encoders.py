@@ -144,9 +144,9 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
     }
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
-    one = found["set"]
+    one = results["set"]
     lines = [
         "# Pre-training, joint training and learned sparse retrieval",
         "",
@@ -178,7 +178,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         f"{NAMES[other]} {', '.join(f'{second:g}' for _, second in pairs)}" for other, pairs in one["weights"].items()
     ]
     lines += ["", f"Weights beside the GNN-encoder, by seed: {'; '.join(weights)}."]
-    lines += ["", f"Revision {found['git_revision']}."]
+    lines += ["", f"Revision {results['git_revision']}."]
     return "\n".join(lines) + "\n"
 
 
@@ -195,10 +195,10 @@ def difference(test: Mapping[str, Any]) -> str:
 def main(data: Path, work: Path, seeds: int) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
-    found: dict[str, Any] = {"set": figures_of(OneSet.of(SQUAD, data, work, True), seeds)}
-    found |= {"git_revision": git_revision(), "versions": library_versions(), "cpus": os.cpu_count()}
-    write_json(RESULTS / "small_encoders.json", found)
-    (RESULTS / "small_encoders.md").write_text(markdown(json.loads(json.dumps(found))), encoding="utf-8")
+    results: dict[str, Any] = {"set": figures_of(OneSet.of(SQUAD, data, work, True), seeds)}
+    results |= {"git_revision": git_revision(), "versions": library_versions(), "cpus": os.cpu_count()}
+    write_json(RESULTS / "small_encoders.json", results)
+    (RESULTS / "small_encoders.md").write_text(markdown(json.loads(json.dumps(results))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import click
-from same_labels import DEPTH, DUAL, GNN, MEASURE, OneSet, Values, mean_by_question, tested
+from same_labels import DEPTH, MEASURE, OneSet, Values, mean_by_question, tested
+from same_labels_page import DUAL, GNN
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import rank_baselines
@@ -102,10 +103,10 @@ def _joint(one: OneSet, graph: Graph, features: Features, place: Path, seed: int
         its = EncoderSettings(checkpoint=str(model.path))
         given = features = encode_dataset(one.dataset, its, place / "features", overwrite=True)
     embeddings = embed_passages(model, graph, place / "embeddings", features=given, overwrite=True)
-    found = []
+    values = []
     for name, source in (("index", embeddings), ("index-dual-encoder", features)):
-        found.append(_measured(one, build_index(source, place / name, overwrite=True), features))
-    return Joint(model, *found)
+        values.append(_measured(one, build_index(source, place / name, overwrite=True), features))
+    return Joint(model, *values)
 
 
 def _choice(system: str, seed: int, model: GNNEncoderModel) -> dict[str, Any]:
@@ -136,13 +137,13 @@ def measured(values: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
     return {"rows": rows, "questions": len(ours)}
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
-    rows = found["rows"]
+    rows = results["rows"]
     lines = [
         "# The query encoder trained with the graph",
         "",
-        f"docstrings-cut, {found['questions']} test questions, RR@10 × 100. `GNN-encoder, joint` is `gnnretrieval",
+        f"docstrings-cut, {results['questions']} test questions, RR@10 × 100. `GNN-encoder, joint` is `gnnretrieval",
         "train GRAPH --layer linear --mode joint` by its defaults: after the ladder, the query encoder learns",
         "against the stored vectors of all passages, with a linear head, and the label mean follows. The systems",
         "over frozen MiniLM are those of [same_labels.md](same_labels.md) as they were at this page's revision:",
@@ -179,7 +180,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         "| system | seed | kept | dev | dual-encoder | joint over the ladder | questions beside dev |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
-    for one in found["chosen"]:
+    for one in results["chosen"]:
         figures = f"{100 * one['dev']:.1f} | {100 * one['dual-encoder']:.1f}"
         its = one["joint"]
         gain = "– | –" if its is None else f"{100 * its['gain']:+.1f} ± {100 * its['error']:.1f} | {its['beside']}"
@@ -189,7 +190,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         "Joint over the ladder: gain of joint training over what the ladder reached with the frozen encoder, ± its",
         "standard error, on dev and the training questions that were left out of training beside it.",
         "",
-        f"Revision {found['git_revision']}.",
+        f"Revision {results['git_revision']}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -205,10 +206,10 @@ def main(data: Path, work: Path, seeds: int, over_dpr: int, joint_over_dpr: int)
     keep_freed_memory()
     one = OneSet.of(SET, data, work)
     values, chosen = values_of(one, work / "trained-encoder", seeds, over_dpr, joint_over_dpr)
-    found = {**measured(values), "chosen": chosen, "git_revision": git_revision()}
-    found |= {"versions": library_versions(), "cpus": os.cpu_count()}
-    write_json(RESULTS / "trained_encoder.json", found)
-    (RESULTS / "trained_encoder.md").write_text(markdown(found), encoding="utf-8")
+    results = {**measured(values), "chosen": chosen, "git_revision": git_revision()}
+    results |= {"versions": library_versions(), "cpus": os.cpu_count()}
+    write_json(RESULTS / "trained_encoder.json", results)
+    (RESULTS / "trained_encoder.md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

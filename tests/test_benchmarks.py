@@ -85,18 +85,23 @@ def test_the_gains_of_graph_attention_are_the_pages() -> None:
         )
 
 
-WITH_PAGES = sorted(
-    path.stem
-    for path in (BENCHMARKS / "results").glob("*.json")
-    if (script := BENCHMARKS / path.with_suffix(".py").name).is_file() and "def markdown(" in script.read_text("utf-8")
-)
+def script_of(figures: Path) -> str | None:
+    """The module that makes the page beside these figures from them alone."""
+    name = figures.stem.removesuffix("-e5")
+    for script in (BENCHMARKS / f"{name}_page.py", BENCHMARKS / f"{name}.py"):
+        if script.is_file() and "def markdown(results" in script.read_text("utf-8"):
+            return script.stem
+    return None
+
+
+WITH_PAGES = sorted(path.stem for path in (BENCHMARKS / "results").glob("*.json") if script_of(path))
 
 
 @pytest.mark.parametrize("name", WITH_PAGES)
 def test_another_page_says_what_its_json_file_has(name: str, scripts: None) -> None:
     path = BENCHMARKS / "results" / f"{name}.json"
     try:
-        script = import_module(name)
+        script = import_module(str(script_of(path)))
     except ModuleNotFoundError as error:
         if error.name != "playwright":  # of the extra browser
             raise
