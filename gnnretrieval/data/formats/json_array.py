@@ -51,13 +51,13 @@ class _Lines:
         self.decoder = json.JSONDecoder()
 
     def grow(self) -> bool:
-        """Read a piece more, or as much more as there is already; whether there was one."""
+        """Read a piece, or as much again as is unread; returns whether there was any."""
         parts: list[str] = []
         wanted = max(1, len(self.text) - self.place)
-        while wanted > 0 and (found := next(self.source, None)) is not None:
-            self.last = found[0]
-            parts.append(found[1])
-            wanted -= len(found[1])
+        while wanted > 0 and (piece := next(self.source, None)) is not None:
+            self.last, text = piece
+            parts.append(text)
+            wanted -= len(text)
         if parts:
             self.text = self.text[self.place :] + "".join(parts)
             self.place = 0
@@ -66,9 +66,9 @@ class _Lines:
     def skip_blank(self) -> int:
         """Go to the next character that is not blank; returns its line."""
         while True:
-            found = _BLANK.match(self.text, self.place)
-            assert found is not None
-            self.move(found.end())
+            blank = _BLANK.match(self.text, self.place)
+            assert blank is not None
+            self.move(blank.end())
             if self.place < len(self.text) or not self.grow():
                 return self.line
 
@@ -86,8 +86,8 @@ class _Lines:
 
     def expect(self, sign: str, wanted: str) -> None:
         if not self.next_is(sign):
-            found = excerpt(self.text[self.place : self.place + 60]) if self.place < len(self.text) else "the end"
-            raise InputError(f"found {found}, {wanted}. Is the file cut off?", self.path, self.line)
+            present = excerpt(self.text[self.place : self.place + 60]) if self.place < len(self.text) else "the end"
+            raise InputError(f"found {present}, {wanted}. Is the file cut off?", self.path, self.line)
 
     def value(self) -> Any:
         """The value at this place."""
@@ -120,5 +120,5 @@ class _Lines:
     def end(self) -> None:
         self.skip_blank()
         if self.place < len(self.text):
-            found = excerpt(self.text[self.place : self.place + 60])
-            raise InputError(f"found {found} after the end of the list: delete it.", self.path, self.line)
+            rest = excerpt(self.text[self.place : self.place + 60])
+            raise InputError(f"found {rest} after the end of the list: delete it.", self.path, self.line)
