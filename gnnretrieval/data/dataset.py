@@ -49,7 +49,7 @@ class _Ids(NamedTuple):
 
 
 class Dataset:
-    """A retrieval set on disk. Made by :meth:`open`; ids and judgements are in memory, texts are read when asked for.
+    """A retrieval set on disk. Made by :meth:`open`; ids and judgements are in memory, texts are read on demand.
 
     Attributes:
         path: Its directory.

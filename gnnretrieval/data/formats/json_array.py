@@ -18,7 +18,7 @@ _LITERAL = 12  # characters that a word, a number's exponent or an escape may be
 def json_array(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
     """Line (from 1) and value of each element of the array in ``path``, plain or gzipped.
 
-    Text gathers until an element is whole; one that never is, is refused at the end of the file, or when too long.
+    It reads on until an element is complete, and refuses one that is too long or incomplete at the end of the file.
 
     Args:
         path: The file.
@@ -114,7 +114,7 @@ class _Lines:
             return value
 
     def _may_go_on(self, error: json.JSONDecodeError) -> bool:
-        """Whether what is wrong may be that the element goes on after the text that was read."""
+        """Whether the error may only mean that the element continues beyond the text read so far."""
         return error.msg.startswith("Unterminated string") or error.pos >= len(self.text.rstrip()) - _LITERAL
 
     def end(self) -> None:
