@@ -18,7 +18,7 @@ from gnnretrieval.errors import InputError
 
 
 class Ranking(Sequence[ScoredPassage]):
-    """A query's passages in the one order, in four bytes and the length of its id each: for runs of millions of lines.
+    """A query's passages in the one order, for runs of millions of lines: each takes four bytes and its id's length.
 
     Equal to a list of the same :class:`~gnnretrieval.data.records.ScoredPassage`.
 
