@@ -34,6 +34,7 @@ def answer_spans(text: str, answers: Iterable[str]) -> list[tuple[int, int]]:
         words += answer_words(match.group()).strip() + " "
         ends[len(words)] = match.end()
     spans = set()
+    # Normalising changes lengths, so only places at the edge of a word of the text can be mapped back.
     for wanted in {answer_words(answer) for answer in answers} - {"  "}:
         place = words.find(wanted)
         while place >= 0:
@@ -56,7 +57,9 @@ class Answers:
     """
 
     def __init__(self, answers: Iterable[str], match: Match = "string") -> None:
-        self._words = [words for one in answers if (words := answer_words(one)).strip()] if match == "string" else []
+        self._words = (
+            [words for answer in answers if (words := answer_words(answer)).strip()] if match == "string" else []
+        )
         self._patterns = list(_patterns(answers)) if match == "regex" else []
 
     def __bool__(self) -> bool:
@@ -64,7 +67,7 @@ class Answers:
 
     def in_words(self, words: str) -> bool:
         """Whether a text contains one of the strings; ``words`` is the text after :func:`answer_words`."""
-        return any(one in words for one in self._words)
+        return any(answer in words for answer in self._words)
 
     def in_text(self, text: str) -> bool:
         """Whether a text contains one of the answers."""
@@ -75,9 +78,9 @@ class Answers:
 
 
 def _patterns(answers: Iterable[str]) -> Iterator[Any]:
-    for one in filter(str.strip, answers):
+    for answer in filter(str.strip, answers):
         try:
-            yield regex.compile(unicodedata.normalize("NFD", one), regex.IGNORECASE | regex.MULTILINE)
+            yield regex.compile(unicodedata.normalize("NFD", answer), regex.IGNORECASE | regex.MULTILINE)
         except regex.error:
             continue
 

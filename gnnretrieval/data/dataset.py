@@ -25,10 +25,10 @@ _SHOWN = 20  # names listed in an error
 
 
 def read_split(path: str | Path, split: str, qrels: str = "qrels") -> dict[str, dict[str, int]]:
-    """As :meth:`Dataset.split` of the directory at ``path``, whose texts are not read: millions take a minute.
+    """As :meth:`Dataset.split` of the directory at ``path``, without reading texts: millions take a minute.
 
     Raises:
-        InputError: there is no such folder of judgements or no such split, or a line of it is wrong.
+        InputError: there is no folder ``qrels`` or no split ``split``, or a line of it is wrong.
         ArtifactError: as :meth:`Dataset.open`.
     """
     path = Path(path)
@@ -49,7 +49,7 @@ class _Ids(NamedTuple):
 
 
 class Dataset:
-    """A retrieval set on disk. Made by :meth:`open`; ids and judgements are in memory, texts are read when asked for.
+    """A retrieval set on disk. Made by :meth:`open`; ids and judgements are in memory, texts are read on demand.
 
     Attributes:
         path: Its directory.
@@ -92,7 +92,7 @@ class Dataset:
 
         Raises:
             InputError: a file is missing or a line of it is wrong (see :mod:`gnnretrieval.data.beir`), there is no
-                such folder of judgements, or ``where`` leaves nothing.
+                folder ``qrels``, or ``where`` leaves nothing.
             ArtifactError: the directory is another artifact, or a half-made dataset.
         """
         path, where = Path(path), dict(where or {})
@@ -167,7 +167,7 @@ class Dataset:
         """Relevance by passage id by query id of the split ``name``, in order of first appearance.
 
         Raises:
-            InputError: there is no such split, or ``where`` leaves none of its judgements.
+            InputError: the split does not exist, or ``where`` leaves none of its judgements.
         """
         if name not in self.splits:
             if name in self._judgements:
@@ -179,17 +179,17 @@ class Dataset:
         """The queries of a split, in the order of :meth:`query_ids_of`, with their texts in memory.
 
         Raises:
-            InputError: there is no such split, or ``where`` leaves none of its judgements.
+            InputError: the split does not exist, or ``where`` leaves none of its judgements.
         """
         wanted = dict.fromkeys(self.query_ids_of(split))
-        found = {query.id: query for query in self.queries() if query.id in wanted}
-        return [found[id_] for id_ in wanted]
+        queries = {query.id: query for query in self.queries() if query.id in wanted}
+        return [queries[id_] for id_ in wanted]
 
     def query_ids_of(self, split: str) -> list[str]:
         """Ids of a split's queries: those it judges or, where it judges none, those imported for it, ``SPLIT-NUMBER``.
 
         Raises:
-            InputError: there is no such split, or ``where`` leaves none of its judgements.
+            InputError: the split does not exist, or ``where`` leaves none of its judgements.
         """
         numbered = re.compile(rf"{re.escape(split)}-[0-9]+")
         unjudged = [] if split in self._judgements else [id_ for id_ in self.query_ids if numbered.fullmatch(id_)]
@@ -240,7 +240,7 @@ class DatasetPlace(NamedTuple):
     Attributes:
         path: Its directory.
         qrels: Name of its folder of judgements.
-        where: The metadata values that were asked for, as JSON.
+        where: The metadata values that records are kept for, as JSON.
         hash: :attr:`Dataset.hash`.
     """
 
@@ -253,19 +253,19 @@ class DatasetPlace(NamedTuple):
         """The dataset, opened once in a process.
 
         Raises:
-            ArtifactError: Another dataset is found there.
+            ArtifactError: Another dataset is there.
         """
         return _opened(self)
 
 
 @lru_cache(maxsize=1)
 def _opened(place: DatasetPlace) -> Dataset:
-    found = Dataset.open(place.path, place.qrels, json.loads(place.where))
-    if found.hash != place.hash:
+    dataset = Dataset.open(place.path, place.qrels, json.loads(place.where))
+    if dataset.hash != place.hash:
         raise ArtifactError(
             f"{place.path}: this machine finds another dataset there. Use storage that all workers see."
         )
-    return found
+    return dataset
 
 
 def _made_by_us(path: Path) -> dict[str, Any] | None:
@@ -291,8 +291,8 @@ def split_files(path: Path, qrels: str) -> dict[str, Path]:
     if not files:
         others = sorted(other.name for other in path.iterdir() if other.is_dir() and any(other.glob("*.tsv")))
         present = f"{nearest(qrels, others)} Present: {', '.join(others)}." if others else ""
-        found = f"no file <split>.tsv in {qrels}/" if folder.is_dir() else f"no folder {qrels}/"
-        raise InputError(f"{found}; wanted judgements there, such as {qrels}/test.tsv.{present}", path)
+        missing = f"no file <split>.tsv in {qrels}/" if folder.is_dir() else f"no folder {qrels}/"
+        raise InputError(f"{missing}; wanted judgements there, such as {qrels}/test.tsv.{present}", path)
     return files
 
 
@@ -335,8 +335,9 @@ def _why_nothing_is_left(read: _Reader, path: Path, what: str, where: Mapping[st
     values: dict[str, dict[str, None]] = {}
     for _, metadata in read(path, unique=False):
         for key, value in metadata.items():
-            if len(found := values.setdefault(key, {})) <= _SHOWN:
-                found[_as_text(value)] = None
+            seen = values.setdefault(key, {})
+            if len(seen) <= _SHOWN:  # one more than is listed, to know that there are more
+                seen[_as_text(value)] = None
     for key, wanted in where.items():
         if key not in values:
             return f"no {what} has metadata {key!r}.{nearest(key, values)} Present: {_listed(values) or 'none'}."

@@ -128,12 +128,12 @@ def judgement_of(line: str, is_first: bool) -> Qrel | Fault | None:
 
 
 def unknown_id(what: str, id_: str) -> Fault:
-    """The fault of a judgement whose passage or query is not in the dataset."""
+    """The fault of a judgement of a passage or query that is not in the dataset."""
     return Fault(f"unknown {what}", f"there is no {what} {id_!r} in the dataset: delete this line or add the {what}.")
 
 
 def contradiction(qrel: Qrel, other: int, first: int) -> Fault:
-    """The fault of a judgement whose pair has the score ``other`` on line ``first``."""
+    """The fault of a judgement of a pair that has the score ``other`` on line ``first``."""
     return Fault(
         "contradicting judgements",
         f"query {qrel.query_id!r} and passage {qrel.passage_id!r} have score {qrel.relevance} here and"

@@ -23,7 +23,7 @@ def passages_of(objects: Any) -> list[Passage]:
     """Passages from texts or records.
 
     Args:
-        objects: One of these: a mapping from id to text or record; a list of texts, whose ids become 0, 1, …; a list
+        objects: One of these: a mapping from id to text or record; a list of texts, with the ids 0, 1, …; a list
             of records; a pandas data frame or a Hugging Face dataset of records. A record is a :class:`Passage`, or a
             mapping with id, text and optionally title, under their usual names (``_id``, ``contents``, …).
 
@@ -109,19 +109,20 @@ def make_dataset(
     Raises:
         InputError: see these functions; or a judgement has an unknown query or passage.
     """
-    texts, asked = passages_of(passages), queries_of(queries)
+    passage_records, query_records = passages_of(passages), queries_of(queries)
     judged = {name: qrels_of(objects) for name, objects in splits.items() if objects is not None}
-    _require_known(judged, {query.id for query in asked}, {passage.id for passage in texts})
+    _require_known(judged, {query.id for query in query_records}, {passage.id for passage in passage_records})
 
     def write(directory: Path) -> dict[str, Any]:
-        write_passages(directory / CORPUS, ((passage, {}) for passage in texts))
-        write_queries(directory / QUERIES, ((query, {}) for query in asked))
-        for name, of_split in judged.items():
-            rows = (Qrel(query, passage, value) for query, its in of_split.items() for passage, value in its.items())
+        write_passages(directory / CORPUS, ((passage, {}) for passage in passage_records))
+        write_queries(directory / QUERIES, ((query, {}) for query in query_records))
+        for name, qrels in judged.items():
+            rows = (Qrel(query, passage, value) for query, grades in qrels.items() for passage, value in grades.items())
             write_qrels(directory / "qrels" / f"{name}.tsv", rows)
-        return {"counts": {"passages": len(texts), "queries": len(asked)}}
+        return {"counts": {"passages": len(passage_records), "queries": len(query_records)}}
 
-    inputs = {"passages": sha256_of_json(texts), "queries": sha256_of_json(asked), "qrels": sha256_of_json(judged)}
+    records = {"passages": passage_records, "queries": query_records, "qrels": judged}
+    inputs = {name: sha256_of_json(value) for name, value in records.items()}
     config = {"source": "Python objects"}
     return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite)
 
@@ -148,11 +149,11 @@ def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:
 
 def _judgements(objects: Any) -> Iterator[tuple[Any, Any, Any]]:
     if isinstance(objects, Mapping) and not _is_columns(objects):
-        for query, its in objects.items():
-            if isinstance(its, Mapping):
-                yield from ((query, passage, relevance) for passage, relevance in its.items())
+        for query, relevant in objects.items():
+            if isinstance(relevant, Mapping):
+                yield from ((query, passage, relevance) for passage, relevance in relevant.items())
             else:
-                passages = its if isinstance(its, list | tuple | set | frozenset) else [its]
+                passages = relevant if isinstance(relevant, list | tuple | set | frozenset) else [relevant]
                 yield from ((query, passage, 1) for passage in passages)
         return
     for number, record in enumerate(_records(objects, "qrels")):
@@ -231,11 +232,11 @@ def _new_id(value: Any, seen: Mapping[str, object], place: str) -> str:
 
 
 def _require_known(judged: Mapping[str, Qrels], queries: set[str], passages: set[str]) -> None:
-    for split, of_split in judged.items():
-        for query, its in of_split.items():
+    for split, qrels in judged.items():
+        for query, grades in qrels.items():
             if query not in queries:
                 raise InputError(f"qrels of {split}: there is no query {query!r}.")
-            unknown = next((passage for passage in its if passage not in passages), None)
+            unknown = next((passage for passage in grades if passage not in passages), None)
             if unknown is not None:
                 raise InputError(f"qrels of {split}: there is no passage {unknown!r}, judged for query {query!r}.")
 

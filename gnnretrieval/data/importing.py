@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from gnnretrieval.data.beir import write_qrels
 from gnnretrieval.data.dataset import CORPUS, QUERIES
-from gnnretrieval.data.formats.parsed import Found, Negative, Reader
+from gnnretrieval.data.formats.parsed import FileRecord, Negative, Reader
 from gnnretrieval.data.formats.recognise import ALL_FORMATS
 from gnnretrieval.data.formats.table import COLUMNS, Table
 from gnnretrieval.data.id_register import IdRegister
@@ -61,7 +61,9 @@ def import_dataset(
     inputs = {source.name: source.hash for source in sources}
     formats = {source: ALL_FORMATS[source.format] for source in sources}
     # Passages and queries first: judgements refer to them. Formats that only imply judgements come last.
-    order = sorted(sources, key=lambda one: (not formats[one].texts, formats[one].repeats, formats[one].implies))
+    order = sorted(
+        sources, key=lambda source: (not formats[source].texts, formats[source].repeats, formats[source].implies)
+    )
 
     def write(directory: Path) -> dict[str, Any]:
         with ExitStack() as stack:
@@ -92,8 +94,8 @@ def _reader(source: Source, names: Mapping[str, str]) -> Reader:
     return Table(reader.kind, {field: name for field, name in names.items() if field in COLUMNS[reader.kind]})
 
 
-def _wrong(message: str, found: Found, source: Source) -> InputError:
-    return InputError(f"{found.where}: {message}" if found.where else message, source.path, found.line)
+def _wrong(message: str, entry: FileRecord, source: Source) -> InputError:
+    return InputError(f"{entry.where}: {message}" if entry.where else message, source.path, entry.line)
 
 
 class _Writer:
@@ -123,28 +125,28 @@ class _Writer:
     def take(self, source: Source, reader: Reader) -> None:
         """Write the records of a source."""
         repeats = ALL_FORMATS[source.format].repeats
-        for found in reader(source.path, source.split):
-            record = found.record
+        for entry in reader(source.path, source.split):
+            record = entry.record
             if isinstance(record, Passage):
-                self._passage(record, found, source, repeats)
+                self._passage(record, entry, source, repeats)
             elif isinstance(record, Query):
-                self._query(record, found, source)
+                self._query(record, entry, source)
             elif isinstance(record, Qrel):
-                self._judgement(record, found, source)
+                self._judgement(record, entry, source)
             else:
-                self._negative(record, found, source)
+                self._negative(record, entry, source)
 
-    def _passage(self, passage: Passage, found: Found, source: Source, repeats: bool) -> None:
+    def _passage(self, passage: Passage, entry: FileRecord, source: Source, repeats: bool) -> None:
         text = hash(passage) if repeats else 0
         if not self.passages.add(passage.id):
-            if repeats and self.repeated.get(passage.id, text) != text:
+            if not repeats:
+                raise _wrong(f"passage id {passage.id!r} is repeated: rename or delete one of the two.", entry, source)
+            if self.repeated.get(passage.id, text) != text:
                 raise _wrong(
                     f"passage {passage.id!r} is repeated with another text: rename or delete one of the two.",
-                    found,
+                    entry,
                     source,
                 )
-            if not repeats:
-                raise _wrong(f"passage id {passage.id!r} is repeated: rename or delete one of the two.", found, source)
             return
         if repeats:
             self.repeated[passage.id] = text
@@ -153,9 +155,9 @@ class _Writer:
             self.counts["empty_passages"] += 1
             return
         line = f'{{"_id": {quoted(passage.id)}, "title": {quoted(passage.title)}, "text": {quoted(passage.text)}'
-        self._write(CORPUS, line, found, source)
+        self._write(CORPUS, line, entry, source)
 
-    def _query(self, query: Query, found: Found, source: Source) -> None:
+    def _query(self, query: Query, entry: FileRecord, source: Source) -> None:
         text, before = hash(query.text), self.queries.get(query.id)
         if before == text:
             self.counts["repeated_queries"] += 1
@@ -163,29 +165,29 @@ class _Writer:
         if before is not None:
             raise _wrong(
                 f"query {query.id!r} is repeated with another text: rename or delete one of the two.",
-                found,
+                entry,
                 source,
             )
         if not query.text.strip():
-            raise _wrong(f"query {query.id!r} has an empty text: give it one or delete it.", found, source)
+            raise _wrong(f"query {query.id!r} has an empty text: give it one or delete it.", entry, source)
         self.queries[query.id] = text
         line = f'{{"_id": {quoted(query.id)}, "text": {quoted(query.text)}'
-        self._write(QUERIES, line, found, source)
+        self._write(QUERIES, line, entry, source)
 
-    def _write(self, name: str, line: str, found: Found, source: Source) -> None:
-        """Write a record whose JSON lacks metadata and closing brace: three times as fast as encoding a dict."""
-        if found.metadata:
+    def _write(self, name: str, line: str, entry: FileRecord, source: Source) -> None:
+        """Write a JSON line that lacks metadata and closing brace: three times as fast as encoding a dict."""
+        if entry.metadata:
             try:
-                line += f', "metadata": {self.encode(found.metadata)}'
+                line += f', "metadata": {self.encode(entry.metadata)}'
             except (TypeError, ValueError, RecursionError):
                 raise _wrong(
-                    f"the metadata of {excerpt(found.record[0])} cannot be written as JSON.",
-                    found,
+                    f"the metadata of {excerpt(entry.record[0])} cannot be written as JSON.",
+                    entry,
                     source,
                 ) from None
         self.files[name].write(line + "}\n")
 
-    def _known(self, query: str, passage: str, found: Found, source: Source) -> bool:
+    def _known(self, query: str, passage: str, entry: FileRecord, source: Source) -> bool:
         for what, id_, known in (("query", query, self.queries), ("passage", passage, self.passages)):
             if id_ not in known:
                 if self.skip_unknown:
@@ -194,13 +196,13 @@ class _Writer:
                 raise _wrong(
                     f"there is no {what} {id_!r} in these sources: add the file that has it, or leave such lines out "
                     "(--skip-unknown).",
-                    found,
+                    entry,
                     source,
                 )
         return passage not in self.empty
 
-    def _judgement(self, qrel: Qrel, found: Found, source: Source) -> None:
-        if not self._known(qrel.query_id, qrel.passage_id, found, source):
+    def _judgement(self, qrel: Qrel, entry: FileRecord, source: Source) -> None:
+        if not self._known(qrel.query_id, qrel.passage_id, entry, source):
             return
         judged = self.judged.setdefault(source.split, {})
         pair, implies = qrel[:2], ALL_FORMATS[source.format].implies
@@ -212,18 +214,19 @@ class _Writer:
             raise _wrong(
                 f"query {qrel.query_id!r} and passage {qrel.passage_id!r} are judged {qrel.relevance} here, and "
                 f"{before} before: delete one of the two.",
-                found,
+                entry,
                 source,
             )
         else:
             judged[pair] = qrel.relevance
             if implies:
                 self.implied.add(key)
+        # The pair has an explicit judgement now, which no later one may contradict.
         if not implies:
             self.implied.discard(key)
 
-    def _negative(self, negative: Negative, found: Found, source: Source) -> None:
-        if self._known(negative.query_id, negative.passage_id, found, source):
+    def _negative(self, negative: Negative, entry: FileRecord, source: Source) -> None:
+        if self._known(negative.query_id, negative.passage_id, entry, source):
             seen = self.negatives.setdefault(source.split, IdRegister())
             if seen.add("\t".join(negative)):
                 file = self.file(f"{NEGATIVES}/{source.split}.tsv")

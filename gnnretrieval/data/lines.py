@@ -1,4 +1,4 @@
-"""Lines of a text file from anywhere, with what is wrong with it said in a sentence."""
+"""Lines of a text file from anywhere; an error says in a sentence what is wrong with the file."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
         keep_all: Blank lines too, and every line with its ending.
 
     Raises:
-        InputError: no such file, it cannot be read, it is not UTF-8, its gzip data is broken, or a line is longer than
-            :data:`LONGEST_LINE`.
+        InputError: the file is missing, cannot be read or is not UTF-8, its gzip data is broken, or a line is longer
+            than :data:`LONGEST_LINE`.
     """
     for number, raw in raw_lines(path, wanted):
         line = decoded(path, number, raw)
@@ -57,7 +57,7 @@ def text_pieces(path: Path, wanted: str) -> Iterator[tuple[int, str]]:
         InputError: as :func:`read_lines`, however long a line is.
     """
     decoder = getincrementaldecoder("utf-8")()
-    number, begun = 1, b""  # of a character
+    number, begun = 1, b""  # bytes of a character that a piece's end cuts
     for number, raw in raw_lines(path, wanted, in_pieces=True):
         try:
             text = decoder.decode(raw)
@@ -78,14 +78,14 @@ def raw_lines(path: Path, wanted: str, keep_mark: bool = False, in_pieces: bool 
         in_pieces: A long line comes in pieces under the same number, instead of being refused.
 
     Raises:
-        InputError: as :func:`read_lines`, but for what is not UTF-8.
+        InputError: as :func:`read_lines`, except that bytes are not decoded.
     """
     number = 0
     try:
         size = path.stat().st_size
         with (
             path.open("rb") as file,
-            progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else (nullcontext()) as meter,
+            progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else nullcontext() as meter,
         ):
             most, whole, first = _PIECE if in_pieces else LONGEST_LINE, True, not keep_mark
             for raw in iter(partial(unzipped(file).readline, most + 1), b""):
@@ -103,8 +103,8 @@ def raw_lines(path: Path, wanted: str, keep_mark: bool = False, in_pieces: bool 
         reason = str(error).rstrip(".")
         raise InputError(f"the gzip data is broken ({reason}): copy or download it again.", path, number + 1) from None
     except FileNotFoundError:
-        beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        beside = [name for name in beside if name not in ("corpus.jsonl", "queries.jsonl")]  # they have their own place
+        names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        beside = [name for name in names if name not in ("corpus.jsonl", "queries.jsonl")]  # never in place of another
         raise InputError(f"no such file; wanted {wanted}.{nearest(path.name, beside)}", path) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror}); wanted {wanted}.", path) from None

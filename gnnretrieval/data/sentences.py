@@ -37,7 +37,7 @@ def make_sentence_dataset(
     *,
     overwrite: bool = False,
 ) -> Artifact:
-    """Make the dataset directory ``out``, whose passages are the sentences of the passages of ``dataset``.
+    """Make the dataset directory ``out`` with the sentences of ``dataset``'s passages as passages.
 
     Sentence ``i`` of passage ``p`` has the id ``p#i``, the passage's title and the metadata ``{"passage": p,
     "sentence": i}``. A passage without text is one sentence. A relevant passage is replaced by its sentences that

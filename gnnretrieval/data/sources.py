@@ -53,23 +53,22 @@ def source_of(text: str | Path) -> list[Source]:
     Format and split that are not given are recognised from the file's name and first lines.
 
     Raises:
-        InputError: there is no such file, or its format or split is not recognised.
+        InputError: the file does not exist, or its format or split is not recognised.
     """
-    said, sign, rest = str(text).partition("=")
+    label, sign, place = str(text).partition("=")
     if not sign or Path(text).exists():
-        said, rest = "", str(text)
-    name, _, split = said.partition("@")
-    path = Path(rest)
+        label, place = "", str(text)
+    name, _, split = label.partition("@")
+    path = Path(place)
     if name == IR_DATASETS:
         return _of_id(path, split)
     if path.is_dir():
-        sources = [one for file in _files_in(path) for one in _recognised(file)]
+        sources = [source for file in _files_in(path) for source in _recognised(file)]
         if not sources:
             raise InputError("no file in this directory has a known format.", path)
         return sources
     format_ = name or recognise(path)
-    its = named(format_, path)
-    if its.has_split and not split:
+    if named(format_, path).has_split and not split:
         split = _split_of(path, format_)
         if not split:
             raise InputError(

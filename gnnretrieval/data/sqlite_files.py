@@ -1,4 +1,4 @@
-"""Opening an SQLite file that somebody else may have written: our tables only, nothing runs, and work has a limit."""
+"""Open an SQLite file that somebody else may have written: with our tables only, no code, and limited work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_VALUE = 2**28  # bytes of a text: a line of a dataset is shorter
 
 
 class _Budget:
-    """Steps of SQLite's machine that are left. The connection holds this alone, so that it goes with its last user."""
+    """Steps of SQLite's machine that are left. Separate, so that the connection keeps no :class:`GuardedFile` alive."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -27,7 +27,7 @@ class _Budget:
 
 
 class GuardedFile:
-    """A connection to an SQLite file whose tables are those of ``schema``, and no others.
+    """A connection to an SQLite file that has the tables of ``schema``, and no others.
 
     Args:
         path: The file.
@@ -56,19 +56,19 @@ class GuardedFile:
             if not writable:  # what is added is ours
                 self.connection.set_progress_handler(self._budget.tick, _TICK)
             self.allow()
-            found = _objects(self.connection)
+            objects = _objects(self.connection)
         except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
             raise damaged(path, error) from None
         with closing(sqlite3.connect(":memory:")) as ours:
             ours.executescript(schema)
-            differ = found ^ _objects(ours)
+            differ = objects ^ _objects(ours)
         if differ:
             raise damaged(
                 path, f"its tables are not those of gnnretrieval: {min(name for _, name, _ in differ)!r} differs"
             )
 
     def allow(self, whole: bool = False) -> None:
-        """Add to what statements may still do: what a lookup takes, or reading the ``whole`` file."""
+        """Allow the next statement the steps of a lookup, or of reading the ``whole`` file."""
         self._budget.left += (_LOOKUP + _STEPS_A_BYTE * self._size * whole) // _TICK
 
 
@@ -80,7 +80,7 @@ def damaged(path: Path, why: object) -> ArtifactError:
 
 
 def _address(path: Path, writable: bool) -> str:
-    """As a URI. A file without a journal beside it is read as one that nobody changes: no locks, no recovery."""
+    """The file as a URI. Without a journal beside it, nobody changes it: it is read without locks and recovery."""
     journal = any(path.with_name(path.name + ending).exists() for ending in ("-journal", "-wal"))
     mode = "mode=rw" if writable else "mode=ro" if journal else "mode=ro&immutable=1"
     return f"{path.absolute().as_uri()}?{mode}"

@@ -59,8 +59,8 @@ class TextStore:
         path: The SQLite file; opened read-only unless ``create``.
         create: Start a new one (an old file at ``path`` is removed).
         extend: Open it to add to it; what is added is there when the ``with`` block ends, or not at all.
-        hidden: Rows of passages that no lookup gives, as if they were not there; :meth:`passage_ids` and
-            :meth:`counts`, which go by row, keep them.
+        hidden: Rows of passages that no lookup returns; :meth:`passage_ids` and :meth:`counts` still include them,
+            as they go by row.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class TextStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """What SQLite cannot write is an :class:`OSError`, as of any other file: a full disk above all."""
+        """Raise an :class:`OSError` for what SQLite cannot write, such as on a full disk, as other files do."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -115,7 +115,7 @@ class TextStore:
             self._db.executemany("INSERT INTO queries VALUES (?, ?, ?, ?)", rows)
 
     def add_qrels(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """Insert judgements ``(query row, passage row, relevance)``; one of a pair that is judged takes its place."""
+        """Insert judgements ``(query row, passage row, relevance)``; a new judgement of a pair replaces the old."""
         with self._writing():
             self._db.executemany("INSERT OR REPLACE INTO qrels VALUES (?, ?, ?)", rows)
 
@@ -134,13 +134,13 @@ class TextStore:
     def _rows(
         self, statement: str, values: Sequence[Any] = (), *, types: tuple[type, ...], whole: bool = False
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of these ``types``; ``whole``: the statement reads a whole table."""
+        """Rows with values of these ``types``; ``whole``: the statement reads a whole table."""
         if self._guard is not None:
             self._guard.allow(whole)
         try:
             for row in self._db.execute(statement, values):
                 if tuple(map(type, row)) != types:
-                    raise self._damaged(f"a value of another type than {' and '.join(one.__name__ for one in types)}")
+                    raise self._damaged(f"a value of another type than {' and '.join(kind.__name__ for kind in types)}")
                 yield row
         except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError) as error:
             raise self._damaged(error) from None
@@ -184,27 +184,27 @@ class TextStore:
         return self._passage("row", row)
 
     def texts_of_passages(self, rows: Sequence[int]) -> list[str]:
-        """Texts of some passages, title first, as encoders see them."""
-        found: dict[int, str] = {}
+        """Texts of the passages at ``rows``, title first, as encoders see them."""
+        texts: dict[int, str] = {}
         if self._hidden and not self._hidden.isdisjoint(rows):
             self.passage(next(row for row in rows if row in self._hidden))  # says that there is none
         for part in _parts(rows):
             statement = f"SELECT row, id, title, text FROM passages WHERE row IN ({','.join('?' * len(part))})"
             passages = map(PassageRow._make, self._rows(statement, part, types=_PASSAGE))
-            found.update((passage.row, passage.full_text) for passage in passages)
-        return self._each(found, rows)
+            texts.update((passage.row, passage.full_text) for passage in passages)
+        return self._each(texts, rows)
 
     def texts_of_queries(self, rows: Sequence[int]) -> list[str]:
-        """Texts of some queries."""
-        found: dict[int, str] = {}
+        """Texts of the queries at ``rows``."""
+        texts: dict[int, str] = {}
         for part in _parts(rows):
             statement = f"SELECT row, text FROM queries WHERE row IN ({','.join('?' * len(part))})"
-            found.update(dict(self._rows(statement, part, types=(int, str))))
-        return self._each(found, rows)
+            texts.update(dict(self._rows(statement, part, types=(int, str))))
+        return self._each(texts, rows)
 
-    def _each(self, found: dict[int, str], rows: Sequence[int]) -> list[str]:
+    def _each(self, texts: dict[int, str], rows: Sequence[int]) -> list[str]:
         try:
-            return [found[row] for row in rows]
+            return [texts[row] for row in rows]
         except KeyError as error:
             raise self._damaged(f"it has no row {error}") from None
 
@@ -214,10 +214,10 @@ class TextStore:
 
     def _passage(self, column: str, value: int | str) -> PassageRow:
         statement = f"SELECT row, id, title, text FROM passages WHERE {column} = ?"
-        found = next(self._rows(statement, (value,), types=_PASSAGE), None)
-        if found is None or found[0] in self._hidden:
+        record = next(self._rows(statement, (value,), types=_PASSAGE), None)
+        if record is None or record[0] in self._hidden:
             raise InputError(f"there is no passage with {column} {value!r}.", self.path.parent)
-        return PassageRow(*found)
+        return PassageRow(*record)
 
     def query(self, row: int) -> QueryRow:
         """The query at ``row``."""
@@ -229,10 +229,10 @@ class TextStore:
 
     def _query(self, column: str, value: int | str) -> QueryRow:
         statement = f"SELECT row, id, text, split FROM queries WHERE {column} = ?"
-        found = next(self._rows(statement, (value,), types=_QUERY), None)
-        if found is None:
+        record = next(self._rows(statement, (value,), types=_QUERY), None)
+        if record is None:
             raise InputError(f"there is no query with {column} {value!r}.", self.path.parent)
-        return QueryRow(*found)
+        return QueryRow(*record)
 
     def passages(self) -> Iterator[PassageRow]:
         """All passages, by row."""
@@ -246,24 +246,24 @@ class TextStore:
     def qrels(self) -> list[tuple[int, int, int]]:
         """Judgements ``(query row, passage row, relevance)``, sorted."""
         statement = "SELECT query, passage, relevance FROM qrels ORDER BY query, passage"
-        found: list[Any] = list(self._rows(statement, types=(int, int, int), whole=True))
+        judgements: list[Any] = list(self._rows(statement, types=(int, int, int), whole=True))
         passages, queries = self.counts()
-        for query, passage, _ in found:
+        for query, passage, _ in judgements:
             if not (0 <= query < queries and 0 <= passage < passages):
                 raise self._damaged(f"a judgement of query row {query} and passage row {passage}")
-        return found
+        return judgements
 
     def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
-        found = self._rows_of("passages", ids)
-        return {id_: row for id_, row in found.items() if row not in self._hidden} if self._hidden else found
+        rows = self._rows_of("passages", ids)
+        return {id_: row for id_, row in rows.items() if row not in self._hidden} if self._hidden else rows
 
     def rows_of_queries(self, ids: Sequence[str]) -> dict[str, int]:
         """Row by id, of those of ``ids`` that exist."""
         return self._rows_of("queries", ids)
 
     def rows_named(self, name: str, most: int) -> list[int]:
-        """The row of the passage whose id is ``name``; else up to ``most`` rows whose id or title has it.
+        """The row of the passage with the id ``name``; else up to ``most`` rows with ``name`` in id or title.
 
         Latin letters match in any case. It reads the whole table where no id is ``name``.
         """
@@ -274,16 +274,16 @@ class TextStore:
             "SELECT row, id FROM passages WHERE instr(lower(id), ?1) OR instr(lower(title), ?1) ORDER BY row LIMIT ?2"
         )
         values = (name.lower(), most + len(self._hidden))
-        found = (row for row, _ in self._rows(statement, values, types=(int, str), whole=True))
-        return [row for row in found if row not in self._hidden][:most]
+        rows = (row for row, _ in self._rows(statement, values, types=(int, str), whole=True))
+        return [row for row in rows if row not in self._hidden][:most]
 
     def _rows_of(self, table: str, ids: Sequence[str]) -> dict[str, int]:
-        found = {}
+        rows = {}
         for part in _parts(ids):
             marks = ",".join("?" * len(part))
             statement = f"SELECT id, row FROM {table} WHERE id IN ({marks})"
-            found.update(dict(self._rows(statement, part, types=(str, int))))
-        return found
+            rows.update(dict(self._rows(statement, part, types=(str, int))))
+        return rows
 
     def relevant_to(self, query: int) -> list[int]:
         """Rows of the passages that are judged relevant to the query at a row, in order."""
@@ -293,8 +293,8 @@ class TextStore:
     def relevance(self, query: int, passage: int) -> int | None:
         """The judgement of one pair of rows; None where it is not judged."""
         statement = "SELECT relevance FROM qrels WHERE query = ? AND passage = ?"
-        found = next(self._rows(statement, (query, passage), types=(int,)), None)
-        return None if found is None else int(found[0])
+        judgement = next(self._rows(statement, (query, passage), types=(int,)), None)
+        return None if judgement is None else int(judgement[0])
 
     def ids_beside(self, table: Literal["passages", "queries"], id_: str, most: int = 1000) -> list[str]:
         """Up to ``most`` ids of a table on either side of ``id_`` in alphabetical order, read through its index."""
@@ -308,7 +308,7 @@ class TextStore:
 
 
 class KeptTextStore(TextStore):
-    """One that a ``with`` block leaves open: its user keeps it, and closes it by :meth:`close`."""
+    """A text store that a ``with`` block leaves open; :meth:`close` closes it."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -317,5 +317,5 @@ class KeptTextStore(TextStore):
 
 
 def _parts(values: Sequence[_T]) -> Iterator[list[_T]]:
-    """Values by as many as a statement takes."""
+    """Values in parts that are small enough for one statement."""
     return (list(values[start : start + 500]) for start in range(0, len(values), 500))

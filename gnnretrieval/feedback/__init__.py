@@ -1,6 +1,6 @@
 """Event logs of a running search: cleaned, freed of position bias, and turned into a dataset with judgements.
 
-:func:`import_feedback` does all of it. :func:`simulate_log` writes a log whose truth is known, to test by.
+:func:`import_feedback` does all of it. :func:`simulate_log` writes a log with a known truth, for tests.
 """
 
 from typing import TYPE_CHECKING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gnnretrieval.data.inspection.same_text import normalised
@@ -15,6 +15,7 @@ from gnnretrieval.feedback.values import WITHDRAWN
 from gnnretrieval.pages.reports import Figures
 
 MINUTE, DAY = 60.0, 86400.0
+_OF_THE_REST = ("impressions", "sessions", "questions", "spellings")  # figures of the impressions that are left
 
 
 class CleaningFigures(Figures):
@@ -25,7 +26,7 @@ class CleaningFigures(Figures):
     too_old: int
     """Events before the retention's limit."""
     without_question: int
-    """Events whose question is empty."""
+    """Events with an empty question."""
     bot_sessions: int
     """Sessions with too many questions a minute or a day."""
     bot_events: int
@@ -41,7 +42,7 @@ class CleaningFigures(Figures):
     short_clicks: int
     """Clicks with a dwell time below the limit: no votes, neither for the passage nor against it."""
     redacted_questions: int
-    """Events in whose question personal data was masked."""
+    """Events with a question in which personal data was masked."""
     impressions: int
     """Votes that are left: one a session and question."""
     sessions: int
@@ -67,7 +68,7 @@ class Impression(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """Impressions, and what is known of their questions.
+    """Impressions, and texts and ids of their questions.
 
     Attributes:
         impressions: In the order of their times.
@@ -100,14 +101,46 @@ def clean(
 
     Args:
         events: Lines of logs.
-        passages: Ids of the passages that there are.
+        passages: Ids of the known passages.
         settings: Limits.
         redact: Mask personal data in questions, before they are compared (:func:`.redaction.redacted`).
         keep_from: Seconds since 1970; events before are dropped. None: all are kept.
     """
     counts: Counter[str] = Counter()
-    kept: list[tuple[str, Event]] = []
     same: dict[Shown, Shown] = {}  # equal records share memory: most are a passage at a usual position, not clicked
+    kept = [*_with_keys(events, redact, keep_from, same, counts)]
+    bots = bot_sessions(kept, settings)
+    counts["bot_sessions"] = len(bots)
+    votes = _votes(kept, bots, passages, counts)
+    texts: dict[str, Counter[str]] = defaultdict(Counter)
+    ids: dict[str, set[str]] = defaultdict(set)
+    impressions = []
+    for (_, key), vote in votes.items():
+        counts["repeated"] += len({(event.time, event.question) for event in vote}) - 1
+        merged, short = _merged(vote, settings.min_dwell)
+        counts["short_clicks"] += short
+        shown = tuple(same.setdefault(passage, passage) for passage in merged)
+        impressions.append(Impression(key, min(event.time for event in vote), shown))
+        texts[key].update({" ".join(event.question.split()) for event in vote})
+        ids[key].update(event.question_id for event in vote if event.question_id)
+    impressions.sort(key=lambda impression: (impression.time, impression.question, repr(impression.shown)))
+    names = [name for name in CleaningFigures.model_fields if name not in _OF_THE_REST]
+    figures = CleaningFigures(
+        **{name: counts[name] for name in names},
+        impressions=len(impressions),
+        sessions=len({session for session, _ in votes}),
+        questions=len(texts),
+        spellings=sum(map(len, texts.values())),
+    )
+    # Of equally frequent spellings the first in the alphabet: the order of the events decides nothing.
+    usual = {key: min(counted, key=lambda text: (-counted[text], text)) for key, counted in sorted(texts.items())}
+    return Cleaned(impressions, usual, {key: sorted(log_ids) for key, log_ids in ids.items() if log_ids}, figures)
+
+
+def _with_keys(
+    events: Iterable[Event], redact: bool, keep_from: float | None, same: dict[Shown, Shown], counts: Counter[str]
+) -> Iterator[tuple[str, Event]]:
+    """Events with a question that are not too old, each with its normalised question; counts the others."""
     for event in events:
         counts["events"] += 1
         if keep_from is not None and event.time < keep_from:
@@ -118,19 +151,23 @@ def clean(
             counts["redacted_questions"] += masked != unicodedata.normalize("NFKC", event.question)
             event = event._replace(question=masked, question_id=redacted(event.question_id))
         key = question_key(event.question)
-        if not key:
-            counts["without_question"] += 1
+        if key:
+            yield key, event._replace(shown=tuple(same.setdefault(passage, passage) for passage in event.shown))
         else:
-            kept.append((key, event._replace(shown=tuple(same.setdefault(one, one) for one in event.shown))))
-    bots = bot_sessions(kept, settings)
-    counts["bot_sessions"] = len(bots)
+            counts["without_question"] += 1
+
+
+def _votes(
+    events: Iterable[tuple[str, Event]], bots: Collection[str], passages: Collection[str], counts: Counter[str]
+) -> dict[tuple[str, str], list[Event]]:
+    """Events with known passages alone, by session and normalised question; counts what is left out."""
     votes: dict[tuple[str, str], list[Event]] = defaultdict(list)
-    for key, event in kept:
+    for key, event in events:
         if event.session in bots:
             counts["bot_events"] += 1
             continue
         counts["clicks_outside"] += event.outside
-        known = tuple(one for one in event.shown if one.passage in passages)
+        known = tuple(passage for passage in event.shown if passage.passage in passages)
         counts["unknown_passages"] += len(event.shown) - len(known)
         if not known:
             counts["without_passage"] += 1
@@ -138,60 +175,36 @@ def clean(
         # Without sessions every list is a vote, and so are all lines of one moment that are parts of a list.
         session = event.session or (f"\n{len(votes)}" if event.is_whole else f"\nat {event.time!r}")
         votes[session, key].append(event._replace(shown=known))
-    texts: dict[str, Counter[str]] = defaultdict(Counter)
-    ids: dict[str, set[str]] = defaultdict(set)
-    impressions = []
-    for (_, key), its in votes.items():
-        counts["repeated"] += len({(event.time, event.question) for event in its}) - 1
-        merged, short = _merged(its, settings.min_dwell)
-        shown = tuple(same.setdefault(one, one) for one in merged)
-        counts["short_clicks"] += short
-        impressions.append(Impression(key, min(event.time for event in its), shown))
-        texts[key].update({" ".join(event.question.split()) for event in its})
-        ids[key].update(event.question_id for event in its if event.question_id)
-    impressions.sort(key=lambda one: (one.time, one.question, repr(one.shown)))
-    names = [name for name in CleaningFigures.model_fields if name not in _OF_THE_REST]
-    figures = CleaningFigures(
-        **{name: counts[name] for name in names},
-        impressions=len(impressions),
-        sessions=len({session for session, _ in votes}),
-        questions=len(texts),
-        spellings=sum(map(len, texts.values())),
-    )
-    shown_texts = {key: min(found, key=lambda text: (-found[text], text)) for key, found in sorted(texts.items())}
-    return Cleaned(impressions, shown_texts, {key: sorted(found) for key, found in ids.items() if found}, figures)
-
-
-_OF_THE_REST = ("impressions", "sessions", "questions", "spellings")
+    return votes
 
 
 def bot_sessions(events: Sequence[tuple[str, Event]], settings: FeedbackSettings) -> set[str]:
     """Sessions that asked more different questions within a minute or a day than a person does.
 
     Args:
-        events: Normalised questions, and events; those without a session are not looked at.
+        events: Normalised questions, and events; events without a session are skipped.
         settings: Limits.
     """
-    asked: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    questions: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for key, event in events:
         if event.session:
-            asked[event.session].append((event.time, key))
+            questions[event.session].append((event.time, key))
     limits = ((MINUTE, settings.most_per_minute), (DAY, settings.most_per_day))
     return {
         session
-        for session, its in asked.items()
-        if any(len(its) > most and _most_within(sorted(its), span) > most for span, most in limits)
+        for session, timed in questions.items()
+        if any(len(timed) > most and _most_within(sorted(timed), span) > most for span, most in limits)
     }
 
 
-def _most_within(asked: Sequence[tuple[float, str]], span: float) -> int:
-    """Largest number of different questions in a window of ``span`` seconds."""
+def _most_within(questions: Sequence[tuple[float, str]], span: float) -> int:
+    """Largest number of different questions in a window of ``span`` seconds; ``questions`` are sorted by time."""
     inside: Counter[str] = Counter()
     most = first = 0
-    for time, key in asked:
+    for time, key in questions:
         inside[key] += 1
-        while asked[first][0] <= time - span:
-            left = asked[first][1]
+        while questions[first][0] <= time - span:
+            left = questions[first][1]
             inside[left] -= 1
             if not inside[left]:
                 del inside[left]
@@ -207,18 +220,19 @@ def _merged(events: Iterable[Event], min_dwell: float) -> tuple[tuple[Shown, ...
     """
     by_passage: dict[str, list[tuple[float, Shown]]] = defaultdict(list)
     for event in events:
-        for one in event.shown:
-            by_passage[one.passage].append((event.time, one))
-    shown, short = [], 0
-    for passage, its in sorted(by_passage.items()):
-        positions = [one.position for _, one in its if one.position is not None]
-        thumbs = sorted((time, one.thumb) for time, one in its if one.thumb)
+        for passage in event.shown:
+            by_passage[passage.passage].append((event.time, passage))
+    merged, short = [], 0
+    for id_, timed in sorted(by_passage.items()):
+        passages = [passage for _, passage in timed]
+        positions = [passage.position for passage in passages if passage.position is not None]
+        thumbs = sorted((time, passage.thumb) for time, passage in timed if passage.thumb)
         last = thumbs[-1][1] if thumbs else 0  # the last one counts
         thumb = 0 if last == WITHDRAWN else last
-        times = [one.dwell for _, one in its if one.clicked and one.dwell is not None]
+        times = [passage.dwell for passage in passages if passage.clicked and passage.dwell is not None]
         longest = max(times) if times else None
-        clicked = thumb > 0 or any(one.clicked for _, one in its)
+        clicked = thumb > 0 or any(passage.clicked for passage in passages)
         is_short = clicked and not thumb and longest is not None and longest < min_dwell
         short += is_short
-        shown.append(Shown(passage, min(positions, default=None), clicked, longest if is_short else None, thumb))
-    return tuple(shown), short
+        merged.append(Shown(id_, min(positions, default=None), clicked, longest if is_short else None, thumb))
+    return tuple(merged), short

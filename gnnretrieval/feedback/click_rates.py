@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -61,14 +61,14 @@ class _Count:
         self.examined = 0.0
         self.touched = False
 
-    def add(self, one: Shown, propensity: float) -> None:
+    def add(self, passage: Shown, propensity: float) -> None:
         self.impressions += 1
-        if one.thumb < 0:
+        if passage.thumb < 0:
             self.examined += 1.0  # a thumb down was certainly given after a look
-        elif one.dwell is not None:
+        elif passage.dwell is not None:  # only a short click keeps its dwell time
             self.touched = True
         else:
-            self.clicks += one.clicked
+            self.clicks += passage.clicked
             self.examined += propensity
 
 
@@ -84,22 +84,22 @@ def count_votes(impressions: Sequence[Impression], propensities: Propensities, h
             in all impressions of its question.
     """
     counts: dict[tuple[str, str], _Count] = defaultdict(_Count)
-    asked: dict[str, int] = defaultdict(int)
+    impressions_of: Counter[str] = Counter()
     for impression in impressions:
-        asked[impression.question] += 1
-        for one in impression.shown:
-            counts[impression.question, one.passage].add(one, propensities.at(one.position))
+        impressions_of[impression.question] += 1
+        for passage in impression.shown:
+            counts[impression.question, passage.passage].add(passage, propensities.at(passage.position))
     pairs = sorted(counts)
-    its = [counts[pair] for pair in pairs]
-    examined = np.array([one.examined for one in its], dtype=np.float64)
+    sorted_counts = [counts[pair] for pair in pairs]
+    examined = np.array([count.examined for count in sorted_counts], dtype=np.float64)
     if not has_lists:
-        examined = np.maximum(examined, np.array([asked[question] for question, _ in pairs], dtype=np.float64))
+        examined = np.maximum(examined, np.array([impressions_of[question] for question, _ in pairs], dtype=np.float64))
     return Votes(
         pairs,
-        np.array([one.impressions for one in its], dtype=np.int64),
-        np.array([one.clicks for one in its], dtype=np.int64),
+        np.array([count.impressions for count in sorted_counts], dtype=np.int64),
+        np.array([count.clicks for count in sorted_counts], dtype=np.int64),
         examined,
-        np.array([one.touched for one in its], dtype=np.bool_),
+        np.array([count.touched for count in sorted_counts], dtype=np.bool_),
         has_lists,
     )
 
@@ -123,6 +123,7 @@ def click_rates(votes: Votes) -> ClickRates:
         return ClickRates(mean=mean, background=0.0, attractive=mean, share_attractive=1.0, share_background_clicks=0.0)
     share, low, high = 0.1, mean / 5, 5 * mean
     attracts = np.zeros(len(clicks))  # P(z = 1 | C, E)
+    # EM: which of the two groups each pair is in (E), then the rates and the share of each group (M).
     for _ in range(_STEPS):
         odds = np.log(share / (1 - share)) + clicks * np.log(high / max(low, _LEAST)) - examined * (high - low)
         attracts = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
@@ -130,7 +131,7 @@ def click_rates(votes: Votes) -> ClickRates:
         share = float(np.clip(attracts.mean(), 1e-6, 1 - 1e-6))
         high = max(float((attracts * clicks).sum() / max(float((attracts * examined).sum()), _LEAST)), _LEAST)
         low = float(((1 - attracts) * clicks).sum() / max(float(((1 - attracts) * examined).sum()), _LEAST))
-        if max(abs(one - other) for one, other in zip(before, (share, low, high), strict=True)) < _CLOSE:
+        if max(abs(old - new) for old, new in zip(before, (share, low, high), strict=True)) < _CLOSE:
             break
     return ClickRates(
         mean=mean,

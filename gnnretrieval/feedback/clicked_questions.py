@@ -1,7 +1,7 @@
-"""Questions whose labels are clicks on what a search showed, and how they count when models are compared by them.
+"""Questions that are labelled by clicks on shown passages, and how they count when models are compared by them.
 
-Such clicks favour the served ranking in two ways. Nobody clicks what was not shown. And what is ranked high is examined
-more often, so that a question whose answer is at rank 1 gets a label, and one whose answer is at rank 6 seldom does.
+These clicks favour the served ranking in two ways. Nobody clicks what was not shown. And what is ranked high is
+examined more often: a question with its answer at rank 1 gets a label, and one with its answer at rank 6 seldom does.
 
 - Condensed lists (Sakai 2007, *Alternatives to Bpref*): passages that were not shown for a question are taken out of
   all rankings, so that they are neither a merit nor a fault.
@@ -66,18 +66,18 @@ class ClickedQuestions(NamedTuple):
         """The questions for which these passages were shown.
 
         Args:
-            shown: Passages of each question. Without a relevant one, all that is known is that the question was asked.
+            shown: Passages of each question. A question without a relevant one has no label.
             rates: Click rates of the training period.
             settings: Thresholds of the judgements.
             has_lists: Whether the log has what was shown without a click.
         """
-        relevant = [[one.row for one in its if one.is_relevant] for its in shown]
+        relevant = [[passage.row for passage in passages if passage.is_relevant] for passages in shown]
         if not has_lists:
             return cls(relevant, [None] * len(relevant), np.ones(len(relevant)))
-        examined = np.array([sum(one.examined for one in its if one.is_relevant) for its in shown], dtype=np.float64)
-        chances = label_chances(examined, rates, settings)
-        weights = np.where([bool(its) for its in relevant], 1 / np.maximum(chances, 1 / _MOST_WEIGHT), 1.0)
-        return cls(relevant, [[one.row for one in its] or None for its in shown], weights)
+        examined = [sum(passage.examined for passage in passages if passage.is_relevant) for passages in shown]
+        chances = label_chances(np.array(examined, dtype=np.float64), rates, settings)
+        weights = np.where([bool(rows) for rows in relevant], 1 / np.maximum(chances, 1 / _MOST_WEIGHT), 1.0)
+        return cls(relevant, [[passage.row for passage in passages] or None for passages in shown], weights)
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -87,9 +87,9 @@ class ClickedQuestions(NamedTuple):
 
     def only(self, rows: Iterable[int]) -> ClickedQuestions:
         """The questions at these positions."""
-        its = [*rows]
+        kept = [*rows]
         return ClickedQuestions(
-            [self.relevant[row] for row in its], [self.shown[row] for row in its], self.weights[its]
+            [self.relevant[row] for row in kept], [self.shown[row] for row in kept], self.weights[kept]
         )
 
 
@@ -105,7 +105,7 @@ def open_clicks(dataset: Dataset) -> ImportedFeedback | None:
 def clicked_questions(
     feedback: ImportedFeedback, split: str, row_of: Mapping[str, int], query_ids: Iterable[str]
 ) -> ClickedQuestions:
-    """Some questions of a split. One that the split lacks counts once, and ranks all passages.
+    """The questions ``query_ids`` of a split. One that the split lacks has weight 1 and ranks all passages.
 
     Args:
         feedback: A dataset from event logs.
@@ -115,11 +115,11 @@ def clicked_questions(
 
     Raises:
         InputError: the table of judgements is missing or damaged.
-        ArtifactError: so is the report.
+        ArtifactError: the report is missing or damaged.
     """
     table, report = read_judgements(feedback.path, split), feedback.report
     shown = [
-        [ShownPassage(row_of[one.passage], one.examined, one.is_relevant) for one in table.get(query, ())]
+        [ShownPassage(row_of[pair.passage], pair.examined, pair.is_relevant) for pair in table.get(query, ())]
         for query in query_ids
     ]
     return ClickedQuestions.of(shown, report.rates, feedback.settings, all(log.has_lists for log in report.logs))

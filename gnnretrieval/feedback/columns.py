@@ -28,7 +28,7 @@ def columns_of(names: Iterable[str], given: Mapping[str, str], path: Path) -> di
 
     Args:
         names: The log's columns.
-        given: Column by field, where the user said it.
+        given: Column by field, as far as the user named them.
         path: The log, for errors.
 
     Raises:
@@ -37,7 +37,7 @@ def columns_of(names: Iterable[str], given: Mapping[str, str], path: Path) -> di
     """
     known = {name.strip().casefold(): name for name in names}
     require_fields(given)
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for field, usual in FIELDS.items():
         if field in given:
             name = known.get(given[field].strip().casefold())
@@ -46,38 +46,38 @@ def columns_of(names: Iterable[str], given: Mapping[str, str], path: Path) -> di
                     f"there is no column {given[field]!r}.{nearest(given[field], known)} Present: {listed(names)}.",
                     path,
                 )
-            found[field] = name
+            columns[field] = name
         else:
-            free = (known[one] for one in usual if one in known and known[one] not in given.values())
+            free = (known[alias] for alias in usual if alias in known and known[alias] not in given.values())
             if (first := next(free, None)) is not None:
-                found[field] = first
+                columns[field] = first
     for field in ("question", "time"):
-        if field not in found:
+        if field not in columns:
             raise InputError(
                 f"no column is the {field}: wanted one called {' or '.join(FIELDS[field])}. Present: {listed(names)}. "
                 f"Say which it is: --column {field}=NAME.",
                 path,
             )
-    if not {"shown", "passage", "clicked"} & found.keys():
+    if not {"shown", "passage", "clicked"} & columns.keys():
         raise InputError(
             "no column has the shown passages (shown), the passage of the row (passage) or the clicked passages "
             f"(clicked). Present: {listed(names)}. Say which it is: --column shown=NAME.",
             path,
         )
-    if "shown" in found and not {"clicked", "thumbs"} & found.keys():
+    if "shown" in columns and not {"clicked", "thumbs"} & columns.keys():
         raise InputError(
             f"no column has the clicked passages or the thumbs. Present: {listed(names)}. Say which it is: --column "
             "clicked=NAME.",
             path,
         )
-    return found
+    return columns
 
 
 def require_fields(given: Mapping[str, str]) -> None:
     """Refuse a field that a log does not have.
 
     Raises:
-        InputError: there is one.
+        InputError: ``given`` has a field that is not in :data:`FIELDS`.
     """
     for field in given:
         if field not in FIELDS:

@@ -37,8 +37,8 @@ class Shown(NamedTuple):
         position: Where it was shown, from 1; None where the log does not say.
         clicked: Whether it was clicked.
         dwell: Seconds that it was read; None where the log does not say.
-        thumb: 1 for up, -1 for down, 0 for neither; :data:`~gnnretrieval.feedback.values.WITHDRAWN` where one was taken
-            back.
+        thumb: 1 for up, -1 for down, 0 for neither; :data:`~gnnretrieval.feedback.values.WITHDRAWN` where a thumb was
+            taken back.
     """
 
     passage: str
@@ -83,16 +83,16 @@ class Log(Protocol):
 
     @property
     def has_lists(self) -> bool:
-        """Whether they say what was shown without a click. If not, all that they have are clicks."""
+        """Whether they say what was shown without a click. If not, they have clicks alone."""
 
     def events(self) -> Iterator[Event]:
         """The events, in the file's order."""
 
 
 class EventLog:
-    """An event log on disk. Its columns are found when it is opened; :meth:`events` reads it as a stream.
+    """An event log on disk. Opening it decides its columns; :meth:`events` reads it as a stream.
 
-    A last line of JSON that has no line ending and is not whole is being written, or was when the power went: it is
+    A last line of JSON without a line ending that is not whole is still being written, or was cut off by a crash: it is
     skipped with a warning. When it is whole, the log can be read again.
 
     Args:
@@ -101,7 +101,7 @@ class EventLog:
 
     Attributes:
         columns: Column by field.
-        has_lists: Whether the log says what was shown without a click. If not, all that it has are clicks.
+        has_lists: Whether the log says what was shown without a click. If not, it has clicks alone.
 
     Raises:
         InputError: the file cannot be read, or its columns lack a field.
@@ -180,10 +180,10 @@ class EventLog:
 
     def _list(self, record: Record) -> tuple[tuple[Shown, ...], int]:
         """The passages of a line with a list, in its order."""
-        ids = [id_of(one) for one in items_of(self._value(record, "shown"))]
+        ids = [id_of(item) for item in items_of(self._value(record, "shown"))]
         positions = {passage: place for place, passage in reversed(list(enumerate(ids, 1)))}
         clicked = self._clicked(record, ids)
-        dwell, thumbs = self._read(record, clicked)
+        dwell, thumbs = self._dwell_and_thumbs(record, clicked)
         shown = tuple(
             Shown(passage, positions[passage], passage in clicked, dwell.get(passage), thumbs.get(passage, 0))
             for passage in dict.fromkeys(ids)
@@ -192,18 +192,18 @@ class EventLog:
 
     def _clicked(self, record: Record, ids: Sequence[str]) -> list[str]:
         values = items_of(self._value(record, "clicked"))
-        if values and all(isinstance(one, bool) for one in values):
+        if values and all(isinstance(value, bool) for value in values):
             if len(values) != len(ids):
                 raise BadValue(f"found {len(values)} clicks, true or false, for {len(ids)} shown passages.")
-            values = [passage for passage, is_one in zip(ids, values, strict=True) if is_one]
-        return list(dict.fromkeys(id_of(one) for one in values))
+            values = [passage for passage, value in zip(ids, values, strict=True) if value]
+        return list(dict.fromkeys(id_of(value) for value in values))
 
-    def _read(self, record: Record, clicked: list[str]) -> tuple[dict[str, float], dict[str, int]]:
+    def _dwell_and_thumbs(self, record: Record, clicked: list[str]) -> tuple[dict[str, float], dict[str, int]]:
         dwell = by_passage(self._value(record, "dwell"), clicked)
         thumbs = by_passage(self._value(record, "thumbs"), clicked)
         return (
-            {passage: seconds_of(one, self._is_milliseconds) for passage, one in dwell.items()},
-            {passage: thumb for passage, one in thumbs.items() if (thumb := thumb_of(one))},
+            {passage: seconds_of(value, self._is_milliseconds) for passage, value in dwell.items()},
+            {passage: thumb for passage, value in thumbs.items() if (thumb := thumb_of(value))},
         )
 
     @property
@@ -214,16 +214,15 @@ class EventLog:
         """The passages of a line without a list: its passage, or the clicked ones."""
         if "passage" not in self.columns:
             clicked = self._clicked(record, ())
-            dwell, thumbs = self._read(record, clicked)
-            return tuple(Shown(one, None, True, dwell.get(one), thumbs.get(one, 0)) for one in clicked), 0
-        value = self._value(record, "passage")
-        if is_missing(value):
+            dwell, thumbs = self._dwell_and_thumbs(record, clicked)
+            return tuple(Shown(id_, None, True, dwell.get(id_), thumbs.get(id_, 0)) for id_ in clicked), 0
+        passage, dwell_time = self._value(record, "passage"), self._value(record, "dwell")
+        if is_missing(passage):
             return (), 0
-        dwell_of, thumbs_of = self._value(record, "dwell"), self._value(record, "thumbs")
-        thumb = thumb_of(thumbs_of)
-        clicked_one = is_clicked(self._value(record, "clicked")) if "clicked" in self.columns else not thumb
-        dwell_one = None if is_missing(dwell_of) else seconds_of(dwell_of, self._is_milliseconds)
-        return (Shown(id_of(value), self._position(record, first), clicked_one, dwell_one, thumb),), 0
+        thumb = thumb_of(self._value(record, "thumbs"))
+        has_click = is_clicked(self._value(record, "clicked")) if "clicked" in self.columns else not thumb
+        seconds = None if is_missing(dwell_time) else seconds_of(dwell_time, self._is_milliseconds)
+        return (Shown(id_of(passage), self._position(record, first), has_click, seconds, thumb),), 0
 
     def _position(self, record: Record, first: int) -> int | None:
         value = self._value(record, "position")
@@ -239,12 +238,12 @@ _MOST_POSITIONS = 1000
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
-    """A line as a JSON object; None: it is none."""
+    """A line as a JSON object; None where it is not one."""
     try:
-        found = json.loads(raw.decode())
+        record = json.loads(raw.decode())
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def _has_json_lines(path: Path) -> bool:

@@ -13,7 +13,7 @@ def fair_pairs(ranking: Sequence[Ranked], rng: Random) -> list[Ranked]:
     """Swap neighbours of a ranking at random: FairPairs (Radlinski and Joachims 2006, algorithm 1).
 
     The ranks are paired, from the first or from the second one on, and each pair is swapped with probability 1/2. So
-    nothing moves by more than one rank, and each of two neighbours is as often above the other as below.
+    nothing moves by more than one rank, and of two neighbours each is above the other equally often.
 
     Args:
         ranking: What is ranked, best first.

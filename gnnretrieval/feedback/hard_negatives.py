@@ -11,7 +11,6 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.examples import (
     EXAMPLES,
-    REPORT,
     Candidate,
     Example,
     Examples,
@@ -19,7 +18,6 @@ from gnnretrieval.mining.examples import (
     write_examples,
 )
 from gnnretrieval.mining.tally import Tally
-from gnnretrieval.storage.provenance import write_json
 
 
 def make_feedback_examples(
@@ -37,7 +35,7 @@ def make_feedback_examples(
         InputError: the split does not exist, or has no judgement of 0.
     """
     judged = dataset.split(split)
-    if not any(value == 0 for its in judged.values() for value in its.values()):
+    if not any(value == 0 for grades in judged.values() for value in grades.values()):
         raise InputError(
             f"split {split!r} has no hard negatives: import a longer time, or raise --negative-level.", dataset.path
         )
@@ -46,9 +44,7 @@ def make_feedback_examples(
         tally = Tally("feedback", queries=len(judged))
         write_examples(directory / EXAMPLES, _examples(judged, tally))
         with open_texts(dataset, directory) as texts:
-            report = tally.report(texts)
-        write_json(directory / REPORT, report.as_json())
-        return {"figures": report.candidates.as_json()}
+            return {"figures": tally.write_report(directory, texts)}
 
     return make_examples(
         out,
@@ -63,10 +59,10 @@ def make_feedback_examples(
 
 
 def _examples(judged: Mapping[str, Mapping[str, int]], tally: Tally) -> Iterator[Example]:
-    for query, its in judged.items():
-        tally.candidates += len(its)
-        positives = tuple(Candidate(passage, "label") for passage, value in its.items() if value > 0)
-        negatives = tuple(Candidate(passage, "shown") for passage, value in its.items() if value == 0)
+    for query, grades in judged.items():
+        tally.candidates += len(grades)
+        positives = tuple(Candidate(passage, "label") for passage, value in grades.items() if value > 0)
+        negatives = tuple(Candidate(passage, "shown") for passage, value in grades.items() if value == 0)
         if positives and negatives:
             example = Example(query, positives, negatives)
             tally.keep(example)

@@ -159,7 +159,7 @@ def passages_source(path: Path) -> tuple[Path, str]:
 
 
 class JudgedImpressions(NamedTuple):
-    """Impressions by split, and what they say.
+    """Impressions by split, and their judgements.
 
     Attributes:
         at: Starts of dev and test.
@@ -199,16 +199,16 @@ def judge_impressions(
     at = boundaries(impressions, settings, dev_from, test_from)
     split = split_by_time(impressions, at)
     bias = estimate_propensities(split.by_name[TRAIN]) if has_lists else Propensities(())
-    votes = {name: count_votes(its, bias, has_lists) for name, its in split.by_name.items() if its}
+    votes = {name: count_votes(part, bias, has_lists) for name, part in split.by_name.items() if part}
     if TRAIN not in votes:
         raise NoLabelsError("no event is left before dev and test: give a later --dev-from, or smaller shares.")
     rates = click_rates(votes[TRAIN])
-    judgements = {name: judge(its, rates, settings) for name, its in votes.items()}
+    judgements = {name: judge(of_split, rates, settings) for name, of_split in votes.items()}
     return JudgedImpressions(at, split, bias, rates, judgements)
 
 
 class WrittenCorpus:
-    """The passages: written once, with their ids and a hash of their texts in memory."""
+    """Writes the passages once, and keeps a hash of each text by passage id (``keys``)."""
 
     def __init__(self, source: tuple[Path, str], out: Path) -> None:
         self.keys: dict[str, int] = {}
@@ -218,16 +218,16 @@ class WrittenCorpus:
             raise InputError("no passages in this file; wanted a dataset or a file of passages.", self._path)
 
     def _passages(self) -> Iterator[tuple[Passage, Mapping[str, Any]]]:
-        for found in ALL_FORMATS[self._format].read(self._path, ""):
-            passage = found.record
+        for entry in ALL_FORMATS[self._format].read(self._path, ""):
+            passage = entry.record
             if not isinstance(passage, Passage) or not passage.full_text.strip():
                 continue
             if passage.id in self.keys:
                 if ALL_FORMATS[self._format].repeats:
                     continue
-                raise InputError(f"passage id {passage.id!r} is repeated: rename one.", self._path, found.line)
+                raise InputError(f"passage id {passage.id!r} is repeated: rename one.", self._path, entry.line)
             self.keys[passage.id] = text_key(passage.full_text)
-            yield passage, found.metadata
+            yield passage, entry.metadata
 
 
 class _Question(NamedTuple):
@@ -245,98 +245,113 @@ def _write(
 ) -> Mapping[str, Any]:
     corpus = WrittenCorpus(source, directory / CORPUS)
     keep_from, dev_from, test_from = times
+    cleaned = _cleaned(logs, corpus, settings, redact, keep_from)
+    has_lists = all(log.has_lists for log in logs)
+    result = judge_impressions(cleaned.impressions, settings, has_lists, dev_from, test_from)
+    judged = {name: _without_same_texts(pairs, corpus.keys) for name, pairs in result.judgements.items()}
+    labelled = {name: with_relevant(pairs) for name, (pairs, _) in judged.items()}
+    if not any(labelled.values()):
+        raise NoLabelsError(
+            "no passage is relevant by these clicks: import a longer time, or lower --level and --of-background. "
+            f"Passages that are no answer are clicked at a rate of {result.rates.background:.3f}, others at "
+            f"{result.rates.attractive:.3f}."
+        )
+    questions = _questions(cleaned, {question for by_question in labelled.values() for question in by_question})
+    write_queries(directory / QUERIES, questions.values())
+    counts = {}
+    for name, by_question in labelled.items():
+        if by_question:
+            rows = (Qrel(questions[pair.question][0].id, pair.passage, value) for pair, value in _decided(by_question))
+            counts[name] = write_qrels(directory / "qrels" / f"{name}.tsv", rows)
+    write_judgements(directory, labelled, {key: question.query.id for key, question in questions.items()})
+    write_json(directory / REPORT, _report(logs, cleaned, result, judged).as_json())
+    return {"counts": {"passages": len(corpus.keys), "queries": len(questions), "judgements": counts}}
+
+
+def _cleaned(
+    logs: Sequence[Log], corpus: WrittenCorpus, settings: FeedbackSettings, redact: bool, keep_from: float | None
+) -> Cleaned:
+    """The impressions of the logs, of which there is at least one."""
     for log in logs:
         if isinstance(log, EventLog):  # a store's columns are no guess
             taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
             say(f"{log.path}: {taken}")
     events = (event for log in logs for event in log.events())
     cleaned = clean(events, corpus.keys, settings, redact=redact, keep_from=keep_from)
-    impressions = cleaned.impressions
-    if not impressions:
+    if not cleaned.impressions:
         counts = {name: count for name, count in cleaned.figures.as_json().items() if count}
-        found = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
-        raise NoLabelsError(f"no event of these logs is left ({found}): check --passages and --keep-days.")
-    has_lists = all(log.has_lists for log in logs)
-    said = judge_impressions(impressions, settings, has_lists, dev_from, test_from)
-    at, split, bias, rates = said.at, said.split, said.bias, said.rates
-    judged = {name: _without_same_texts(its, corpus.keys) for name, its in said.judgements.items()}
-    labelled = {name: with_relevant(its) for name, (its, _) in judged.items()}
-    if not any(labelled.values()):
-        raise NoLabelsError(
-            "no passage is relevant by these clicks: import a longer time, or lower --level and --of-background. "
-            f"Passages that are no answer are clicked at a rate of {rates.background:.3f}, others at "
-            f"{rates.attractive:.3f}."
-        )
-    questions = _questions(cleaned, {question for its in labelled.values() for question in its})
-    write_queries(directory / QUERIES, questions.values())
-    for name, its in labelled.items():
-        if its:
-            rows = (Qrel(questions[one.question][0].id, one.passage, value) for one, value in _decided(its))
-            write_qrels(directory / "qrels" / f"{name}.tsv", rows)
-    ids = {question: its.query.id for question, its in questions.items()}
-    write_judgements(directory, labelled, ids)
+        dropped = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
+        raise NoLabelsError(f"no event of these logs is left ({dropped}): check --passages and --keep-days.")
+    return cleaned
+
+
+def _report(
+    logs: Sequence[Log],
+    cleaned: Cleaned,
+    result: JudgedImpressions,
+    judged: Mapping[str, tuple[Sequence[Judgement], int]],
+) -> FeedbackReport:
     log_figures = [
         LogFigures(name=log.path.name, columns=log.columns, has_lists=log.has_lists)
         for log in sorted(logs, key=lambda log: log.path.name)
     ]
-    splits = [_split_figures(name, split.by_name[name], *judged[name]) for name in judged]
-    report = FeedbackReport(
+    has_sessions = all("session" in log.columns for log in logs)
+    positions, rates = result.bias.figures, result.rates
+    splits = [_split_figures(name, result.split.by_name[name], *judged[name]) for name in judged]
+    return FeedbackReport(
         logs=log_figures,
-        begins=as_date(impressions[0].time),
-        ends=as_date(impressions[-1].time),
+        begins=as_date(cleaned.impressions[0].time),
+        ends=as_date(cleaned.impressions[-1].time),
         cleaning=cleaned.figures,
-        later_of_earlier=split.later,
-        positions=list(bias.figures),
+        later_of_earlier=result.split.later,
+        positions=list(positions),
         rates=rates,
         splits=splits,
-        drift=drift(impressions, at),
-        warnings=warnings_of(
-            log_figures, cleaned.figures, bias.figures, rates, splits, all("session" in log.columns for log in logs)
-        ),
+        drift=drift(cleaned.impressions, result.at),
+        warnings=warnings_of(log_figures, cleaned.figures, positions, rates, splits, has_sessions),
     )
-    write_json(directory / REPORT, report.as_json())
-    return {
-        "counts": {
-            "passages": len(corpus.keys),
-            "queries": len(questions),
-            "judgements": {name: sum(1 for _ in _decided(its)) for name, its in labelled.items() if its},
-        }
-    }
 
 
 def _without_same_texts(judgements: Sequence[Judgement], keys: Mapping[str, int]) -> tuple[list[Judgement], int]:
-    """Hard negatives with the text of a relevant passage or of the question become undecided; and how many they are."""
+    """Judgements in which hard negatives with the text of a relevant passage or the question are undecided.
+
+    Returns:
+        The judgements, and the number of these hard negatives.
+    """
     relevant: dict[str, set[int]] = {}
-    for one in judgements:
-        if one.verdict == "relevant":
-            relevant.setdefault(one.question, {text_key(one.question)}).add(keys[one.passage])
-    found, same = [], 0
-    for one in judgements:
-        if one.verdict == "not relevant" and keys[one.passage] in relevant.get(one.question, ()):
-            one, same = one._replace(verdict="undecided"), same + 1
-        found.append(one)
-    return found, same
+    for pair in judgements:
+        if pair.verdict == "relevant":
+            relevant.setdefault(pair.question, {text_key(pair.question)}).add(keys[pair.passage])
+    checked, same = [], 0
+    for pair in judgements:
+        if pair.verdict == "not relevant" and keys[pair.passage] in relevant.get(pair.question, ()):
+            pair, same = pair._replace(verdict="undecided"), same + 1
+        checked.append(pair)
+    return checked, same
 
 
 def with_relevant(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
     """Judgements by question, of the questions with a relevant passage."""
     by_question: dict[str, list[Judgement]] = {}
-    for one in judgements:
-        by_question.setdefault(one.question, []).append(one)
-    return {question: its for question, its in by_question.items() if any(one.verdict == "relevant" for one in its)}
+    for pair in judgements:
+        by_question.setdefault(pair.question, []).append(pair)
+    return {
+        question: pairs for question, pairs in by_question.items() if any(pair.verdict == "relevant" for pair in pairs)
+    }
 
 
 def _decided(judgements: Mapping[str, Sequence[Judgement]]) -> Iterator[tuple[Judgement, int]]:
-    for its in judgements.values():
-        yield from ((one, one.relevance) for one in its if one.relevance is not None)
+    """Judgements that are not undecided, with their relevance."""
+    for pairs in judgements.values():
+        yield from ((pair, pair.relevance) for pair in pairs if pair.relevance is not None)
 
 
 def _questions(cleaned: Cleaned, wanted: set[str]) -> dict[str, _Question]:
     """Queries by normalised text, in the order of their first time."""
-    asked: dict[str, list[float]] = {}
-    for one in cleaned.impressions:
-        if one.question in wanted:
-            asked.setdefault(one.question, []).append(one.time)
+    times_of: dict[str, list[float]] = {}
+    for impression in cleaned.impressions:
+        if impression.question in wanted:
+            times_of.setdefault(impression.question, []).append(impression.time)
     return {
         question: _Question(
             Query(query_id(question), cleaned.texts[question]),
@@ -348,7 +363,7 @@ def _questions(cleaned: Cleaned, wanted: set[str]) -> dict[str, _Question]:
                 **({"log_id": cleaned.ids[question][0]} if len(cleaned.ids.get(question, ())) == 1 else {}),
             },
         )
-        for question, times in asked.items()
+        for question, times in times_of.items()
     }
 
 
@@ -361,16 +376,16 @@ def _split_figures(
     name: str, impressions: Sequence[Impression], judgements: Sequence[Judgement], same_text: int
 ) -> SplitJudgements:
     labelled = with_relevant(judgements)
-    verdicts = [one.verdict for its in labelled.values() for one in its]
+    verdicts = [pair.verdict for pairs in labelled.values() for pair in pairs]
     return SplitJudgements(
         split=name,
         impressions=len(impressions),
-        questions=len({one.question for one in impressions}),
-        clicks=sum(one.clicks for one in judgements),
+        questions=len({impression.question for impression in impressions}),
+        clicks=sum(pair.clicks for pair in judgements),
         pairs=len(judgements),
         relevant=verdicts.count("relevant"),
         questions_with_relevant=len(labelled),
-        undecided=sum(one.verdict == "undecided" and one.clicks > 0 for one in judgements),
+        undecided=sum(pair.verdict == "undecided" and pair.clicks > 0 for pair in judgements),
         hard_negatives=verdicts.count("not relevant"),
         same_text=same_text,
     )

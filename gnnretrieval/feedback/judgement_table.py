@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ _COLUMNS = ("split", "query-id", "corpus-id", "impressions", "clicks", "examined
 
 
 class JudgedPair(NamedTuple):
-    """A row of the table, as far as it is read again.
+    """The columns of a row that are read again.
 
     Attributes:
         passage: Id of the passage.
@@ -41,10 +42,10 @@ def write_judgements(
     with (directory / _FILE).open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(_COLUMNS) + "\n")
         for split, by_question in labelled.items():
-            for one in (one for its in by_question.values() for one in its):
-                rates = (f"{value:.4f}" for value in (one.examined, one.rate, one.low, one.high))
-                relevance = "" if one.relevance is None else str(one.relevance)
-                ids = (split, query_ids[one.question], one.passage, str(one.impressions), str(one.clicks))
+            for pair in chain.from_iterable(by_question.values()):
+                ids = (split, query_ids[pair.question], pair.passage, str(pair.impressions), str(pair.clicks))
+                rates = (f"{value:.4f}" for value in (pair.examined, pair.rate, pair.low, pair.high))
+                relevance = "" if pair.relevance is None else str(pair.relevance)
                 file.write("\t".join((*ids, *rates, relevance)) + "\n")
 
 
@@ -61,7 +62,7 @@ def read_judgements(directory: Path, split: str) -> dict[str, list[JudgedPair]]:
     path = directory / _FILE
     lines = read_lines(path, "the judgements of an import of event logs")
     next(lines, None)
-    found: dict[str, list[JudgedPair]] = {}
+    pairs: dict[str, list[JudgedPair]] = {}
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != len(_COLUMNS):
@@ -71,5 +72,5 @@ def read_judgements(directory: Path, split: str) -> dict[str, list[JudgedPair]]:
         row = dict(zip(_COLUMNS, cells, strict=True))
         if row["split"] == split:
             pair = JudgedPair(row["corpus-id"], float(row["examined"]), row["relevance"] not in ("", "0"))
-            found.setdefault(row["query-id"], []).append(pair)
-    return found
+            pairs.setdefault(row["query-id"], []).append(pair)
+    return pairs

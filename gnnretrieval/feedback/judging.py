@@ -86,8 +86,8 @@ def judge(votes: Votes, rates: ClickRates, settings: FeedbackSettings) -> list[J
     relevant = (clicks > 0) & (low >= _level(rates, settings)) & near_best
     never = (clicks == 0) & ~votes.touched & (high <= settings.negative_level) & votes.has_lists
     verdicts: Iterable[Verdict] = (
-        "relevant" if is_one else "not relevant" if is_none else "undecided"
-        for is_one, is_none in zip(relevant.tolist(), never.tolist(), strict=True)
+        "relevant" if is_relevant else "not relevant" if is_negative else "undecided"
+        for is_relevant, is_negative in zip(relevant.tolist(), never.tolist(), strict=True)
     )
     columns = (votes.impressions, clicks, votes.examined, rate, low, high)
     rows = zip(pairs, *(column.tolist() for column in columns), verdicts, strict=True)
@@ -98,8 +98,8 @@ def label_chances(examined: NDArray[np.float64], rates: ClickRates, settings: Fe
     r"""Probability ``(n,)`` that :func:`judge` calls an attractive passage relevant, from how often it was examined.
 
     It needs the least number of clicks :math:`c` at which its lower bound is high enough, and
-    :math:`C \sim \mathrm{Poisson}(E \lambda_1)`. A passage that was shown at low positions seldom gets so many. That it
-    must also be near the best one of its question is not counted.
+    :math:`C \sim \mathrm{Poisson}(E \lambda_1)`. A passage that was shown at low positions seldom gets so many. The
+    condition ``of_best`` is left out.
 
     Args:
         examined: ``(n,)`` expected examinations ``E``.
@@ -107,11 +107,11 @@ def label_chances(examined: NDArray[np.float64], rates: ClickRates, settings: Fe
         settings: Thresholds of the judgements.
     """
     weight = examined + settings.prior_strength
-    # The shape of a Gamma distribution whose lower bound is the level.
+    # The shape of the Gamma distribution that has the level as its lower bound.
     shape = gdtrib(1.0, 1 - settings.confidence, _level(rates, settings) * weight)
     needed = np.maximum(np.ceil(shape - settings.prior_strength * rates.mean), 1)
-    found: NDArray[np.float64] = poisson.sf(needed - 1, rates.attractive * examined)
-    return found
+    chances: NDArray[np.float64] = poisson.sf(needed - 1, rates.attractive * examined)
+    return chances
 
 
 def _level(rates: ClickRates, settings: FeedbackSettings) -> float:

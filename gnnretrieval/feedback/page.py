@@ -19,7 +19,7 @@ from gnnretrieval.pages.plots import Dot, dot_plot
 def page_of(report: FeedbackReport) -> str:
     """The page."""
     cleaning = report.cleaning
-    labels = {one.split: one.relevant for one in report.splits}
+    labels = {split.split: split.relevant for split in report.splits}
     logs = [[log.name, *_columns(log.columns)] for log in report.logs]
     return page(
         "Feedback: the import",
@@ -51,12 +51,12 @@ def _columns(columns: dict[str, str]) -> list[str]:
 def _positions(report: FeedbackReport) -> list[Html]:
     if not report.positions:
         return [paragraph("The log has no positions.")]
-    dots = [Dot(f"position {one.position}", one.propensity, one.low, one.high) for one in report.positions]
+    dots = [Dot(f"position {place.position}", place.propensity, place.low, place.high) for place in report.positions]
     plot = dot_plot("Propensity by position", dots, Axis("propensity", lambda value: f"{value:.2f}"), 1.0)
     meaning = "How often a position is examined, as a multiple of the first, with 95 % intervals."
     return [figures([Figure("Propensities", meaning, plot)]), _table(position_rows(report), "Position bias")]
 
 
 def _table(rows: Rows, name: str) -> Html:
-    head, its = rows
-    return table(head, its, range(1, len(head)), name)
+    head, cells = rows
+    return table(head, cells, range(1, len(head)), name)

@@ -26,7 +26,7 @@ class PositionFigures(Figures):
     impressions: int
     clicks: int
     swapped: int
-    """Clicks of impressions whose passage was shown for the same question at another position too."""
+    """Clicks on passages that were shown for the same question at another position too."""
     propensity: float
     """Probability of examination, as a multiple of the first position's."""
     low: float
@@ -53,7 +53,7 @@ class Propensities(NamedTuple):
     @property
     def is_estimated(self) -> bool:
         """Whether the log has swaps with clicks, from which position bias can be estimated."""
-        return any(one.swapped for one in self.figures)
+        return any(place.swapped for place in self.figures)
 
 
 class Placed(NamedTuple):
@@ -76,10 +76,14 @@ def placed(impressions: Sequence[Impression]) -> Placed:
     """Impressions and clicks by pair and position; what has no position is left out. A short click is a click."""
     numbers: dict[tuple[str, str], int] = {}
     rows = [
-        (numbers.setdefault((one.question, its.passage), len(numbers)), min(its.position, MOST) - 1, its.clicked)
-        for one in impressions
-        for its in one.shown
-        if its.position is not None
+        (
+            numbers.setdefault((impression.question, passage.passage), len(numbers)),
+            min(passage.position, MOST) - 1,
+            passage.clicked,
+        )
+        for impression in impressions
+        for passage in impression.shown
+        if passage.position is not None
     ]
     pair, position, clicked = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     entries, number = np.unique(pair * MOST + position, return_inverse=True)
@@ -138,21 +142,40 @@ def estimate_propensities(impressions: Sequence[Impression]) -> Propensities:
 
 def _fitted(entries: Placed, positions: int) -> tuple[NDArray[np.floating], ...]:
     """Propensities, the ends of their intervals, and the clicks that they follow from, ``(K,)`` each."""
-    pair, position, n, c = entries
-    pairs = int(pair.max()) + 1
-    clicks_of = np.bincount(pair, c, pairs)
-    is_used = (np.bincount(pair, minlength=pairs)[pair] > 1) & (clicks_of[pair] > 0)
-    pair, position, n, c = np.unique(pair[is_used], return_inverse=True)[1], position[is_used], n[is_used], c[is_used]
-    swapped = np.bincount(position, c, positions).astype(np.float64)
+    swaps = _swaps(entries)
+    swapped = np.bincount(swaps.position, swaps.clicked, positions).astype(np.float64)
     if positions == 1:
         return np.ones(1), np.ones(1), np.ones(1), swapped
-    # The prior is one pair more for each two neighbouring positions, shown once and clicked half at each.
-    first, steps = int(pair.max(initial=-1)) + 1, np.arange(positions - 1)
-    pair = np.concatenate([pair, np.repeat(first + steps, 2)])
-    position = np.concatenate([position, np.stack([steps, steps + 1], axis=1).ravel()])
-    n = np.concatenate([n, np.ones(2 * len(steps))])
-    c = np.concatenate([c, np.full(2 * len(steps), _PRIOR / 2)])
-    pairs = first + len(steps)
+    log_theta, hessian = _maximised(_with_prior(swaps, positions), positions)
+    deviation = np.zeros(positions)
+    deviation[1:] = np.sqrt(np.diag(np.linalg.inv(hessian[1:, 1:])))
+    return np.exp(log_theta), np.exp(log_theta - _Z * deviation), np.exp(log_theta + _Z * deviation), swapped
+
+
+def _swaps(entries: Placed) -> Placed:
+    """The entries of pairs with a click that were shown at several positions: all others tell nothing of bias."""
+    pair, position, shown, clicked = entries
+    has_clicks = np.bincount(pair, clicked)[pair] > 0
+    is_used = (np.bincount(pair)[pair] > 1) & has_clicks
+    numbers = np.unique(pair[is_used], return_inverse=True)[1]
+    return Placed(numbers, position[is_used], shown[is_used], clicked[is_used])
+
+
+def _with_prior(entries: Placed, positions: int) -> Placed:
+    """The entries, and a pair more for each two neighbouring positions, shown once and clicked half at each."""
+    first, steps = int(entries.pair.max(initial=-1)) + 1, np.arange(positions - 1)
+    return Placed(
+        np.concatenate([entries.pair, np.repeat(first + steps, 2)]),
+        np.concatenate([entries.position, np.stack([steps, steps + 1], axis=1).ravel()]),
+        np.concatenate([entries.shown, np.ones(2 * len(steps))]),
+        np.concatenate([entries.clicked, np.full(2 * len(steps), _PRIOR / 2)]),
+    )
+
+
+def _maximised(entries: Placed, positions: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The logarithms of the propensities at the maximum ``(K,)``, and minus the Hessian there ``(K, K)``."""
+    pair, position, n, c = entries
+    pairs = int(pair.max()) + 1
     clicks_of = np.bincount(pair, c, pairs)
     by_position = np.bincount(position, c, positions)
 
@@ -180,6 +203,4 @@ def _fitted(entries: Placed, positions: int) -> tuple[NDArray[np.floating], ...]
                 break
             step /= 2
         log_theta, share, likelihood = log_theta + step, new_share, new_likelihood
-    deviation = np.zeros(positions)
-    deviation[1:] = np.sqrt(np.diag(np.linalg.inv(hessian[1:, 1:])))
-    return np.exp(log_theta), np.exp(log_theta - _Z * deviation), np.exp(log_theta + _Z * deviation), swapped
+    return log_theta, hessian

@@ -29,9 +29,9 @@ def redacted(text: str) -> str:
     """
     text = unicodedata.normalize("NFKC", text)
     text = _EMAIL.sub("[email]", text)
-    text = _IBAN.sub(lambda found: "[account]" if _has_digits(found[0]) else found[0], text)
+    text = _IBAN.sub(lambda match: "[account]" if _has_digits(match[0]) else match[0], text)
     text = _CARD.sub("[card]", text)
-    return _PHONE.sub(lambda found: found[0] if _DATE.fullmatch(found[0]) else "[phone]", text)
+    return _PHONE.sub(lambda match: match[0] if _DATE.fullmatch(match[0]) else "[phone]", text)
 
 
 def _has_digits(text: str) -> bool:

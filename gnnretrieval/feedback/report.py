@@ -119,7 +119,7 @@ def dropped_in_words(report: FeedbackReport) -> list[str]:
 
 
 def rates_in_words(report: FeedbackReport) -> list[str]:
-    """The two click rates in sentences; none without lists, by which they could be told apart."""
+    """The two click rates in sentences; none without lists, as clicks alone cannot tell them apart."""
     rates = report.rates
     if not all(log.has_lists for log in report.logs):
         return []
@@ -135,15 +135,15 @@ def position_rows(report: FeedbackReport) -> Rows:
     head = ["position", "impressions", "clicks", "click rate", "clicks in swaps", "propensity", "95 % interval"]
     return head, [
         [
-            str(one.position),
-            f"{one.impressions:,}",
-            f"{one.clicks:,}",
-            f"{one.clicks / one.impressions:.1%}" if one.impressions else "-",
-            f"{one.swapped:,}",
-            f"{one.propensity:.3f}",
-            f"{one.low:.2f} to {one.high:.2f}",
+            str(place.position),
+            f"{place.impressions:,}",
+            f"{place.clicks:,}",
+            f"{place.clicks / place.impressions:.1%}" if place.impressions else "-",
+            f"{place.swapped:,}",
+            f"{place.propensity:.3f}",
+            f"{place.low:.2f} to {place.high:.2f}",
         ]
-        for one in report.positions
+        for place in report.positions
     ]
 
 
@@ -152,11 +152,14 @@ def split_rows(report: FeedbackReport) -> Rows:
     head = ["split", "impressions", "clicks", "questions", "with a label", "labels", "hard negatives", "undecided"]
     return head, [
         [
-            one.split,
-            *(f"{count:,}" for count in (one.impressions, one.clicks, one.questions, one.questions_with_relevant)),
-            *(f"{count:,}" for count in (one.relevant, one.hard_negatives, one.undecided)),
+            split.split,
+            *(
+                f"{count:,}"
+                for count in (split.impressions, split.clicks, split.questions, split.questions_with_relevant)
+            ),
+            *(f"{count:,}" for count in (split.relevant, split.hard_negatives, split.undecided)),
         ]
-        for one in report.splits
+        for split in report.splits
     ]
 
 
@@ -174,16 +177,16 @@ def drift_rows(report: FeedbackReport) -> Rows:
     ]
     return head, [
         [
-            one.split,
-            one.since,
-            f"{one.impressions:,}",
-            f"{one.share_new:.1%}",
-            f"{one.clicks:,}",
-            f"{one.share_clicks_on_unclicked:.1%}",
-            f"{one.share_clicks_on_unshown:.1%}",
-            f"{one.new_passages:,} of {one.passages:,}",
+            split.split,
+            split.since,
+            f"{split.impressions:,}",
+            f"{split.share_new:.1%}",
+            f"{split.clicks:,}",
+            f"{split.share_clicks_on_unclicked:.1%}",
+            f"{split.share_clicks_on_unshown:.1%}",
+            f"{split.new_passages:,} of {split.passages:,}",
         ]
-        for one in report.drift
+        for split in report.drift
     ]
 
 
@@ -206,37 +209,37 @@ def warnings_of(
     has_sessions: bool,
 ) -> list[str]:
     """Sentences about what makes the judgements worse than they could be."""
-    found = []
+    sentences = []
     if not all(log.has_lists for log in logs):
-        found.append(
+        sentences.append(
             "A log has clicks without what was shown: position bias cannot be corrected, and there are no hard "
             "negatives. Log the shown passages too."
         )
     elif not positions:
-        found.append("The log has no positions: position bias is not corrected. Log the position of each passage.")
-    elif not any(one.swapped for one in positions):
-        found.append(
+        sentences.append("The log has no positions: position bias is not corrected. Log the position of each passage.")
+    elif not any(place.swapped for place in positions):
+        sentences.append(
             "No passage was clicked that the log shows at two positions for one question: position bias cannot be "
             "estimated and is not corrected. Let the ranking vary, for example by swapping neighbours at random."
         )
     if rates.background and rates.attractive < _DISTINCT * rates.background:
-        found.append(
+        sentences.append(
             f"Clicks hardly depend on the passage: rate {rates.attractive:.3f} against a background of "
             f"{rates.background:.3f}. Few of these labels can be right."
         )
     if not has_sessions:
-        found.append("The log has no sessions: bots and repeated votes cannot be seen. Log a session id.")
+        sentences.append("The log has no sessions: bots and repeated votes cannot be seen. Log a session id.")
     if cleaning.events and cleaning.bot_events > cleaning.events / 4:
-        found.append(
+        sentences.append(
             f"{cleaning.bot_events / cleaning.events:.0%} of the events are of sessions that count as bots. If people "
             "share a session id in your log, raise --most-per-minute and --most-per-day."
         )
-    for one in splits:
-        if one.questions and one.questions_with_relevant < one.questions / 10:
-            found.append(
-                f"{one.split}: {one.questions_with_relevant:,} of {one.questions:,} questions have a label. Import a "
-                "longer time, or lower --level."
+    for split in splits:
+        if split.questions and split.questions_with_relevant < split.questions / 10:
+            sentences.append(
+                f"{split.split}: {split.questions_with_relevant:,} of {split.questions:,} questions have a label. "
+                "Import a longer time, or lower --level."
             )
-    if all(one.split != "dev" or not one.relevant for one in splits):
-        found.append("There is no dev split: settings are chosen by training questions that are held out.")
-    return found
+    if all(split.split != "dev" or not split.relevant for split in splits):
+        sentences.append("There is no dev split: settings are chosen by training questions that are held out.")
+    return sentences

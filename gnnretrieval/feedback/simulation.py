@@ -92,7 +92,7 @@ def simulate_log(
     r"""Write a log of a simulated search over ``dataset`` to ``out``, as JSON lines, one line a shown list.
 
     Clicks follow the position-based model, :math:`P(C = 1 \mid q, d, k) = k^{-\eta}\, \gamma_{qd}`. A relevant passage
-    has :math:`\gamma =` ``attraction``; all others have one value, such that the expected share of wrong clicks is
+    has :math:`\gamma =` ``attraction``; all others have one value, by which the expected share of wrong clicks is
     ``wrong_clicks``. Questions of train are asked in the first 80 % of the time, those of dev in the next 10 %, those
     of test in the last 10 %. Some are written with other case, spaces or punctuation. The same arguments give the same
     bytes.
@@ -107,44 +107,28 @@ def simulate_log(
         The truth.
 
     Raises:
-        InputError: no question of a split train, dev or test has a relevant passage and a ranking, or there cannot be
-            so many wrong clicks.
+        InputError: no question of a split train, dev or test has a relevant passage and a ranking, or
+            ``wrong_clicks`` is out of reach.
     """
     settings = settings or SimulationSettings()
     rng = np.random.default_rng(settings.seed)
     splits = {name: dataset.split(name) for name in _PARTS if name in dataset.splits}
     judged = {
-        query: {passage for passage, value in its.items() if value > 0}
+        query: {passage for passage, value in grades.items() if value > 0}
         for qrels in splits.values()
-        for query, its in qrels.items()
-        if any(value > 0 for value in its.values())
+        for query, grades in qrels.items()
+        if any(value > 0 for value in grades.values())
     }
     texts = {query.id: query.text for query in dataset.queries() if query.id in judged}
     if rankings is None:
         rankings = _by_bm25(dataset, texts, settings.shown + _SPARE)
     lists = _lists(splits, judged, rankings, settings, rng)
     clicked, theta, right, wrong = draw_clicks(lists, settings, rng)
-    ids = list(judged)
-    sessions = 0
-    with whole_file(Path(out)) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        for number, question in enumerate(lists.questions.tolist()):
-            if not number or rng.random() >= _CONTINUES:
-                sessions += 1
-            record = {
-                "time": as_date(float(lists.times[number])),
-                "session": f"s{sessions:06d}",
-                "query": _respelt(texts[ids[question]], rng),
-                "shown": lists.passages[number],
-                "clicked": [
-                    one for one, is_one in zip(lists.passages[number], clicked[number], strict=False) if is_one
-                ],
-            }
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    asked = np.unique(lists.questions)
+    sessions = _write_log(Path(out), lists, clicked, [texts[query] for query in judged], rng)
     return SimulationReport(
         impressions=len(lists.questions),
         sessions=sessions,
-        questions=len(asked),
+        questions=len(np.unique(lists.questions)),
         questions_with_relevant=len(np.unique(lists.questions[lists.relevant.any(1)])),
         clicks=int(clicked.sum()),
         wrong_clicks=int((clicked & ~lists.relevant).sum()),
@@ -156,14 +140,35 @@ def simulate_log(
     )
 
 
+def _write_log(
+    path: Path, lists: ShownLists, clicked: NDArray[np.bool_], texts: Sequence[str], rng: np.random.Generator
+) -> int:
+    """Write a line a list, with the texts of the questions by their number; returns the number of sessions."""
+    sessions = 0
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+        for number, question in enumerate(lists.questions.tolist()):
+            if not number or rng.random() >= _CONTINUES:
+                sessions += 1
+            shown = lists.passages[number]
+            record = {
+                "time": as_date(float(lists.times[number])),
+                "session": f"s{sessions:06d}",
+                "query": _respelt(texts[question], rng),
+                "shown": shown,
+                "clicked": [passage for passage, click in zip(shown, clicked[number], strict=False) if click],
+            }
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return sessions
+
+
 def _by_bm25(dataset: Dataset, texts: Mapping[str, str], depth: int) -> dict[str, list[str]]:
     from gnnretrieval.encoders.bm25 import BM25
 
     passages = [passage.full_text for passage in dataset.passages()]
-    found = BM25(passages).top_k_of(list(texts.values()), depth)
+    retrieved = BM25(passages).top_k_of(list(texts.values()), depth)
     return {
         query: [dataset.passage_ids[row] for row in rows.tolist()]
-        for query, (rows, _) in zip(texts, found, strict=True)
+        for query, (rows, _) in zip(texts, retrieved, strict=True)
     }
 
 
@@ -179,23 +184,23 @@ def _lists(
     present = {
         name: [query for query in qrels if query in judged and rankings.get(query)] for name, qrels in splits.items()
     }
-    present = {name: its for name, its in present.items() if its}
+    present = {name: queries for name, queries in present.items() if queries}
     whole = sum(_PARTS[name][1] - _PARTS[name][0] for name in present)
     if not present:
         raise InputError("no question of train, dev or test has a relevant passage and a ranking.")
-    for name, its in present.items():
+    for name, queries in present.items():
         begin, end = _PARTS[name]
         count = max(1, round(settings.impressions * (end - begin) / whole))
-        weight = 1.0 / np.arange(1, len(its) + 1) ** settings.popularity
-        drawn = rng.permutation(len(its))[rng.choice(len(its), count, p=weight / weight.sum())]
-        questions.append(np.array([number_of[query] for query in its], dtype=np.int64)[drawn])
+        weight = 1.0 / np.arange(1, len(queries) + 1) ** settings.popularity
+        drawn = rng.permutation(len(queries))[rng.choice(len(queries), count, p=weight / weight.sum())]
+        questions.append(np.array([number_of[query] for query in queries], dtype=np.int64)[drawn])
         times.append(np.sort(_START + settings.days * _DAY * rng.uniform(begin, end, count)))
-    asked, ids = np.concatenate(questions), list(judged)
+    numbers, ids = np.concatenate(questions), list(judged)
     return show_lists(
         np.concatenate(times),
-        asked,
-        [rankings[ids[question]] for question in asked.tolist()],
-        [judged[ids[question]] for question in asked.tolist()],
+        numbers,
+        [rankings[ids[question]] for question in numbers.tolist()],
+        [judged[ids[question]] for question in numbers.tolist()],
         settings,
         rng,
     )
@@ -223,12 +228,13 @@ def show_lists(
     passages: list[list[str]] = []
     is_relevant, filled = np.zeros((2, len(questions), shown), dtype=np.bool_)
     for row, (ranking, answers) in enumerate(zip(rankings, relevant, strict=True)):
-        found = list(ranking)[: shown + _SPARE]
-        scores = np.log(np.arange(1, len(found) + 1)) + settings.variation * rng.gumbel(size=len(found))
-        its = [found[place] for place in np.argsort(scores, kind="stable")[:shown].tolist()]
-        passages.append(its)
-        filled[row, : len(its)] = True
-        is_relevant[row, : len(its)] = [passage in answers for passage in its]
+        best = list(ranking)[: shown + _SPARE]
+        # Gumbel noise on log ranks draws an order without replacement, in which good ranks come first more often.
+        scores = np.log(np.arange(1, len(best) + 1)) + settings.variation * rng.gumbel(size=len(best))
+        listed = [best[place] for place in np.argsort(scores, kind="stable")[:shown].tolist()]
+        passages.append(listed)
+        filled[row, : len(listed)] = True
+        is_relevant[row, : len(listed)] = [passage in answers for passage in listed]
     return ShownLists(times, questions, passages, is_relevant, filled)
 
 
@@ -249,7 +255,7 @@ def draw_clicks(
 
 
 def _wrong_attraction(lists: ShownLists, theta: NDArray[np.floating], settings: SimulationSettings) -> float:
-    """Attraction of passages that are not relevant, such that the expected share of wrong clicks is as wanted."""
+    """Attraction of passages that are not relevant, by which the expected share of wrong clicks is as set."""
     right = float((lists.relevant * theta).sum()) * settings.attraction
     others = float(((lists.filled & ~lists.relevant) * theta).sum())
     if settings.wrong_clicks == 1:  # as many clicks, on whatever is examined

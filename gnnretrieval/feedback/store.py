@@ -1,6 +1,6 @@
-"""The event store: events of all logs that were ever read, each once, as files that are only added to.
+"""The event store: the events of all logs that were ever read, each once, in files.
 
-A file is one addition, written whole. Times, questions and shown passages are kept as they were logged, or masked.
+Each addition is a new file, written whole. Times, questions and shown passages are kept as they were logged, or masked.
 Instead of a session, its keyed hash is kept: enough to count one vote a session, and to forget it.
 """
 
@@ -44,13 +44,13 @@ class StoredFigures(Figures):
     forgotten: int
     """Events in the logs that were to be forgotten: they are not added again."""
     deleted: int
-    """Events of the store that are before it now."""
+    """Events of the store that were before it: they are deleted."""
     stored: int
     """Events in the store."""
 
 
 class StoredLog:
-    """A file of the store, to be read as a log.
+    """A file of the store, read as a log.
 
     Attributes:
         path: The file.
@@ -105,8 +105,8 @@ class EventStore:
         file = self.path / _EPOCH
         if not file.is_file():
             return {"times": 0, "until": {}}
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return record
 
     def add(
         self, logs: Sequence[Log], *, redact: bool = False, keep_from: float | None = None, dry_run: bool = False
@@ -123,12 +123,7 @@ class EventStore:
             dry_run: Only count.
         """
         key = self._key(create=not dry_run)
-        stored: Counter[bytes] = Counter()
-        old = 0
-        for file in self._files():
-            for _, line in _lines(file):
-                stored[_digest(line)] += 1
-                old += keep_from is not None and _time_of(line) < keep_from
+        stored, old = self._stored(keep_from)
         total, read, too_old, known, forgotten = stored.total(), 0, 0, 0, 0
         until = self._forgotten["until"]
         fresh: dict[bool, list[str]] = {True: [], False: []}
@@ -139,12 +134,13 @@ class EventStore:
                 if keep_from is not None and event.time < keep_from:
                     too_old += 1
                     continue
-                if until and any(event.time < until.get(one, 0.0) for one in _hashes(event, key)):
+                if until and any(event.time < until.get(hash_, 0.0) for hash_ in _hashes(event, key)):
                     forgotten += 1
                     continue
                 line = _line(event, redact, key)
                 digest = _digest(line)
                 seen[digest] += 1
+                # Logs may overlap, but what one log repeats are several events.
                 if seen[digest] <= stored[digest]:
                     known += 1
                     continue
@@ -167,11 +163,21 @@ class EventStore:
             stored=total - old + added,
         )
 
-    def forget(self, sessions: Collection[str], questions: Collection[str]) -> int:
-        """Delete the events of some sessions and questions; returns how many.
+    def _stored(self, keep_from: float | None) -> tuple[Counter[bytes], int]:
+        """How often the store has each event, and the number of its events before ``keep_from``."""
+        stored: Counter[bytes] = Counter()
+        old = 0
+        for file in self._files():
+            for _, line in _lines(file):
+                stored[_digest(line)] += 1
+                old += keep_from is not None and _time_of(line) < keep_from
+        return stored, old
 
-        What was made from them must be made again without: :attr:`epoch` grows. Logs that still have them may be given
-        again: hashes say which events to leave out, if they are from before now.
+    def forget(self, sessions: Collection[str], questions: Collection[str]) -> int:
+        """Delete the events of ``sessions`` and ``questions``; returns how many.
+
+        What was made from them must be made again without them: :attr:`epoch` grows. Logs that still have them may be
+        read again: hashes say which events from before now to leave out.
 
         Args:
             sessions: As in the logs.
@@ -187,8 +193,8 @@ class EventStore:
         count = sum(is_meant(event) for log in self.logs() for event in log.events())
         if count:
             now, before = time.time(), self._forgotten
-            until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(one, key) for one in keys)}), now)
-            # Before the events go: after a kill in between, nothing that knew them is used again.
+            until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(text, key) for text in keys)}), now)
+            # Written before the events are deleted: after a kill in between, what was made from them is not used again.
             write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until})
             self._keep(lambda event: not is_meant(event))
         return count
@@ -215,7 +221,7 @@ class EventStore:
                 sync_directory(self.path)
 
     def _key(self, create: bool) -> bytes:
-        """The key of the hashes; without one that is kept and none to create, one of zeros."""
+        """The key of the hashes. Where there is none: a new one with ``create``, otherwise zeros."""
         file = self.path / _KEY
         if not file.is_file():
             if not create:
@@ -244,7 +250,7 @@ def _line(event: Event, redact: bool, key: bytes) -> str:
 def _hashes(event: Event, key: bytes) -> set[str]:
     """Hashes of a log's event, by which it can be forgotten."""
     keys = {question_key(text) for text in (event.question, redacted(event.question))}
-    return {_hashed(one, key) for one in (event.session, *keys)}
+    return {_hashed(text, key) for text in (event.session, *keys)}
 
 
 def _hashed(text: str, key: bytes) -> str:
@@ -271,7 +277,7 @@ def _time_of(line: str) -> float:
 def _event(line: str, path: Path, number: int) -> Event:
     try:
         values: dict[str, Any] = json.loads(line)
-        return Event(**{**values, "shown": tuple(Shown(*one) for one in values["shown"])})
+        return Event(**{**values, "shown": tuple(Shown(*passage) for passage in values["shown"])})
     except (ValueError, TypeError, KeyError):
         raise ArtifactError(
             f"{path}:{number}: this line is damaged. Delete it, or give the logs again that it came from."

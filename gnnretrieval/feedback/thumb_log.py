@@ -30,7 +30,7 @@ class ThumbLog:
         path: The file, which need not exist yet. Only its owner can read a new one: it has what people asked.
 
     Raises:
-        InputError: Its name does not end in ``.jsonl``, or it cannot be written.
+        InputError: The name does not end in ``.jsonl``, or the file cannot be written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -55,7 +55,7 @@ class ThumbLog:
             question: The question's text.
             shown: Ids of the passages that were shown, in their order.
             passage: Id of the passage that the thumb is about.
-            thumb: What was given; ``withdrawn`` takes the session's earlier one for this question and passage back.
+            thumb: What was given; ``withdrawn`` takes back the session's earlier thumb for this question and passage.
             session: A random id; one session has one vote for a question and passage, its last one.
             version: The index that ranked.
 
@@ -78,7 +78,7 @@ class ThumbLog:
         return now
 
     def _append(self, line: bytes) -> None:
-        """Append in one write, while no other process does."""
+        """Append in one write, under a lock against other processes."""
         is_new = not self.path.exists()
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -103,7 +103,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 def _mended(descriptor: int) -> int:
-    """Length of the file, in bytes, after its last line was ended or, where it is a half one, cut off."""
+    """End the last line, or cut it off where a crash left half of it; returns the file's length in bytes."""
     end = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _LONGEST, max(0, end - _LONGEST))
     last = tail[tail.rfind(b"\n") + 1 :]

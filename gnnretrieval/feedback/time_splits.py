@@ -42,7 +42,7 @@ class DriftFigures(Figures):
     new_questions: int
     """Questions that were not asked before; the split has only these."""
     share_new: float
-    """Share of the impressions whose question was not asked before."""
+    """Share of the impressions of new questions."""
     clicks: int
     share_clicks_on_unclicked: float
     """Share of the clicks that are on passages without an earlier click."""
@@ -96,7 +96,7 @@ def boundaries(
     elif test_from is None:
         dev = start(settings.dev_share + settings.test_share)
     else:
-        before = [one for one in impressions if one.time < test]
+        before = [impression for impression in impressions if impression.time < test]
         place = len(before) - round(settings.dev_share * count)
         dev = before[max(place, 0)].time if before and place < len(before) else test
     if dev > test:
@@ -117,10 +117,10 @@ def split_by_time(impressions: Sequence[Impression], at: Boundaries) -> Split:
     first: dict[str, str] = {}
     by_name: dict[str, list[Impression]] = {TRAIN: [], DEV: [], TEST: []}
     later = 0
-    for one in impressions:
-        name = at.split_of(one.time)
-        if first.setdefault(one.question, name) == name:
-            by_name[name].append(one)
+    for impression in impressions:
+        name = at.split_of(impression.time)
+        if first.setdefault(impression.question, name) == name:
+            by_name[name].append(impression)
         else:
             later += 1
     return Split(by_name, later)
@@ -134,40 +134,42 @@ def drift(impressions: Sequence[Impression], at: Boundaries) -> list[DriftFigure
         at: Starts of dev and test.
     """
     parts: Mapping[str, list[Impression]] = {TRAIN: [], DEV: [], TEST: []}
-    for one in impressions:
-        parts[at.split_of(one.time)].append(one)
-    asked: set[str] = set()
+    for impression in impressions:
+        parts[at.split_of(impression.time)].append(impression)
+    # Of all earlier splits: questions, and passages that were shown and clicked.
+    known: set[str] = set()
     shown: set[str] = set()
     clicked: set[str] = set()
-    found = []
-    for name, its in parts.items():
-        if its and name != TRAIN:
-            clicks = [one.passage for impression in its for one in impression.shown if one.clicked]
-            seen = {one.passage for impression in its for one in impression.shown}
-            questions = {one.question for one in its}
-            found.append(
+    figures = []
+    for name, part in parts.items():
+        questions = {impression.question for impression in part}
+        passages = {passage.passage for impression in part for passage in impression.shown}
+        clicks = [passage.passage for impression in part for passage in impression.shown if passage.clicked]
+        if part and name != TRAIN:
+            figures.append(
                 DriftFigures(
                     split=name,
                     since=as_date(at.dev if name == DEV else at.test),
-                    impressions=len(its),
+                    impressions=len(part),
                     questions=len(questions),
-                    new_questions=len(questions - asked),
-                    share_new=sum(one.question not in asked for one in its) / len(its),
+                    new_questions=len(questions - known),
+                    share_new=sum(impression.question not in known for impression in part) / len(part),
                     clicks=len(clicks),
-                    share_clicks_on_unclicked=_share(clicks, clicked),
-                    share_clicks_on_unshown=_share(clicks, shown),
-                    passages=len(seen),
-                    new_passages=len(seen - shown),
+                    share_clicks_on_unclicked=_share_new(clicks, clicked),
+                    share_clicks_on_unshown=_share_new(clicks, shown),
+                    passages=len(passages),
+                    new_passages=len(passages - shown),
                 )
             )
-        asked.update(one.question for one in its)
-        shown.update(one.passage for impression in its for one in impression.shown)
-        clicked.update(one.passage for impression in its for one in impression.shown if one.clicked)
-    return found
+        known |= questions
+        shown |= passages
+        clicked.update(clicks)
+    return figures
 
 
-def _share(passages: Sequence[str], known: set[str]) -> float:
-    return sum(one not in known for one in passages) / len(passages) if passages else 0.0
+def _share_new(passages: Sequence[str], known: set[str]) -> float:
+    """Share of ``passages`` that are not in ``known``."""
+    return sum(passage not in known for passage in passages) / len(passages) if passages else 0.0
 
 
 def as_date(time: float) -> str:

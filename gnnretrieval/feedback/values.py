@@ -17,7 +17,7 @@ _DOWN = {"down", "-1", "-1.0", "dislike", "disliked", "negative", "bad", "👎",
 _BACK = {"withdrawn", "taken back"}
 WITHDRAWN = 2  # a thumb that takes the one before it back
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
-_SECONDS = 1e11  # larger numbers of a time are milliseconds, and so on in thousands; it is the year 5138 in seconds
+_SECONDS = 1e11  # the year 5138; a larger time is in milli-, micro- or nanoseconds
 
 
 class BadValue(ValueError):
@@ -92,10 +92,10 @@ def items_of(value: Any) -> list[Any]:
         return [value]
     text = value.strip()
     if text.startswith("["):
-        found = _json(text)
-        if not isinstance(found, list):
+        items = _json(text)
+        if not isinstance(items, list):
             raise BadValue(f"found {excerpt(value)}, wanted a list of ids.")
-        return found
+        return items
     between = next((sign for sign in "|;," if sign in text), None)
     return [part.strip() for part in text.split(between) if part.strip()]
 
@@ -109,13 +109,13 @@ def by_passage(value: Any, clicked: list[str]) -> dict[str, Any]:
     if isinstance(value, str) and value.strip().startswith("{"):
         value = _json(value.strip())
     if isinstance(value, dict):
-        return {id_of(passage): one for passage, one in value.items() if not is_missing(one)}
+        return {id_of(passage): item for passage, item in value.items() if not is_missing(item)}
     values = value if isinstance(value, list | tuple) else items_of(value)
     if len(values) == 1:
         values = list(values) * len(clicked)
     if values and len(values) != len(clicked):
         raise BadValue(f"found {len(values)} values for {len(clicked)} clicked passages: {excerpt(value)}.")
-    return {passage: one for passage, one in zip(clicked, values, strict=False) if not is_missing(one)}
+    return {passage: item for passage, item in zip(clicked, values, strict=False) if not is_missing(item)}
 
 
 def is_clicked(value: Any) -> bool:
@@ -149,7 +149,7 @@ def seconds_of(value: Any, is_milliseconds: bool) -> float:
 
 
 def thumb_of(value: Any) -> int:
-    """1 for up, -1 for down, :data:`WITHDRAWN` for one that was taken back, 0 for neither.
+    """1 for up, -1 for down, :data:`WITHDRAWN` for a thumb that was taken back, 0 for neither.
 
     Raises:
         BadValue: it is none of the usual words.

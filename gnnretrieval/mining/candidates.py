@@ -19,10 +19,10 @@ from gnnretrieval.storage.places import scratch
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
 
-_FOUND = 2**25  # scores per block of queries: 400 MiB with their rows
+_SCORES = 2**25  # scores per block of queries: 400 MiB with their rows
 _QUERIES = 1024  # queries per BM25 search
 
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and scores of a query's retrieved passages, best first
+Retrieved = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and scores of a query's retrieved passages, best first
 
 
 def open_texts(dataset: Dataset, directory: Path, features: Features | None = None) -> TextStore:
@@ -41,7 +41,7 @@ def open_texts(dataset: Dataset, directory: Path, features: Features | None = No
 
 def search(
     texts: TextStore, queries: Sequence[int], k: int, directory: Path, features: Features | None, device: str
-) -> Iterator[Found]:
+) -> Iterator[Retrieved]:
     """Retrieve at most ``k`` passages for each query.
 
     Args:
@@ -65,7 +65,7 @@ def search(
     return _by_passages(features, queries, k, directory, device)
 
 
-def _by_bm25(texts: TextStore, queries: Sequence[int], k: int, directory: Path) -> Iterator[Found]:
+def _by_bm25(texts: TextStore, queries: Sequence[int], k: int, directory: Path) -> Iterator[Retrieved]:
     from gnnretrieval.encoders.bm25 import BM25
 
     passages = (passage.full_text for passage in texts.passages())
@@ -75,12 +75,14 @@ def _by_bm25(texts: TextStore, queries: Sequence[int], k: int, directory: Path) 
             yield from bm25.top_k_of(texts.texts_of_queries(queries[part]), k, meter.advance)
 
 
-def _by_passages(features: Features, queries: Sequence[int], k: int, directory: Path, device: str) -> Iterator[Found]:
+def _by_passages(
+    features: Features, queries: Sequence[int], k: int, directory: Path, device: str
+) -> Iterator[Retrieved]:
     from gnnretrieval.encoders.exact_search import exact_top_k
 
     passages, vectors = features.passages, features.queries
     k = min(k, len(passages))
-    for number, part in enumerate(blocks(len(queries), max(1, _FOUND // k))):
+    for number, part in enumerate(blocks(len(queries), max(1, _SCORES // k))):
         state = scratch(directory) / f"search-{number}"
         state.mkdir(exist_ok=True)
         with progress("searching", len(passages), "passages") as meter:
@@ -96,7 +98,7 @@ def _by_passages(features: Features, queries: Sequence[int], k: int, directory: 
         yield from zip(rows, scores, strict=True)
 
 
-def _by_tokens(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Found]:
+def _by_tokens(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Retrieved]:
     """Score each passage by MaxSim."""
     from gnnretrieval.encoders.maxsim import maxsim_top_k
 
@@ -104,18 +106,18 @@ def _by_tokens(features: Features, queries: Sequence[int], k: int, device: str) 
     total = len(starts) - 1
     for part in blocks(len(queries), _QUERIES):
         with progress("searching by MaxSim", total, "passages") as meter:
-            asked = vectors[np.asarray(queries[part])]
-            found = maxsim_top_k(asked, tokens, starts, min(k, total), device=device, advance=meter.advance)
-        yield from zip(*found, strict=True)
+            block = vectors[np.asarray(queries[part])]
+            retrieved = maxsim_top_k(block, tokens, starts, min(k, total), device=device, advance=meter.advance)
+        yield from zip(*retrieved, strict=True)
 
 
-def _by_sentences(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Found]:
+def _by_sentences(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Retrieved]:
     """Score each passage by its best sentence, among as many top sentences as ``k`` passages have on average."""
     from gnnretrieval.encoders.exact_search import exact_top_k
 
     starts, sentences, vectors = np.asarray(features.sentence_starts), features.sentences, features.queries
     most = max(1, min(len(sentences), round(k * len(sentences) / (len(starts) - 1))))
-    for part in blocks(len(queries), max(1, _FOUND // most)):
+    for part in blocks(len(queries), max(1, _SCORES // most)):
         with progress("searching", len(sentences), "sentences") as meter:
             retrieved = exact_top_k(
                 vectors[np.asarray(queries[part])],

@@ -17,7 +17,6 @@ from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.examples import (
     EXAMPLES,
-    REPORT,
     Candidate,
     Example,
     Examples,
@@ -27,10 +26,8 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, judged_beside, probabilities_of
 from gnnretrieval.mining.tally import Tally
-from gnnretrieval.progress import say
 from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.shards.stage import discard_shards
-from gnnretrieval.storage.provenance import write_json
 
 _EXAMPLES = 1024  # examples whose ids are looked up together
 
@@ -104,12 +101,9 @@ def denoise(
             probabilities = probabilities_of(pairs, texts, settings, directory, device, shards)
             tally = Tally("denoise", sum(1 for _ in examples.examples()), settings)
             write_examples(directory / EXAMPLES, _denoised(examples, settings, probabilities, tally))
-            report = tally.report(texts)
-        write_json(directory / REPORT, report.as_json())
-        for line in tally.notes():
-            say(line)
+            figures = tally.write_report(directory, texts)
         return {
-            "figures": report.candidates.as_json(),
+            "figures": figures,
             "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
         }
 
@@ -143,9 +137,10 @@ def _pairs(examples: Examples, settings: DenoiseSettings, texts: TextStore) -> N
     while block := list(islice(numbered, _EXAMPLES)):
         judged = [(example.query, (*example.positives, *_sampled(example, n, settings))) for n, example in block]
         queries = texts.rows_of_queries([query for query, _ in judged])
-        passages = texts.rows_of_passages(sorted({one.passage for _, candidates in judged for one in candidates}))
+        named = [(query, candidate.passage) for query, candidates in judged for candidate in candidates]
+        passages = texts.rows_of_passages(sorted({passage for _, passage in named}))
         try:
-            pairs = [(queries[query], passages[one.passage]) for query, candidates in judged for one in candidates]
+            pairs = [(queries[query], passages[passage]) for query, passage in named]
         except KeyError as error:
             raise InputError(
                 f"the examples name {error}, which is not in this dataset. Mine them again from this dataset.",
@@ -160,28 +155,28 @@ def _pairs(examples: Examples, settings: DenoiseSettings, texts: TextStore) -> N
 def _denoised(
     examples: Examples, settings: DenoiseSettings, probabilities: NDArray[np.float32], tally: Tally
 ) -> Iterator[Example]:
-    start = 0
+    start = 0  # probabilities are in the order of :func:`_pairs`
     for number, example in enumerate(examples.examples()):
         sampled = _sampled(example, number, settings)
         count = len(example.positives) + len(sampled)
         values = [as_written(value) for value in probabilities[start : start + count]]
         start += count
-        labels = [one._replace(probability=value) for one, value in zip(example.positives, values, strict=False)]
+        labels = [label._replace(probability=value) for label, value in zip(example.positives, values, strict=False)]
         positives, negatives = list(labels), []
         tally.candidates += len(example.negatives)
         tally.dropped["not in the random sample"] += len(example.negatives) - len(sampled)
-        for one in labels:
-            tally.judged(one.probability or 0.0, label=True)
-        for one, value in zip(sampled, values[len(labels) :], strict=True):
+        for label in labels:
+            tally.judged(label.probability or 0.0, label=True)
+        for candidate, value in zip(sampled, values[len(labels) :], strict=True):
             tally.judged(value)
             verdict = settings.verdict(value)
             if verdict == "positive":
-                positives.append(one._replace(source="cross-encoder", probability=value))
+                positives.append(candidate._replace(source="cross-encoder", probability=value))
             elif verdict == "negative":
-                negatives.append(one._replace(probability=value))
+                negatives.append(candidate._replace(probability=value))
             else:
                 tally.dropped["between the thresholds"] += 1
         tally.noted["queries without a negative"] += not negatives
-        made = Example(example.query, tuple(positives), tuple(negatives))
-        tally.keep(made)
-        yield made
+        denoised = Example(example.query, tuple(positives), tuple(negatives))
+        tally.keep(denoised)
+        yield denoised

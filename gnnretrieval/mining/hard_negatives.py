@@ -24,10 +24,11 @@ def sample_hard_negatives(
         Sorted int64 passage rows of the whole batch, without duplicates.
     """
     passages = np.asarray(neighbors[queries], dtype=np.int64)  # (B, k)
-    pairs = queries[:, None] * (int(passages.max(initial=0)) + 1) + passages
+    width = int(passages.max(initial=0)) + 1
+    pairs = queries[:, None] * width + passages  # one number a pair, so that isin compares pairs
     of_batch = labels[np.isin(labels[:, 0], queries)]
-    relevant = of_batch[of_batch[:, 1] <= passages.max(initial=0)]
-    is_relevant = np.isin(pairs, relevant[:, 0] * (int(passages.max(initial=0)) + 1) + relevant[:, 1])
+    relevant = of_batch[of_batch[:, 1] < width]
+    is_relevant = np.isin(pairs, relevant[:, 0] * width + relevant[:, 1])
     order = np.where(is_relevant, np.inf, rng.random(passages.shape))  # relevant neighbours come last
     chosen = np.argsort(order, axis=1, kind="stable")[:, :count]
     kept = ~np.take_along_axis(is_relevant, chosen, axis=1)

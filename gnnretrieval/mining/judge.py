@@ -107,12 +107,12 @@ def probabilities_of(
         progress("cross-encoder", len(pairs), "pairs", done) as meter,
     ):
         for part in blocks(len(pairs) - done, PAIRS):
-            some = pairs[order[done + part.start : done + part.stop]]
-            encoded = encoder.encode_pairs(*texts_of(some, texts))
+            block = pairs[order[done + part.start : done + part.stop]]
+            encoded = encoder.encode_pairs(*texts_of(block, texts))
             writer.write(encoded.probabilities)
             writer.flush()
             record_progress(directory, manifest, {"done": done + part.stop})
-            meter.advance(len(some))
+            meter.advance(len(block))
     probabilities[order] = load_array(path, (len(pairs),), np.float32)
     return probabilities
 

@@ -44,7 +44,7 @@ class JudgeShards(PairShards):
 
 
 def texts_of(pairs: NDArray[np.int64], texts: TextStore) -> Texts:
-    """Query texts and passage texts of some pairs ``(b, 2)``, each once, and the pairs as positions in the two."""
+    """Query texts and passage texts of ``pairs`` ``(b, 2)``, each once, and the pairs as positions in the two."""
     queries, first = np.unique(pairs[:, 0], return_inverse=True)
     passages, second = np.unique(pairs[:, 1], return_inverse=True)
     return (

@@ -16,10 +16,9 @@ from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import InputError
-from gnnretrieval.mining.candidates import Found, open_texts, search
+from gnnretrieval.mining.candidates import Retrieved, open_texts, search
 from gnnretrieval.mining.examples import (
     EXAMPLES,
-    REPORT,
     Candidate,
     Example,
     Examples,
@@ -28,10 +27,8 @@ from gnnretrieval.mining.examples import (
     write_examples,
 )
 from gnnretrieval.mining.tally import Tally
-from gnnretrieval.progress import say
 from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
-from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
@@ -66,7 +63,7 @@ class NegativeSettings(Settings):
         return self
 
 
-class _Asked(NamedTuple):
+class _LabelledQuery(NamedTuple):
     """A query with the ids of its relevant passages and its answers."""
 
     row: int
@@ -108,26 +105,25 @@ def mine_negatives(
     judged = dataset.split(settings.split)
     answers = read_answers(dataset.path / QUERIES) if settings.answers == "drop" else {}
     rows = {id_: row for row, id_ in enumerate(dataset.query_ids)}
-    labels = {query: [passage for passage, relevance in of.items() if relevance > 0] for query, of in judged.items()}
-    asked = [_Asked(rows[id_], id_, relevant, answers.get(id_, ())) for id_, relevant in labels.items() if relevant]
-    if not asked:
+    labels = {id_: [passage for passage, grade in grades.items() if grade > 0] for id_, grades in judged.items()}
+    queries = [
+        _LabelledQuery(rows[id_], id_, relevant, answers.get(id_, ())) for id_, relevant in labels.items() if relevant
+    ]
+    if not queries:
         raise InputError(f"split {settings.split!r} has no query with a relevant passage.", dataset.path)
 
     def write(directory: Path) -> dict[str, Any]:
         tally = Tally("negatives", queries=len(judged))
-        tally.left_out["without a relevant passage"] = len(judged) - len(asked)
+        tally.left_out["without a relevant passage"] = len(judged) - len(queries)
         if settings.answers == "drop":
-            without = sum(not query.answers for query in asked)
+            without = sum(not query.answers for query in queries)
             tally.noted["queries without answers: none of their candidates is dropped for one"] = without
         with open_texts(dataset, directory, features) as texts:
-            found = search(texts, [query.row for query in asked], settings.top_k, directory, features, device)
+            retrieved = search(texts, [query.row for query in queries], settings.top_k, directory, features, device)
             miner = _Miner(dataset.passage_ids, texts, settings, "bm25" if features is None else "dual-encoder", tally)
-            write_examples(directory / EXAMPLES, miner.examples(asked, found))
-            report = tally.report(texts)
-        write_json(directory / REPORT, report.as_json())
-        for line in tally.notes():
-            say(line)
-        return {"figures": report.candidates.as_json(), "encoder": features.meta["encoder"] if features else None}
+            write_examples(directory / EXAMPLES, miner.examples(queries, retrieved))
+            figures = tally.write_report(directory, texts)
+        return {"figures": figures, "encoder": features.meta["encoder"] if features else None}
 
     return make_examples(
         out,
@@ -163,21 +159,22 @@ class _Miner:
         self.passage_ids, self.texts, self.settings, self.source = passage_ids, texts, settings, source
         self.tally = tally
 
-    def examples(self, asked: Sequence[_Asked], found: Iterator[Found]) -> Iterator[Example]:
-        """Examples of all queries, in order; ``found`` has the retrieved passages of each."""
-        for part in blocks(len(asked), max(1, _TEXTS // self.settings.top_k)):
-            some = asked[part]
-            results = list(islice(found, len(some)))
-            relevant = self.texts.rows_of_passages(sorted({id_ for query in some for id_ in query.positives}))
+    def examples(self, queries: Sequence[_LabelledQuery], retrieved: Iterator[Retrieved]) -> Iterator[Example]:
+        """Examples of all queries, in order; ``retrieved`` has the retrieved passages of each."""
+        for part in blocks(len(queries), max(1, _TEXTS // self.settings.top_k)):
+            block = queries[part]
+            results = list(islice(retrieved, len(block)))
+            # Texts are looked up and normalised once a block, as queries share many passages.
+            relevant = self.texts.rows_of_passages(sorted({id_ for query in block for id_ in query.positives}))
             rows = sorted({*relevant.values(), *(row for ranked, _ in results for row in ranked.tolist())})
             full = dict(zip(rows, self.texts.texts_of_passages(rows), strict=True))
-            answered = any(query.answers for query in some)
+            has_answers = any(query.answers for query in block)
             texts = _Texts(
                 {row: normalised(text) for row, text in full.items()},
-                {row: answer_words(text) for row, text in full.items()} if answered else {},
+                {row: answer_words(text) for row, text in full.items()} if has_answers else {},
             )
-            asking = self.texts.texts_of_queries([query.row for query in some])
-            for query, text, (ranked, scores) in zip(some, asking, results, strict=True):
+            query_texts = self.texts.texts_of_queries([query.row for query in block])
+            for query, text, (ranked, scores) in zip(block, query_texts, results, strict=True):
                 labels = {relevant[id_] for id_ in query.positives}
                 negatives = self._negatives(query, normalised(text), ranked.tolist(), scores, labels, texts)
                 example = Example(query.id, tuple(Candidate(id_, "label") for id_ in query.positives), negatives)
@@ -187,7 +184,7 @@ class _Miner:
 
     def _negatives(
         self,
-        query: _Asked,
+        query: _LabelledQuery,
         text: str,
         ranked: list[int],
         scores: NDArray[np.float32],
@@ -205,6 +202,7 @@ class _Miner:
                 dropped["relevant"] += 1
             elif texts.forms[row] in same:
                 dropped["with the text of a relevant passage"] += 1
+            # A query that was made of a passage has the passage's id, and its text is a part of the passage's.
             elif text == texts.forms[row] or (query.id == self.passage_ids[row] and text in texts.forms[row]):
                 dropped["the query itself"] += 1
             elif wanted and wanted.in_words(texts.words[row]):
@@ -217,9 +215,9 @@ class _Miner:
             kept = [kept[place] for place in sorted(chosen.tolist())]
         return tuple(kept)
 
-    def _note(self, found: int, negatives: int) -> None:
+    def _note(self, retrieved: int, negatives: int) -> None:
         noted, top_k, most = self.tally.noted, self.settings.top_k, self.settings.negatives
-        noted[f"queries that found fewer than {top_k} passages"] += found < top_k
+        noted[f"queries that found fewer than {top_k} passages"] += retrieved < top_k
         if most is not None:
             noted[f"queries with fewer than {most} negatives"] += negatives < most
         noted["queries without a negative"] += not negatives

@@ -13,10 +13,9 @@ from pydantic import Field
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.errors import InputError
-from gnnretrieval.mining.candidates import Found, open_texts, search
+from gnnretrieval.mining.candidates import Retrieved, open_texts, search
 from gnnretrieval.mining.examples import (
     EXAMPLES,
-    REPORT,
     Candidate,
     Example,
     Examples,
@@ -26,10 +25,8 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, judged_beside, probabilities_of
 from gnnretrieval.mining.tally import Tally
-from gnnretrieval.progress import say
 from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.shards.stage import discard_shards
-from gnnretrieval.storage.provenance import write_json
 
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
@@ -102,19 +99,17 @@ def pseudo_label(
         tally = Tally("pseudo-label", len(unjudged) + repeated, settings)
         tally.left_out["with the text of a judged query"] = repeated
         with open_texts(dataset, directory, features) as texts:
-            found = list(search(texts, unjudged, settings.top_k, directory, features, device))
-            query_rows = np.repeat(unjudged, [len(rows) for rows, _ in found])
-            pairs = np.stack([query_rows, np.concatenate([rows for rows, _ in found])], axis=1)  # (P, 2)
+            # All pairs are judged together: sorted by passage, few passages are tokenised twice.
+            retrieved = list(search(texts, unjudged, settings.top_k, directory, features, device))
+            query_rows = np.repeat(unjudged, [len(rows) for rows, _ in retrieved])
+            pairs = np.stack([query_rows, np.concatenate([rows for rows, _ in retrieved])], axis=1)  # (P, 2)
             probabilities = probabilities_of(pairs, texts, settings, directory, device, shards)
             ids = [dataset.query_ids[row] for row in unjudged]
-            labelled = _labelled(ids, dataset.passage_ids, found, probabilities, settings, tally)
+            labelled = _labelled(ids, dataset.passage_ids, retrieved, probabilities, settings, tally)
             write_examples(directory / EXAMPLES, labelled)
-            report = tally.report(texts)
-        write_json(directory / REPORT, report.as_json())
-        for line in tally.notes():
-            say(line)
+            figures = tally.write_report(directory, texts)
         return {
-            "figures": report.candidates.as_json(),
+            "figures": figures,
             "encoder": features.meta["encoder"],
             "cross_encoder": {"name": settings.cross_encoder, "source": checkpoint.source},
         }
@@ -151,13 +146,13 @@ def _unjudged(dataset: Dataset) -> tuple[list[int], int]:
 def _labelled(
     query_ids: Sequence[str],
     passage_ids: Sequence[str],
-    found: Sequence[Found],
+    retrieved: Sequence[Retrieved],
     probabilities: NDArray[np.float32],
     settings: PseudoLabelSettings,
     tally: Tally,
 ) -> Iterator[Example]:
     start = 0
-    for query, (rows, scores) in zip(query_ids, found, strict=True):
+    for query, (rows, scores) in zip(query_ids, retrieved, strict=True):
         positives, negatives, between = [], [], 0
         for rank, (row, score) in enumerate(zip(rows.tolist(), scores, strict=True), 1):
             value = as_written(probabilities[start])

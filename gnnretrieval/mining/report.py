@@ -126,7 +126,7 @@ class MiningReport(Report, _Part):
                 lines += _drawn(title, probabilities)
         for title, shown in (("new positives", self.shown.positives), ("negatives", self.shown.negatives)):
             if shown:
-                lines += [f"{title}, for example", *(line for one in shown for line in _told(one))]
+                lines += [f"{title}, for example", *(line for example in shown for line in _told(example))]
         return "\n".join(lines)
 
 
@@ -134,20 +134,20 @@ def _listed(title: str, counts: Mapping[str, int]) -> list[str]:
     return [f"  {title}: {count:,} {what}" for what, count in counts.items()]
 
 
-def _drawn(title: str, found: Probabilities) -> list[str]:
+def _drawn(title: str, probabilities: Probabilities) -> list[str]:
     """A distribution as a bar chart."""
-    above, below, most = found.above, found.below, max(found.histogram)
+    above, below, most = probabilities.above, probabilities.below, max(probabilities.histogram)
     lines = [
-        f"probabilities of {found.count:,} {title}: {above.share:.1%} above {above.threshold:g}, "
+        f"probabilities of {probabilities.count:,} {title}: {above.share:.1%} above {above.threshold:g}, "
         f"{below.share:.1%} below {below.threshold:g}"
     ]
-    for place, count in enumerate(found.histogram):
+    for place, count in enumerate(probabilities.histogram):
         bar = "#" * -(-_BAR * count // most)
         lines.append(f"  {place / BINS:.1f}-{(place + 1) / BINS:.1f} {bar} {count:,}")
     return lines
 
 
-def _told(one: ShownExample) -> list[str]:
-    known = [f"rank {one.rank}"] if one.rank is not None else []
-    known += [f"probability {one.probability:.3f}"] if one.probability is not None else []
-    return [f"  {one.text}", f"    {one.passage} ({', '.join(known)}): {one.excerpt}"]
+def _told(example: ShownExample) -> list[str]:
+    known = [f"rank {example.rank}"] if example.rank is not None else []
+    known += [f"probability {example.probability:.3f}"] if example.probability is not None else []
+    return [f"  {example.text}", f"    {example.passage} ({', '.join(known)}): {example.excerpt}"]

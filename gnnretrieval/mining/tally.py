@@ -6,11 +6,13 @@ import textwrap
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gnnretrieval.data.text_store import TextStore
-from gnnretrieval.mining.examples import Candidate, Example
+from gnnretrieval.mining.examples import REPORT, Candidate, Example
 from gnnretrieval.mining.judge import JudgeSettings
 from gnnretrieval.mining.report import (
     BINS,
@@ -23,6 +25,8 @@ from gnnretrieval.mining.report import (
     ShownExample,
     ShownOfEach,
 )
+from gnnretrieval.progress import say
+from gnnretrieval.storage.provenance import write_json
 
 _SHOWN = 3  # examples of each kind
 _EXCERPT = 160  # characters shown of a passage
@@ -34,11 +38,11 @@ class Tally:
 
     Args:
         kind: ``negatives``, ``denoise``, ``pseudo-label`` or ``feedback``.
-        queries: Number of queries that come in.
+        queries: Number of queries at the start.
         judge: Thresholds, if a cross-encoder judges.
 
     Attributes:
-        candidates: Number of candidates that came in.
+        candidates: Number of candidates before any choice.
         left_out: Number of queries without an example, by reason.
         dropped: Number of candidates that are neither positive nor negative, by reason.
         noted: Other counts, by what they count.
@@ -54,8 +58,8 @@ class Tally:
         self._positives: Counter[str] = Counter()
         self._scores = array("f")
         self._judged, self._labels = array("d"), array("d")
-        self._found: list[tuple[str, Candidate]] = []  # each query's most probable new positive
-        self._hard: list[tuple[str, Candidate]] = []  # each query's best-ranked negative
+        self._new_positives: list[tuple[str, Candidate]] = []  # each query's most probable one
+        self._first_negatives: list[tuple[str, Candidate]] = []  # each query's best-ranked one
 
     def judged(self, probability: float, label: bool = False) -> None:
         """Record the probability of a candidate, or of a label."""
@@ -67,15 +71,20 @@ class Tally:
         self._negatives += len(example.negatives)
         self._positives.update(candidate.source for candidate in example.positives)
         self._scores.extend(candidate.score for candidate in example.negatives if candidate.score is not None)
-        found = [candidate for candidate in example.positives if candidate.source == "cross-encoder"]
-        if found:
-            self._found.append((example.query, max(found, key=lambda candidate: candidate.probability or 0.0)))
+        new = [candidate for candidate in example.positives if candidate.source == "cross-encoder"]
+        if new:
+            self._new_positives.append((example.query, max(new, key=lambda candidate: candidate.probability or 0.0)))
         if example.negatives:
-            self._hard.append((example.query, example.negatives[0]))
+            self._first_negatives.append((example.query, example.negatives[0]))
 
-    def notes(self) -> list[str]:
-        """The other counts as lines for the user."""
-        return [f"{count:,} {what}" for what, count in self.noted.items() if count]
+    def write_report(self, directory: Path, texts: TextStore) -> dict[str, Any]:
+        """Write the report into ``directory`` and print :attr:`noted`; returns the counts of candidates."""
+        report = self.report(texts)
+        write_json(directory / REPORT, report.as_json())
+        for what, count in self.noted.items():
+            if count:
+                say(f"{count:,} {what}")
+        return report.candidates.as_json()
 
     def report(self, texts: TextStore) -> MiningReport:
         """The report; ``texts`` has the texts of the examples it shows."""
@@ -96,8 +105,8 @@ class Tally:
             probabilities=self._distribution(self._judged),
             labels=self._distribution(self._labels),
             shown=ShownOfEach(
-                positives=[_shown(texts, *one) for one in _spread(self._found)],
-                negatives=[_shown(texts, *one) for one in _spread(self._hard)],
+                positives=[_shown(texts, *pair) for pair in _spread(self._new_positives)],
+                negatives=[_shown(texts, *pair) for pair in _spread(self._first_negatives)],
             ),
         )
 

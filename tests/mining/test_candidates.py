@@ -22,7 +22,7 @@ def test_bm25_finds_at_most_k_and_only_what_shares_a_word(dataset, tmp_path):
 def test_queries_searched_in_blocks_find_the_same(tiny_features, tmp_path, monkeypatch):
     scratch(tmp_path / "half").mkdir(parents=True)
     queries = [5, 70, 3, 9, 11]
-    monkeypatch.setattr(candidates, "_FOUND", 2 * 7)
+    monkeypatch.setattr(candidates, "_SCORES", 2 * 7)
     with open_texts(None, tmp_path / "half", tiny_features) as texts:
         found = list(search(texts, queries, 7, tmp_path / "half", tiny_features, "cpu"))
     rows, scores = exact_top_k(tiny_features.queries[queries], tiny_features.passages, 7, tiny_features.similarity)

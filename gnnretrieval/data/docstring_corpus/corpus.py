@@ -66,7 +66,7 @@ def make_docstring_corpus(
 
     The same package versions give the same bytes. A See Also description that is no function's summary goes to train,
     dev or test by the sha256 of its normalised text (50, 10 and 40 percent). Passage ids, dev and test are the same in
-    both variants. A function whose docstring has only a summary is in neither.
+    both variants. A function with only a summary is in neither.
 
     Args:
         path: Where the dataset goes.
@@ -163,8 +163,8 @@ def _collect(objects: Sequence[PublicObject], summaries: Summaries) -> tuple[lis
             if described and described != name:
                 add(description, "see-also", described, name)
     # A See Also that repeats a function's summary is no query if passages contain their summaries.
-    asked = (queries[key] for key in sorted(queries))
-    return passages, [query for query in asked if not (in_passage and "summary" in query.kinds)]
+    in_order = (queries[key] for key in sorted(queries))
+    return passages, [query for query in in_order if not (in_passage and "summary" in query.kinds)]
 
 
 def _passage_text(doc: Parsed, with_summary: bool) -> str:
@@ -177,8 +177,8 @@ def _resolve(written: str, writer: PublicObject, names: Mapping[str, str]) -> st
     for name in writer.names:
         module = name.rpartition(".")[0]
         while module:
-            if found := names.get(f"{module}.{written}"):
-                return found
+            if passage := names.get(f"{module}.{written}"):
+                return passage
             module = module.rpartition(".")[0]
     return names.get(written)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 # Tests, build tools, vendored copies of other projects, and numpy's deprecated aliases of its private core.
 SKIPPED_MODULES = frozenset({"conftest", "core", "distutils", "externals", "setup", "test", "tests"})
 _C_SIGNATURE = re.compile(r"\A\w+\(.*\)\n--\n+")  # the prefix of the docstring of a class written in C
-# scipy writes deprecated arguments as a set, whose order differs between processes.
+# scipy writes deprecated arguments as a set; its order differs between processes.
 _ARGUMENT_SET = re.compile(r"(?<=argument\(s\) ``\{)[^{}]*(?=\})")
 
 
@@ -82,7 +82,7 @@ def _documented(module: ModuleType, package: str) -> Iterator[tuple[str, str]]:
         wanted = package if listed is not None else module.__name__
         if _is_function_or_class(value) and f"{home}.".startswith(f"{wanted}."):
             docstring = _C_SIGNATURE.sub("", inspect.cleandoc(value.__doc__))
-            docstring = _ARGUMENT_SET.sub(lambda found: ", ".join(sorted(found[0].split(", "))), docstring)
+            docstring = _ARGUMENT_SET.sub(lambda names: ", ".join(sorted(names[0].split(", "))), docstring)
             if docstring:
                 yield name, docstring
 

@@ -18,6 +18,6 @@ def write_beir(data: Contents, directory: Path, lost: Lost) -> None:
         judged = data.dataset.split(split)
         write_qrels(
             directory / "qrels" / f"{split}.tsv",
-            (Qrel(query, passage, value) for query, of in judged.items() for passage, value in of.items()),
+            (Qrel(query, passage, value) for query, grades in judged.items() for passage, value in grades.items()),
         )
         lost["negatives"] += sum(map(len, data.negatives(split).values()))

@@ -35,18 +35,19 @@ def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, lis
 def quoted_rows(path: Path, wanted: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """First line number and columns of each row of a CSV file; quoted fields may have delimiters and line breaks."""
     csv.field_size_limit(sys.maxsize)
-    at, row_length = [0], [0]
+    line_number = row_length = 0
 
     def lines() -> Iterator[str]:
+        nonlocal line_number, row_length
         for number, line in read_lines(path, wanted, keep_all=True):
-            at[0] = number
-            row_length[0] += len(line)
-            require_short(path, first, row_length[0])
+            line_number = number
+            row_length += len(line)
+            require_short(path, first, row_length)
             yield line
 
     rows = csv.reader(lines(), delimiter=delimiter, strict=True)
     while True:
-        first, row_length[0] = at[0] + 1, 0
+        first, row_length = line_number + 1, 0
         try:
             row = next(rows)
         except StopIteration:

@@ -10,7 +10,7 @@ from typing import Any
 from gnnretrieval.data.formats.columns import quoted_rows
 from gnnretrieval.data.formats.json_array import json_array
 from gnnretrieval.data.formats.msmarco import text_id
-from gnnretrieval.data.formats.parsed import Found, Negative, id_of
+from gnnretrieval.data.formats.parsed import FileRecord, Negative, id_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
@@ -19,7 +19,7 @@ HEADER = ("id", "text", "title")
 _NEGATIVES = {"negative_ctxs": "negative", "hard_negative_ctxs": "hard_negative"}
 
 
-def read_passages(path: Path, split: str) -> Iterator[Found]:
+def read_passages(path: Path, split: str) -> Iterator[FileRecord]:
     """``id \\t text \\t title``, quoted as CSV, with this header."""
     for place, (number, fields) in enumerate(quoted_rows(path, "id, text and title", "\t")):
         if len(fields) != 3:
@@ -30,29 +30,29 @@ def read_passages(path: Path, split: str) -> Iterator[Found]:
                     f"found columns {excerpt(fields)}, wanted id, text, title in this order.", path, number
                 )
             continue
-        yield Found(Passage(id_of(fields[0], "passage", path, number), fields[2].strip(), fields[1]), number)
+        yield FileRecord(Passage(id_of(fields[0], "passage", path, number), fields[2].strip(), fields[1]), number)
 
 
-def read_qa(path: Path, split: str) -> Iterator[Found]:
+def read_qa(path: Path, split: str) -> Iterator[FileRecord]:
     """``question \\t ["answer", …]``, without judgements. The ids of questions are ``SPLIT-NUMBER``, from 0."""
     for place, (number, fields) in enumerate(quoted_rows(path, "question and answers", "\t")):
         if len(fields) != 2:
             raise InputError(f"found {len(fields)} columns, wanted two (question, answers).", path, number)
-        yield Found(Query(f"{split}-{place}", fields[0]), number, {"answers": _answers(fields[1], path, number)})
+        yield FileRecord(Query(f"{split}-{place}", fields[0]), number, {"answers": _answers(fields[1], path, number)})
 
 
 def _answers(text: str, path: Path, number: int) -> list[str]:
     try:
-        found = ast.literal_eval(text.strip())
+        answers = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
+        answers = None
+    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
         raise InputError(f"found answers {excerpt(text)}, wanted a list of strings, such as ['Paris'].", path, number)
-    require_characters(found, path, number)
-    return found
+    require_characters(answers, path, number)
+    return answers
 
 
-def read_training(path: Path, split: str) -> Iterator[Found]:
+def read_training(path: Path, split: str) -> Iterator[FileRecord]:
     """A list of questions with ``positive_ctxs``, ``negative_ctxs`` and ``hard_negative_ctxs``, read as a stream.
 
     The ids of questions are ``SPLIT-NUMBER``, from 0. A passage without an id (``passage_id``, in older files
@@ -65,17 +65,17 @@ def read_training(path: Path, split: str) -> Iterator[Found]:
         answers = record.get("answers", [])
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise _wrong(path, number, "answers", answers, "a list of strings")
-        asked = _text(record, "question", path, number)
+        question = _text(record, "question", path, number)
         if "positive_ctxs" not in record:  # the other two are optional in DPR
             raise _wrong(path, number, "keys", list(record), "positive_ctxs among them")
-        yield Found(Query(query, asked), number, {"answers": answers} if answers else {})
+        yield FileRecord(Query(query, question), number, {"answers": answers} if answers else {})
         for passage in _passages(record, "positive_ctxs", path, number):
-            yield Found(passage, number)
-            yield Found(Qrel(query, passage.id, 1), number)
+            yield FileRecord(passage, number)
+            yield FileRecord(Qrel(query, passage.id, 1), number)
         for key, kind in _NEGATIVES.items():
             for passage in _passages(record, key, path, number):
-                yield Found(passage, number)
-                yield Found(Negative(query, passage.id, kind), number)
+                yield FileRecord(passage, number)
+                yield FileRecord(Negative(query, passage.id, kind), number)
 
 
 def _passages(record: Mapping[str, Any], key: str, path: Path, number: int) -> Iterator[Passage]:
@@ -103,5 +103,5 @@ def _text(record: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     return value
 
 
-def _wrong(path: Path, number: int, key: str, found: Any, wanted: str) -> InputError:
-    return InputError(f"found {key} {excerpt(found)}, wanted {wanted}: it is not DPR's layout.", path, number)
+def _wrong(path: Path, number: int, key: str, value: Any, wanted: str) -> InputError:
+    return InputError(f"found {key} {excerpt(value)}, wanted {wanted}: it is not DPR's layout.", path, number)

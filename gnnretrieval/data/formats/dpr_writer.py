@@ -21,28 +21,28 @@ def write_dpr(data: Contents, directory: Path, lost: Lost) -> None:
             lost["metadata of passages"] += bool(metadata)
             writer.writerow((passage.id, passage.text, passage.title))
     texts = {passage.id: passage for passage, _ in data.passages()}
-    asked = {query.id: (query, metadata) for query, metadata in data.queries()}
-    lost["ids of queries"] = len(asked)
+    queries = {query.id: (query, metadata) for query, metadata in data.queries()}
+    lost["ids of queries"] = len(queries)
     split_of = data.split_of()
     for split in data.splits:
-        negatives = data.negatives(split)
+        negatives_of = data.negatives(split)
         records = []
-        for query, judged in data.dataset.split(split).items():
+        for id_, judged in data.dataset.split(split).items():
+            (query, metadata), negatives = queries[id_], negatives_of.get(id_, [])
             lost["relevance other than 0 and 1"] += sum(value not in (0, 1) for value in judged.values())
             lost["judgements of 0"] += sum(value == 0 for value in judged.values())
-            found = negatives.get(query, [])
             records.append(
                 {
-                    "question": asked[query][0].text,
-                    "answers": answers_of(asked[query][1]),
+                    "question": query.text,
+                    "answers": answers_of(metadata),
                     "positive_ctxs": [_context(texts[passage]) for passage, value in judged.items() if value > 0],
-                    "negative_ctxs": [_context(texts[p]) for p, kind in found if kind != "hard_negative"],
-                    "hard_negative_ctxs": [_context(texts[p]) for p, kind in found if kind == "hard_negative"],
+                    "negative_ctxs": [_context(texts[p]) for p, kind in negatives if kind != "hard_negative"],
+                    "hard_negative_ctxs": [_context(texts[p]) for p, kind in negatives if kind == "hard_negative"],
                 }
             )
         text = json.dumps(records, ensure_ascii=False, indent=4) + "\n"
         (directory / f"biencoder-{split}.json").write_text(text, encoding="utf-8", newline="\n")
-    unjudged = [found for query, found in asked.items() if query not in split_of]
+    unjudged = [record for id_, record in queries.items() if id_ not in split_of]
     if unjudged:
         with (directory / "unjudged.qa.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)

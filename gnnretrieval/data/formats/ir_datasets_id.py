@@ -11,35 +11,35 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from gnnretrieval.data.formats.parsed import Found, id_of
+from gnnretrieval.data.formats.parsed import FileRecord, id_of
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import GnnRetrievalError, InputError, nearest
 from gnnretrieval.platform.extras import extra
 
 _SKIPPED = object()
-_SAID = 160  # characters shown of the package's error
+_EXCERPT = 160  # characters shown of the package's error
 _RECORDS = {"docs": "document", "queries": "query", "qrels": "judgement"}
 
 
-def read_documents(path: Path, split: str) -> Iterator[Found]:
+def read_documents(path: Path, split: str) -> Iterator[FileRecord]:
     """Documents by their ``title`` and ``text``, or else all of their text; other fields are metadata."""
     for number, document in _each(path, "docs"):
         fields = document._asdict()
         id_ = id_of(str(fields.pop("doc_id")), "passage", path, number)
         title = fields.pop("title") if _is_text(fields.get("title")) and _is_text(fields.get("text")) else ""
         text = _text(document, fields, "text")
-        yield Found(Passage(id_, title.strip(), text), number, _metadata(fields))
+        yield FileRecord(Passage(id_, title.strip(), text), number, _metadata(fields))
 
 
-def read_judged(path: Path, split: str) -> Iterator[Found]:
+def read_judged(path: Path, split: str) -> Iterator[FileRecord]:
     """Queries and judgements. A query's text is its ``text``, or ``title`` in TREC topics; the rest is metadata."""
     opened = open_id(path)
     for number, query in _each(path, "queries") if opened.has_queries() else ():
         fields = query._asdict()
         id_ = id_of(str(fields.pop("query_id")), "query", path, number)
-        yield Found(Query(id_, _text(query, fields, "text", "title")), number, _metadata(fields))
+        yield FileRecord(Query(id_, _text(query, fields, "text", "title")), number, _metadata(fields))
     for number, qrel in _each(path, "qrels") if opened.has_qrels() else ():
-        yield Found(Qrel(str(qrel.query_id), str(qrel.doc_id), int(qrel.relevance)), number)
+        yield FileRecord(Qrel(str(qrel.query_id), str(qrel.doc_id), int(qrel.relevance)), number)
 
 
 def open_id(path: Path) -> Any:
@@ -88,9 +88,9 @@ def _each(path: Path, what: str) -> Iterator[tuple[int, Any]]:
     except (GnnRetrievalError, GeneratorExit):
         raise
     except Exception as error:  # a download, a parser or a missing package may raise anything
-        said = shorten(str(error), _SAID, placeholder="…")
+        message = shorten(str(error), _EXCERPT, placeholder="…")
         raise InputError(
-            f"ir_datasets cannot give {_RECORDS[what]} {number + 1} ({type(error).__name__}: {said}). Check the "
+            f"ir_datasets cannot give {_RECORDS[what]} {number + 1} ({type(error).__name__}: {message}). Check the "
             "network, or see at https://ir-datasets.com what this dataset needs, and run the same command again.",
             path,
         ) from None
@@ -120,9 +120,9 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return _metadata({str(key): one for key, one in value.items()})
+        return _metadata({str(key): item for key, item in value.items()})
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Iterable) and not isinstance(value, bytes):
-        return [one for one in map(_as_json, value) if one is not _SKIPPED]
+        return [item for item in map(_as_json, value) if item is not _SKIPPED]
     return _SKIPPED

@@ -18,7 +18,7 @@ _LITERAL = 12  # characters that a word, a number's exponent or an escape may be
 def json_array(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
     """Line (from 1) and value of each element of the array in ``path``, plain or gzipped.
 
-    Text gathers until an element is whole; one that never is, is refused at the end of the file, or when too long.
+    It reads on until an element is complete, and refuses one that is too long or incomplete at the end of the file.
 
     Args:
         path: The file.
@@ -51,13 +51,13 @@ class _Lines:
         self.decoder = json.JSONDecoder()
 
     def grow(self) -> bool:
-        """Read a piece more, or as much more as there is already; whether there was one."""
+        """Read a piece, or as much again as is unread; returns whether there was any."""
         parts: list[str] = []
         wanted = max(1, len(self.text) - self.place)
-        while wanted > 0 and (found := next(self.source, None)) is not None:
-            self.last = found[0]
-            parts.append(found[1])
-            wanted -= len(found[1])
+        while wanted > 0 and (piece := next(self.source, None)) is not None:
+            self.last, text = piece
+            parts.append(text)
+            wanted -= len(text)
         if parts:
             self.text = self.text[self.place :] + "".join(parts)
             self.place = 0
@@ -66,9 +66,9 @@ class _Lines:
     def skip_blank(self) -> int:
         """Go to the next character that is not blank; returns its line."""
         while True:
-            found = _BLANK.match(self.text, self.place)
-            assert found is not None
-            self.move(found.end())
+            blank = _BLANK.match(self.text, self.place)
+            assert blank is not None
+            self.move(blank.end())
             if self.place < len(self.text) or not self.grow():
                 return self.line
 
@@ -86,8 +86,8 @@ class _Lines:
 
     def expect(self, sign: str, wanted: str) -> None:
         if not self.next_is(sign):
-            found = excerpt(self.text[self.place : self.place + 60]) if self.place < len(self.text) else "the end"
-            raise InputError(f"found {found}, {wanted}. Is the file cut off?", self.path, self.line)
+            present = excerpt(self.text[self.place : self.place + 60]) if self.place < len(self.text) else "the end"
+            raise InputError(f"found {present}, {wanted}. Is the file cut off?", self.path, self.line)
 
     def value(self) -> Any:
         """The value at this place."""
@@ -114,11 +114,11 @@ class _Lines:
             return value
 
     def _may_go_on(self, error: json.JSONDecodeError) -> bool:
-        """Whether what is wrong may be that the element goes on after the text that was read."""
+        """Whether the error may only mean that the element continues beyond the text read so far."""
         return error.msg.startswith("Unterminated string") or error.pos >= len(self.text.rstrip()) - _LITERAL
 
     def end(self) -> None:
         self.skip_blank()
         if self.place < len(self.text):
-            found = excerpt(self.text[self.place : self.place + 60])
-            raise InputError(f"found {found} after the end of the list: delete it.", self.path, self.line)
+            rest = excerpt(self.text[self.place : self.place + 60])
+            raise InputError(f"found {rest} after the end of the list: delete it.", self.path, self.line)

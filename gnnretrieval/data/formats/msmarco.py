@@ -10,49 +10,49 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnretrieval.data.formats.columns import plain_rows
-from gnnretrieval.data.formats.parsed import Found, Negative, id_of
+from gnnretrieval.data.formats.parsed import FileRecord, Negative, id_of
 from gnnretrieval.data.records import Passage, Qrel, Query
 
 
-def read_collection(path: Path, split: str) -> Iterator[Found]:
+def read_collection(path: Path, split: str) -> Iterator[FileRecord]:
     """``pid \\t passage``."""
     for number, (id_, text) in plain_rows(path, "pid and passage", 2):
-        yield Found(Passage(id_of(id_, "passage", path, number), "", text), number)
+        yield FileRecord(Passage(id_of(id_, "passage", path, number), "", text), number)
 
 
-def read_queries(path: Path, split: str) -> Iterator[Found]:
+def read_queries(path: Path, split: str) -> Iterator[FileRecord]:
     """``qid \\t query``."""
     for number, (id_, text) in plain_rows(path, "qid and query", 2):
-        yield Found(Query(id_of(id_, "query", path, number), text), number)
+        yield FileRecord(Query(id_of(id_, "query", path, number), text), number)
 
 
-def read_id_triples(path: Path, split: str) -> Iterator[Found]:
+def read_id_triples(path: Path, split: str) -> Iterator[FileRecord]:
     """``qid \\t pid of the positive \\t pid of the negative``."""
     for number, fields in plain_rows(path, "qid, positive pid and negative pid", 3):
         query = id_of(fields[0], "query", path, number)
         positive, negative = (id_of(field, "passage", path, number) for field in fields[1:])
-        yield Found(Qrel(query, positive, 1), number)
-        yield Found(Negative(query, negative, "triple"), number)
+        yield FileRecord(Qrel(query, positive, 1), number)
+        yield FileRecord(Negative(query, negative, "triple"), number)
 
 
-def read_triples(path: Path, split: str) -> Iterator[Found]:
+def read_triples(path: Path, split: str) -> Iterator[FileRecord]:
     """``query \\t positive passage \\t negative passage``: texts only; their ids are hashes (:func:`text_id`)."""
     for number, (query, positive, negative) in plain_rows(path, "query, positive and negative passage", 3):
         query_id, *ids = (text_id(text) for text in (query, positive, negative))
-        yield Found(Query(query_id, query), number)
+        yield FileRecord(Query(query_id, query), number)
         for id_, text in zip(ids, (positive, negative), strict=True):
-            yield Found(Passage(id_, "", text), number)
-        yield Found(Qrel(query_id, ids[0], 1), number)
-        yield Found(Negative(query_id, ids[1], "triple"), number)
+            yield FileRecord(Passage(id_, "", text), number)
+        yield FileRecord(Qrel(query_id, ids[0], 1), number)
+        yield FileRecord(Negative(query_id, ids[1], "triple"), number)
 
 
-def read_top1000(path: Path, split: str) -> Iterator[Found]:
+def read_top1000(path: Path, split: str) -> Iterator[FileRecord]:
     """``qid \\t pid \\t query \\t passage``: unjudged candidates of a query."""
-    for number, (query, passage, asked, text) in plain_rows(path, "qid, pid, query and passage", 4):
+    for number, (query, passage, query_text, passage_text) in plain_rows(path, "qid, pid, query and passage", 4):
         query_id, passage_id = id_of(query, "query", path, number), id_of(passage, "passage", path, number)
-        yield Found(Query(query_id, asked), number)
-        yield Found(Passage(passage_id, "", text), number)
-        yield Found(Negative(query_id, passage_id, "candidate"), number)
+        yield FileRecord(Query(query_id, query_text), number)
+        yield FileRecord(Passage(passage_id, "", passage_text), number)
+        yield FileRecord(Negative(query_id, passage_id, "candidate"), number)
 
 
 def text_id(text: str) -> str:

@@ -26,13 +26,13 @@ def write_msmarco(data: Contents, directory: Path, lost: Lost) -> None:
             path.write_text("".join(lines[name]), encoding="utf-8", newline="\n")
     write_trec_qrels(data, directory, "\t", "tsv")
     for split in data.splits:
-        judged, negatives = data.dataset.split(split), data.negatives(split)
+        judged = data.dataset.split(split)
         triples = [
             f"{query}\t{positive}\t{passage}\n"
-            for query, found in negatives.items()
+            for query, negatives in data.negatives(split).items()
             for positive, relevance in judged.get(query, {}).items()
             if relevance > 0
-            for passage, _ in found
+            for passage, _ in negatives
         ]
         if triples:
             path = directory / f"qidpidtriples.{split}.tsv"

@@ -25,8 +25,8 @@ class Negative(NamedTuple):
     kind: str
 
 
-class Found(NamedTuple):
-    """A record of a file, and its place.
+class FileRecord(NamedTuple):
+    """A record of a file, and its place in it.
 
     Attributes:
         record: The record.
@@ -41,7 +41,7 @@ class Found(NamedTuple):
     where: str = ""
 
 
-Reader = Callable[[Path, str], Iterator[Found]]
+Reader = Callable[[Path, str], Iterator[FileRecord]]
 
 
 def id_of(value: str, what: str, path: Path, line: int | None) -> str:

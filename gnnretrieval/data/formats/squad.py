@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data.formats.msmarco import text_id
-from gnnretrieval.data.formats.parsed import Found, id_of
+from gnnretrieval.data.formats.parsed import FileRecord, id_of
 from gnnretrieval.data.lines import excerpt, read_text, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 
 
-def read_squad(path: Path, split: str) -> Iterator[Found]:
+def read_squad(path: Path, split: str) -> Iterator[FileRecord]:
     """Paragraphs as passages with the id ``TITLE#DIGITS``: eight hexadecimal digits of the text's sha256.
 
     A question's answers and their first characters are metadata: ``answers``, ``answer_starts``. An unanswerable
@@ -32,12 +32,12 @@ def read_squad(path: Path, split: str) -> Iterator[Found]:
         for place, paragraph in _each(article, "paragraphs", path, where):
             context = _text(paragraph, "context", path, place)
             passage = f"{'_'.join(title.split())}#{text_id(context)[:8]}"  # the same in every file and split
-            yield Found(Passage(passage, title.replace("_", " ").strip(), context), None, where=place)
-            for asked, question in _each(paragraph, "qas", path, place):
-                yield from _question(question, passage, len(context), path, asked)
+            yield FileRecord(Passage(passage, title.replace("_", " ").strip(), context), None, where=place)
+            for question_place, question in _each(paragraph, "qas", path, place):
+                yield from _question(question, passage, len(context), path, question_place)
 
 
-def _question(question: Mapping[str, Any], passage: str, length: int, path: Path, where: str) -> Iterator[Found]:
+def _question(question: Mapping[str, Any], passage: str, length: int, path: Path, where: str) -> Iterator[FileRecord]:
     id_ = id_of(_text(question, "id", path, where), f"question at {where}", path, None)
     impossible = question.get("is_impossible", False)
     if not isinstance(impossible, bool):
@@ -49,15 +49,15 @@ def _question(question: Mapping[str, Any], passage: str, length: int, path: Path
         metadata["answer_starts"] = [_start(answer, length, path, place) for place, answer in answers]
     if impossible:
         metadata["is_impossible"] = True
-    yield Found(Query(id_, _text(question, "question", path, where)), None, metadata, where)
+    yield FileRecord(Query(id_, _text(question, "question", path, where)), None, metadata, where)
     if not impossible:
-        yield Found(Qrel(id_, passage, 1), None, where=where)
+        yield FileRecord(Qrel(id_, passage, 1), None, where=where)
 
 
 def _opened(path: Path) -> Mapping[str, Any]:
     text = read_text(path, "SQuAD's JSON")
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(
             f"not JSON: {error.msg} at column {error.colno}. Copy the file again.", path, error.lineno
@@ -67,9 +67,9 @@ def _opened(path: Path) -> Mapping[str, Any]:
         raise InputError(f"not JSON: {error}.", path, text.count("\n", 0, long.start()) + 1 if long else None) from None
     except RecursionError:
         raise InputError("this JSON is nested too deeply to be SQuAD's.", path) from None
-    if not isinstance(found, dict):
-        raise _wrong(path, "the file", found, "an object with 'data'")
-    return found
+    if not isinstance(parsed, dict):
+        raise _wrong(path, "the file", parsed, "an object with 'data'")
+    return parsed
 
 
 def _each(parent: Mapping[str, Any], key: str, path: Path, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -97,5 +97,5 @@ def _start(answer: Mapping[str, Any], length: int, path: Path, where: str) -> in
     return value
 
 
-def _wrong(path: Path, where: str, found: Any, wanted: str) -> InputError:
-    return InputError(f"found {excerpt(found)} at {where}, wanted {wanted}: it is not SQuAD's layout.", path)
+def _wrong(path: Path, where: str, value: Any, wanted: str) -> InputError:
+    return InputError(f"found {excerpt(value)} at {where}, wanted {wanted}: it is not SQuAD's layout.", path)

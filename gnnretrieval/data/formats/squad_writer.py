@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,39 +16,45 @@ from gnnretrieval.data.records import Passage, Query
 from gnnretrieval.errors import GnnRetrievalError
 
 _KEPT = {"answers", "answer_starts"}
+_Labelled = tuple[Query, Metadata, str]  # a query with a relevant passage, its metadata and its split
 
 
 def write_squad(data: Contents, directory: Path, lost: Lost) -> None:
     """Write ``SPLIT-v1.1.json`` with one article per title; the first split has the paragraphs without questions."""
-    of_passage: dict[str, list[tuple[Query, Metadata, str]]] = {}
-    asked = {query.id: (query, metadata) for query, metadata in data.queries()}
+    of_passage: dict[str, list[_Labelled]] = {}
+    queries = {query.id: (query, metadata) for query, metadata in data.queries()}
     for split in data.splits:
         for query, judged in data.dataset.split(split).items():
             relevant = [passage for passage, value in judged.items() if value > 0]
             lost["further relevant passages of a query"] += max(0, len(relevant) - 1)
             if relevant:
-                of_passage.setdefault(relevant[0], []).append((*asked[query], split))
-    lost["queries without a relevant passage"] = len(asked) - sum(map(len, of_passage.values()))
+                of_passage.setdefault(relevant[0], []).append((*queries[query], split))
+    lost["queries without a relevant passage"] = len(queries) - sum(map(len, of_passage.values()))
     lost["ids of passages"] = len(data.dataset.passage_ids)
     lost["metadata of queries beside answers"] = sum(
-        bool(of.keys() - _KEPT) for _, of, _ in chain(*of_passage.values())
+        bool(metadata.keys() - _KEPT) for _, metadata, _ in chain(*of_passage.values())
     )
     seen: set[tuple[str, str]] = set()
-    for passage, of in data.passages():
-        lost["metadata of passages"] += bool(of)
+    for passage, metadata in data.passages():
+        lost["metadata of passages"] += bool(metadata)
         lost["_ in titles (a space now)"] += "_" in passage.title
         seen.add((passage.title.replace("_", " ").strip(), passage.text))
     lost["passages with the title and text of another"] = len(data.dataset.passage_ids) - len(seen)
     for split in data.splits:
-        articles: dict[str, list[dict[str, Any]]] = {}
-        for passage, _ in data.passages():
-            mine = [(query, metadata) for query, metadata, of in of_passage.get(passage.id, ()) if of == split]
-            if mine or (split == data.splits[0] and passage.id not in of_passage):
-                paragraph = {"context": passage.text, "qas": [_question(query, its, passage) for query, its in mine]}
-                articles.setdefault(passage.title.replace(" ", "_"), []).append(paragraph)
-        found = {"version": "1.1", "data": [{"title": t, "paragraphs": p} for t, p in articles.items()]}
+        squad = {"version": "1.1", "data": _articles(data, split, of_passage)}
         path = directory / f"{split}-v1.1.json"
-        path.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8", newline="\n")
+        path.write_text(json.dumps(squad, ensure_ascii=False), encoding="utf-8", newline="\n")
+
+
+def _articles(data: Contents, split: str, of_passage: Mapping[str, Sequence[_Labelled]]) -> list[dict[str, Any]]:
+    """The articles of a split by title, in the order of their first passages."""
+    articles: dict[str, list[dict[str, Any]]] = {}
+    for passage, _ in data.passages():
+        questions = [(query, metadata) for query, metadata, part in of_passage.get(passage.id, ()) if part == split]
+        if questions or (split == data.splits[0] and passage.id not in of_passage):
+            qas = [_question(query, metadata, passage) for query, metadata in questions]
+            articles.setdefault(passage.title.replace(" ", "_"), []).append({"context": passage.text, "qas": qas})
+    return [{"title": title, "paragraphs": paragraphs} for title, paragraphs in articles.items()]
 
 
 def _question(query: Query, metadata: Metadata, passage: Passage) -> dict[str, Any]:

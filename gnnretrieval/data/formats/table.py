@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.data.formats.columns import quoted_rows
-from gnnretrieval.data.formats.parsed import Found, id_of, relevance_of
+from gnnretrieval.data.formats.parsed import FileRecord, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
@@ -44,7 +44,7 @@ class Table:
     def __init__(self, kind: str, names: Mapping[str, str] | None = None) -> None:
         self.kind, self.names = kind, dict(names or {})
 
-    def __call__(self, path: Path, split: str) -> Iterator[Found]:
+    def __call__(self, path: Path, split: str) -> Iterator[FileRecord]:
         """Yield the rows of the table; other columns become metadata."""
         columns, rows = opened(path)
         line = None if path.suffix.lower() in PARQUET else 1
@@ -53,9 +53,9 @@ class Table:
         for number, row in rows:
             if len(row) != len(columns):
                 raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", path, number)
-            value = {field: row[place] for field, place in places.items() if place is not None}
+            values = {field: row[place] for field, place in places.items() if place is not None}
             rest = {columns[place]: row[place] for place in range(len(columns)) if place not in used}
-            yield self._found(value, {key: kept for key, kept in rest.items() if _is_there(kept)}, path, number)
+            yield self._record(values, {key: cell for key, cell in rest.items() if _is_there(cell)}, path, number)
 
     def _places(self, columns: Sequence[str], path: Path, line: int | None) -> dict[str, int | None]:
         known = [name.strip().casefold() for name in columns]
@@ -72,22 +72,20 @@ class Table:
                 )
         return places
 
-    def _found(self, value: dict[str, Any], rest: dict[str, Any], path: Path, number: int) -> Found:
+    def _record(self, values: dict[str, Any], rest: dict[str, Any], path: Path, number: int) -> FileRecord:
         if self.kind == "qrels":
-            query, passage = (id_of(_string(value[f], f, path, number), f, path, number) for f in ("query", "passage"))
-            relevance = value["relevance"]
-            relevance = relevance if isinstance(relevance, str) else str(relevance)
-            return Found(Qrel(query, passage, relevance_of(relevance, path, number)), number)
-        id_ = id_of(_string(value["id"], "id", path, number), self.kind, path, number)
-        text = _string(value["text"], "text", path, number)
+            query, passage = (id_of(_string(values[f], f, path, number), f, path, number) for f in ("query", "passage"))
+            relevance = relevance_of(str(values["relevance"]), path, number)
+            return FileRecord(Qrel(query, passage, relevance), number)
+        id_ = id_of(_string(values["id"], "id", path, number), self.kind, path, number)
+        text = _string(values["text"], "text", path, number)
         if self.kind == "passages":
-            return Found(
-                Passage(id_, _string(value.get("title") or "", "title", path, number).strip(), text), number, rest
-            )
-        answers = value.get("answers")
+            title = _string(values.get("title") or "", "title", path, number).strip()
+            return FileRecord(Passage(id_, title, text), number, rest)
+        answers = values.get("answers")
         if answers not in (None, ""):
             rest["answers"] = _answers(answers, path, number)
-        return Found(Query(id_, text), number, rest)
+        return FileRecord(Query(id_, text), number, rest)
 
 
 def kind_of(columns: Iterable[str]) -> str | None:
@@ -160,10 +158,10 @@ def _answers(value: Any, path: Path, number: int) -> list[str]:
     """Answers from a cell: a list of strings (Parquet), a JSON list of strings, or one string."""
     if isinstance(value, str):
         try:
-            found = json.loads(value)
+            parsed = json.loads(value)
         except (ValueError, RecursionError):
-            found = None
-        value = found if _are_strings(found) else [value]
+            parsed = None
+        value = parsed if _are_strings(parsed) else [value]
     if not _are_strings(value):
         raise InputError(f"found answers {excerpt(value)}, wanted a string or a list of strings.", path, number)
     require_characters(value, path, number)
@@ -171,7 +169,7 @@ def _answers(value: Any, path: Path, number: int) -> list[str]:
 
 
 def _are_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _string(value: Any, field: str, path: Path, number: int) -> str:

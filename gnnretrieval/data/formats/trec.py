@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnnretrieval.data.formats.parsed import Found, id_of, relevance_of
+from gnnretrieval.data.formats.parsed import FileRecord, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, read_lines, require_short
 from gnnretrieval.data.records import Qrel, Query
 from gnnretrieval.errors import InputError
@@ -18,7 +18,7 @@ CLOSING = re.compile(r"\s*</\w+>$")
 LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
 
-def read_qrels(path: Path, split: str) -> Iterator[Found]:
+def read_qrels(path: Path, split: str) -> Iterator[FileRecord]:
     """``topic iteration docno relevance``, separated by white space; by tabs in MS MARCO."""
     for number, line in read_lines(path, "TREC qrels: topic, iteration, document and relevance"):
         fields = _BLANK.split(line.strip(" \t\v\f\r"))  # ASCII white space only, as in trec_eval
@@ -28,10 +28,10 @@ def read_qrels(path: Path, split: str) -> Iterator[Found]:
                 path,
                 number,
             )
-        yield Found(Qrel(fields[0], fields[2], relevance_of(fields[3], path, number)), number)
+        yield FileRecord(Qrel(fields[0], fields[2], relevance_of(fields[3], path, number)), number)
 
 
-def read_topics(path: Path, split: str) -> Iterator[Found]:
+def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
     """``<top>`` blocks with ``<num>`` and ``<title>``; ``<desc>`` and ``<narr>`` become metadata.
 
     Lines before the first block and other tags are ignored.
@@ -56,8 +56,8 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
         elif began is not None:
             length += len(text)
             require_short(path, began, length)
-            if found := _TAG.match(text):
-                name, text = found[1].lower(), CLOSING.sub("", found[2])
+            if tag := _TAG.match(text):
+                name, text = tag[1].lower(), CLOSING.sub("", tag[2])
                 if name in fields and name in _READ:
                     raise InputError(
                         f"the topic that begins on line {began} has a second <{name}> here: is a </top> missing?",
@@ -69,10 +69,10 @@ def read_topics(path: Path, split: str) -> Iterator[Found]:
         raise InputError("this <top> does not end: add </top>, or copy the file again.", path, began)
 
 
-def _topic(fields: dict[str, list[str]], path: Path, line: int) -> Found:
+def _topic(fields: dict[str, list[str]], path: Path, line: int) -> FileRecord:
     texts = {name: LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
     for name in ("num", "title"):
         if not texts.get(name):
             raise InputError(f"this topic has no <{name}>: add it.", path, line)
     metadata = {key: texts[tag] for tag, key in (("desc", "description"), ("narr", "narrative")) if texts.get(tag)}
-    return Found(Query(id_of(texts["num"], "topic", path, line), texts["title"]), line, metadata)
+    return FileRecord(Query(id_of(texts["num"], "topic", path, line), texts["title"]), line, metadata)

@@ -26,9 +26,9 @@ def write_trec(data: Contents, directory: Path, lost: Lost) -> None:
             if isinstance(metadata.get(key), str) and metadata[key].strip():
                 block += _field(tag, lead, metadata[key], lost)
         blocks.setdefault(split_of.get(query.id, ""), []).append(f"{block}</top>\n")
-    for split, found in blocks.items():
+    for split, topics in blocks.items():
         path = directory / f"topics{f'.{split}' if split else ''}.txt"
-        path.write_text("\n".join(found), encoding="utf-8", newline="\n")
+        path.write_text("\n".join(topics), encoding="utf-8", newline="\n")
     write_trec_qrels(data, directory, " ", "txt")
 
 

@@ -21,6 +21,18 @@ MUCH = 0.1  # least share of long passages, or of test passages seen in training
 def warnings_of(figures: DatasetReport) -> Iterator[str]:
     """The warnings of the figures of :func:`~gnnretrieval.data.inspection.inspect.inspect_dataset`."""
     yield from _of_missing_splits(figures.splits)
+    yield from _of_judgements(figures)
+    yield from _of_leakage(figures.leakage)
+    yield from _of_near_copies(figures.near_copies)
+    yield from _of_repeated_texts(figures)
+    yield from _of_near_duplicates(figures.near_duplicates.passages)
+    yield from _of_lengths(figures)
+    if count := figures.ids_with_whitespace:
+        yield f"Ids contain white space ({count:,}) and cannot be written to a TREC run: rename them."
+    yield from _of_problems(figures.problems)
+
+
+def _of_judgements(figures: DatasetReport) -> Iterator[str]:
     for name, split in figures.splits.items():
         if hopeless := split.queries_without_relevant:
             yield (
@@ -44,8 +56,9 @@ def warnings_of(figures: DatasetReport) -> Iterator[str]:
             f"Of the passages relevant in test, {share:.0%} are also relevant to a train query: report this with"
             " results, or split the judgements by passage to measure unseen passages."
         )
-    yield from _of_leakage(figures.leakage)
-    yield from _of_near_copies(figures.near_copies)
+
+
+def _of_repeated_texts(figures: DatasetReport) -> Iterator[str]:
     if count := figures.duplicate_passages:
         yield (
             f"Passages repeat the text of an earlier one ({_of(count, figures.passages)}), and a retrieved copy"
@@ -56,7 +69,9 @@ def warnings_of(figures: DatasetReport) -> Iterator[str]:
             f"Queries repeat the text of an earlier one ({_of(count, figures.queries)}), and no system can satisfy"
             " both if their relevant passages differ: merge them and their judgements."
         )
-    yield from _of_near_duplicates(figures.near_duplicates.passages)
+
+
+def _of_lengths(figures: DatasetReport) -> Iterator[str]:
     if 0 < (count := figures.passages_without_title) < figures.passages:
         yield (
             f"Some passages have no title ({_of(count, figures.passages)}): give titles to all, or compare systems"
@@ -69,9 +84,6 @@ def warnings_of(figures: DatasetReport) -> Iterator[str]:
             f"Of the passages, {figures.long_passages_share:.0%} have more than {LONG_PASSAGE} words, and encoders"
             " truncate texts at their maximum length: raise it, or split the passages."
         )
-    if count := figures.ids_with_whitespace:
-        yield f"Ids contain white space ({count:,}) and cannot be written to a TREC run: rename them."
-    yield from _of_problems(figures.problems)
 
 
 def _of_leakage(leakage: Sequence[Leakage]) -> Iterator[str]:
@@ -90,12 +102,12 @@ def _of_leakage(leakage: Sequence[Leakage]) -> Iterator[str]:
 
 
 def _of_near_copies(copies: Sequence[NearCopies]) -> Iterator[str]:
-    for its in copies:
-        share = its.by_words.at_least[str(ALIKE_WORDS)]
+    for copy in copies:
+        share = copy.by_words.at_least[str(ALIKE_WORDS)]
         if share > MANY_COPIES:
             yield (
-                f"Of the queries of {its.split}, {share:.0%} share half of their words or more with a"
-                f" {its.of} query of the same passage, and a system that learns from queries can remember these:"
+                f"Of the queries of {copy.split}, {share:.0%} share half of their words or more with a"
+                f" {copy.of} query of the same passage, and a system that learns from queries can remember these:"
                 " report gains with and without them."
             )
 
@@ -120,7 +132,7 @@ def _of_tokens(tokens: Tokens) -> Iterator[str]:
 
 def _of_problems(problems: Sequence[Problem]) -> Iterator[str]:
     # Ids have their own warning.
-    notices = [its for its in problems if not its.is_error and its.kind != "white space in an id"]
+    notices = [problem for problem in problems if not problem.is_error and problem.kind != "white space in an id"]
     if notices:
         kinds = ", ".join(dict.fromkeys(problem.kind for problem in notices))
         lines = sum(problem.count for problem in notices)

@@ -35,8 +35,8 @@ def inspect_dataset(
     """Figures, problems and warnings of ``dataset``.
 
     Time is linear in the texts, and in the pairs of a training question and another question of the same passage.
-    Memory, in addition to the dataset's ids and judgements, is at most about 130 bytes per text, and the texts of
-    questions whose passage is relevant in train and in another split. Figures from a sample give its size.
+    Memory, in addition to the dataset's ids and judgements, is at most about 130 bytes per text, and the texts of the
+    questions of passages that are relevant in train and in another split. Figures from a sample give its size.
 
     Args:
         dataset: The dataset.

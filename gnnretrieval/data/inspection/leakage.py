@@ -30,7 +30,7 @@ class SplitFigures(Figures):
     negative_grades: int
     """Judgements below 0."""
     queries_without_relevant: int
-    """Queries whose judgements are all 0 or less."""
+    """Queries with no judgement above 0."""
     relevant_passages: int
     queries_a_relevant_passage: Spread | None
     """None without relevant passages."""
@@ -65,7 +65,7 @@ class Leakage(Figures):
     same_id: int
     """Queries in both."""
     same_text: int
-    """Queries whose normalised text is in ``of``."""
+    """Queries with a normalised text that is in ``of``."""
     near: int
     """Other queries with a near-duplicate in ``of``."""
     relevant_passages: int
@@ -83,25 +83,25 @@ def split_figures(judged: Judged) -> dict[str, SplitFigures]:
 
 
 def _split(queries: Mapping[str, Mapping[str, int]]) -> SplitFigures:
-    counts = np.array([len(grades) for grades in queries.values()])
+    judgements = np.array([len(grades) for grades in queries.values()])
     grades = Counter(grade for judged in queries.values() for grade in judged.values())
-    asked = Counter(passage for judged in queries.values() for passage, grade in judged.items() if grade > 0)
+    queries_of = Counter(passage for judged in queries.values() for passage, grade in judged.items() if grade > 0)
     return SplitFigures(
         queries=len(queries),
-        judgements=int(counts.sum()),
-        judgements_per_query=float(counts.mean()),
-        judgements_a_query=Distribution(**dict(spread(counts)), histogram=in_doubling_bins(counts)),
+        judgements=int(judgements.sum()),
+        judgements_per_query=float(judgements.mean()),
+        judgements_a_query=Distribution(**dict(spread(judgements)), histogram=in_doubling_bins(judgements)),
         grades={str(grade): grades[grade] for grade in sorted(grades)},
         negative_grades=sum(count for grade, count in grades.items() if grade < 0),
         queries_without_relevant=sum(max(judged.values()) <= 0 for judged in queries.values()),
-        relevant_passages=len(asked),
-        queries_a_relevant_passage=spread(list(asked.values())) if asked else None,
+        relevant_passages=len(queries_of),
+        queries_a_relevant_passage=spread(list(queries_of.values())) if queries_of else None,
     )
 
 
 def queries_of_passages(judged: Judged, passages: int, most: int) -> QueriesOfPassages:
     """Queries per passage, over all ``passages``; at most ``most`` passages are named."""
-    asked = Counter(
+    queries_of = Counter(
         passage
         for queries in judged.values()
         for grades in queries.values()
@@ -109,7 +109,7 @@ def queries_of_passages(judged: Judged, passages: int, most: int) -> QueriesOfPa
         if grade > 0
     )
     counts = np.zeros(passages, dtype=np.int64)
-    counts[: len(asked)] = list(asked.values())
+    counts[: len(queries_of)] = list(queries_of.values())
     return QueriesOfPassages(
         **dict(spread(counts)),
         mean=float(counts.mean()),
@@ -117,7 +117,7 @@ def queries_of_passages(judged: Judged, passages: int, most: int) -> QueriesOfPa
         histogram=in_doubling_bins(counts),
         most_asked=[
             MostAsked(id=id_, queries=count)
-            for id_, count in sorted(asked.items(), key=lambda passage: (-passage[1], passage[0]))[:most]
+            for id_, count in sorted(queries_of.items(), key=lambda passage: (-passage[1], passage[0]))[:most]
         ],
     )
 
@@ -125,7 +125,7 @@ def queries_of_passages(judged: Judged, passages: int, most: int) -> QueriesOfPa
 def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -> list[Leakage]:
     """Leakage between each split and each earlier one, in the order train, dev, test, others."""
     row_of = {id_: row for row, id_ in enumerate(dataset.query_ids)}
-    rows = {name: np.array([row_of[id_] for id_ in asked], dtype=np.int64) for name, asked in judged.items()}
+    rows = {name: np.array([row_of[id_] for id_ in split], dtype=np.int64) for name, split in judged.items()}
     pairs = {
         (before, name): (_same(queries, rows[name], rows[before]), _near(queries, rows[name], rows[before]))
         for before, name in combinations(judged, 2)
@@ -136,13 +136,13 @@ def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -
     }
     named = _named(dataset, {row for examples in shown.values() for example in examples for row in example[:2]})
     relevant = {
-        name: {passage for grades in asked.values() for passage, grade in grades.items() if grade > 0}
-        for name, asked in judged.items()
+        name: {passage for grades in split.values() for passage, grade in grades.items() if grade > 0}
+        for name, split in judged.items()
     }
-    found = []
+    leaks = []
     for (before, name), (same, near) in pairs.items():
         shared = len(relevant[name] & relevant[before])
-        found.append(
+        leaks.append(
             Leakage(
                 split=name,
                 of=before,
@@ -159,11 +159,11 @@ def leakage_of(dataset: Dataset, judged: Judged, queries: TextPass, most: int) -
                 ],
             )
         )
-    return found
+    return leaks
 
 
 def _named(dataset: Dataset, rows: Collection[int]) -> dict[int, NamedText]:
-    """Some queries by row; the file is read only where there are any."""
+    """The queries at ``rows``, by row; without rows, the file is not read."""
     if not rows:
         return {}
     return {row: NamedText(id=query.id, text=query.text) for row, query in enumerate(dataset.queries()) if row in rows}
@@ -171,7 +171,7 @@ def _named(dataset: Dataset, rows: Collection[int]) -> dict[int, NamedText]:
 
 def _same(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Rows with the text of a row of ``before``, each with that row: itself if it is in both, otherwise the first."""
-    first = dict(zip(queries.group[before[::-1]].tolist(), before[::-1].tolist(), strict=True))
+    first = _first_rows(queries, before)
     also = set(before.tolist())
     groups: Sequence[int] = queries.group[rows].tolist()
     return [
@@ -183,17 +183,22 @@ def _same(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64])
 
 def _near(queries: TextPass, rows: NDArray[np.int64], before: NDArray[np.int64]) -> list[tuple[int, int, float]]:
     """Rows with a near-duplicate but no equal text in ``before``, each with the nearest row and its similarity."""
-    first = dict(zip(queries.group[before[::-1]].tolist(), before[::-1].tolist(), strict=True))
+    first = _first_rows(queries, before)
     nearest: dict[int, tuple[int, float]] = {}
     for one, other, alike in queries.near.pairs:  # the most similar first
         left, right = int(queries.group[one]), int(queries.group[other])
-        for group, its in ((left, right), (right, left)):
-            if its in first:
-                nearest.setdefault(group, (first[its], alike))
+        for group, near in ((left, right), (right, left)):
+            if near in first:
+                nearest.setdefault(group, (first[near], alike))
     groups: Sequence[int] = queries.group[rows].tolist()
-    found = [
+    pairs = [
         (row, *nearest[group])
         for row, group in zip(rows.tolist(), groups, strict=True)
         if group in nearest and group not in first
     ]
-    return sorted(found, key=lambda pair: -pair[2])
+    return sorted(pairs, key=lambda pair: -pair[2])
+
+
+def _first_rows(queries: TextPass, rows: NDArray[np.int64]) -> dict[int, int]:
+    """The first of ``rows`` with each text, by the text's group."""
+    return dict(zip(queries.group[rows[::-1]].tolist(), rows[::-1].tolist(), strict=True))

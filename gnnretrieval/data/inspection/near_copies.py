@@ -75,7 +75,7 @@ class NearCopies(Figures):
 class _Shared(NamedTuple):
     """Questions of a passage that is relevant in both splits: of the split, and of the training split."""
 
-    asked: list[str]
+    questions: list[str]
     trained: list[str]
 
 
@@ -97,7 +97,7 @@ def copy_similarity(dataset: Dataset, split: str, of: str = "train") -> dict[str
         ``of`` shares a relevant passage, and 1 for a query with the same relevant passage in both splits.
 
     Raises:
-        InputError: there is no such split.
+        InputError: a split does not exist.
     """
     return _by_words(dataset, dataset.split(split), dataset.split(of))
 
@@ -106,7 +106,7 @@ def copy_cosine(dataset: Dataset, split: str, vectors: QueryVectors, of: str = "
     """Similarity as in :func:`copy_similarity`, by the cosine of vectors; negative cosines and zero vectors count as 0.
 
     Raises:
-        InputError: there is no such split, or a question has no vector.
+        InputError: a split does not exist, or a question has no vector.
     """
     return _by_vectors(dataset, dataset.split(split), dataset.split(of), vectors)
 
@@ -122,13 +122,13 @@ def copy_figures(
 def _copies(
     dataset: Dataset, judged: Mapping[str, Judged], split: str, of: str, vectors: QueryVectors | None
 ) -> NearCopies:
-    asked, trained = judged[split], judged[of]
-    words = _by_words(dataset, asked, trained)
+    questions, trained = judged[split], judged[of]
+    words = _by_words(dataset, questions, trained)
     by_vectors = None
     if vectors is not None:
-        cosines = _by_vectors(dataset, asked, trained, vectors)
+        cosines = _by_vectors(dataset, questions, trained, vectors)
         by_vectors = VectorShares(encoder=vectors.encoder, at_least=_at_least(cosines, (ALIKE_VECTORS, NEAR_VECTORS)))
-    sharing = {id_ for passage in _shared(asked, trained) for id_ in passage.asked}
+    sharing = {id_ for passage in _shared(questions, trained) for id_ in passage.questions}
     unlike = sum(value < UNLIKE_WORDS for value in words.values())
     return NearCopies(
         split=split,
@@ -156,9 +156,9 @@ def _by_words(dataset: Dataset, judged: Judged, trained: Judged) -> dict[str, fl
     def words(ids: Sequence[str]) -> list[frozenset[str]]:
         return [frozenset(words_of(texts[id_])) for id_ in ids]
 
-    def largest(asked: Sequence[str], others: Sequence[str]) -> list[float]:
+    def largest(ids: Sequence[str], others: Sequence[str]) -> list[float]:
         known = words(others)
-        return [max(_jaccard(own, other) for other in known) for own in words(asked)]
+        return [max(_jaccard(own, other) for other in known) for own in words(ids)]
 
     return _over_passages(judged, shared, largest)
 
@@ -175,9 +175,9 @@ def _by_vectors(dataset: Dataset, judged: Judged, trained: Judged, vectors: Quer
         scaled: NDArray[np.float32] = gathered / lengths
         return scaled
 
-    def largest(asked: Sequence[str], others: Sequence[str]) -> list[float]:
+    def largest(ids: Sequence[str], others: Sequence[str]) -> list[float]:
         known = unit(others)
-        maxima = [(unit(asked[part]) @ known.T).max(axis=1) for part in blocks(len(asked), _BLOCK)]
+        maxima = [(unit(ids[part]) @ known.T).max(axis=1) for part in blocks(len(ids), _BLOCK)]
         cosines: list[float] = np.concatenate(maxima).tolist()
         return cosines
 
@@ -204,7 +204,7 @@ def _over_passages(judged: Judged, shared: Sequence[_Shared], largest: _Largest)
     similarities = dict.fromkeys(judged, 0.0)
     with progress("questions compared with training questions", len(shared), "passages") as meter:
         for passage in meter.each(shared):
-            for id_, value in zip(passage.asked, largest(passage.asked, passage.trained), strict=True):
+            for id_, value in zip(passage.questions, largest(passage.questions, passage.trained), strict=True):
                 similarities[id_] = max(similarities[id_], value)
     return similarities
 

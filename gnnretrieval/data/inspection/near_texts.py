@@ -24,13 +24,11 @@ from gnnretrieval.storage.arrays import blocks
 # one that is left out. Pairs below it are often questions of one pattern with different meanings: "What did the king
 # offer in exchange for the hat" and "the whistle" have 0.80, "the capital of France" and "of Spain" 0.69.
 NEAR = 0.85
-HASHES, BAND = (
-    32,
-    4,
-)  # a pair agrees in one of the eight bands with probability 0.997 at similarity 0.85, and 0.4 at similarity 0.5
+# A pair agrees in one of the eight bands with probability 0.997 at similarity 0.85, and 0.4 at similarity 0.5.
+HASHES, BAND = 32, 4
 AGREEING = 21  # least number of equal hashes of a candidate pair; a pair at 0.85 has fewer with probability 0.003
 WINDOW = 16  # neighbours with an equal band that a text is compared with, those with an equal next band first
-PAIRS = 100_000  # pairs that are compared word by word, at most: those whose signatures agree most
+PAIRS = 100_000  # pairs that are compared word by word, at most: those with the most equal hashes
 _ROWS, _REMEMBERED = 2**20, 200_000  # pairs of signatures that are compared at once; cached hashes of words
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # written without spaces: each character is a word
 _SIGNS = "[<>=+*/%^|~@#$&]"  # signs that carry meaning: R1 < 0 is not R1 > 0
@@ -80,10 +78,8 @@ def _features(text: str) -> _Features:
 _RANDOM = np.random.default_rng(0)
 _FACTORS = _RANDOM.integers(2**63, size=HASHES, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 _SHIFTS = _RANDOM.integers(2**63, size=HASHES, dtype=np.uint64)
-_FIRST, _SECOND = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xC2B2AE3D27D4EB4F),
-)  # odd factors for the two words of a pair
+# Odd factors for the two words of a pair.
+_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 class _Hashes(dict[str, int]):

@@ -68,9 +68,9 @@ class DatasetReport(Report):
     tokens: Tokens | None
     """None without a tokenizer."""
     duplicate_passages: int
-    """Passages whose normalised text an earlier one has."""
+    """Passages with the normalised text of an earlier one."""
     duplicate_queries: int
-    """Queries whose normalised text an earlier one has."""
+    """Queries with the normalised text of an earlier one."""
     duplicates: Repeated
     """Examples of these."""
     near_duplicates: NearDuplicatesOfBoth
@@ -83,7 +83,7 @@ class DatasetReport(Report):
     near_copies: list[NearCopies]
     """Of each split but train."""
     shared_with_train: dict[str, int]
-    """By split: queries whose normalised text a train query has."""
+    """By split: queries with the normalised text of a train query."""
     test_passages_in_train_share: float | None
     """Share of the relevant passages of test that are relevant to a train query; None where either has none."""
     ids_with_whitespace: int

@@ -40,7 +40,7 @@ _WINDOWS_LINE_END = Fault(
 )
 
 
-class _Found(NamedTuple):
+class _Findings(NamedTuple):
     problems: Problems
     files: dict[str, dict[str, int]]  # the fields of FileFigures
 
@@ -87,20 +87,23 @@ def scan_files(path: str | Path, qrels: str = "qrels") -> Scan:
         path: The directory.
         qrels: Name of the folder of judgements.
     """
-    path, found = Path(path), _Found(Problems(), {})
-    passages = _scan_records(path, CORPUS, "passage", found)
-    queries = _scan_records(path, QUERIES, "query", found)
+    path, findings = Path(path), _Findings(Problems(), {})
+    passages = _scan_records(path, CORPUS, "passage", findings)
+    queries = _scan_records(path, QUERIES, "query", findings)
     try:
         files = split_files(path, qrels)
     except InputError as error:
-        found.problems.add(f"{qrels}/", None, Fault("no judgements", error.says))
+        findings.problems.add(f"{qrels}/", None, Fault("no judgements", error.says))
         files = {}
     for file in files.values():
-        _scan_judgements(path, f"{qrels}/{file.name}", queries, passages, found)
-    return Scan(found.problems.listed(), {name: FileFigures.model_validate(its) for name, its in found.files.items()})
+        _scan_judgements(path, f"{qrels}/{file.name}", queries, passages, findings)
+    return Scan(
+        findings.problems.listed(),
+        {name: FileFigures.model_validate(fields) for name, fields in findings.files.items()},
+    )
 
 
-def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[int, str, Fault | None]]:
+def _lines(path: Path, name: str, wanted: str, findings: _Findings) -> Iterator[tuple[int, str, Fault | None]]:
     """Number, text and fault of each line that is not blank; with a fault, the text is what can be decoded.
 
     Raises:
@@ -112,16 +115,16 @@ def _lines(path: Path, name: str, wanted: str, found: _Found) -> Iterator[tuple[
         if number == 1:
             with (path / name).open("rb") as file:
                 figures |= {"bytes": (path / name).stat().st_size, "gzipped": file.read(2) == _GZIP}
-            found.files[name] = figures
+            findings.files[name] = figures
             if raw.startswith(UTF_16):
                 decoded(path / name, number, raw)  # raises: UTF-16 has no lines to scan
             if raw.startswith(MARK):
                 raw = raw.removeprefix(MARK)
                 figures["byte_order_mark"] = True
-                found.problems.add(name, 1, _BYTE_ORDER_MARK)
+                findings.problems.add(name, 1, _BYTE_ORDER_MARK)
         if raw.endswith(b"\r\n"):
             figures["windows_line_ends"] += 1
-            found.problems.add(name, number, _WINDOWS_LINE_END)
+            findings.problems.add(name, number, _WINDOWS_LINE_END)
         figures["not_ascii"] += not raw.isascii()
         try:
             line, fault = decoded(path / name, number, raw), None
@@ -138,34 +141,35 @@ def _unreadable(path: Path, error: InputError) -> Fault:
     return Fault("cannot be read" if path.exists() else "no such file", error.says)
 
 
-def _scan_records(path: Path, name: str, what: str, found: _Found) -> IdRegister | None:
+def _scan_records(path: Path, name: str, what: str, findings: _Findings) -> IdRegister | None:
     """Scan a file of passages or queries; returns its ids, or None where it cannot be read to its end."""
     ids, count, repeats, repeated = IdRegister(), 0, 0, list[tuple[int, str]]()
     try:
-        for number, line, fault in _lines(path, name, f"one {what} per line, as JSON", found):
+        for number, line, fault in _lines(path, name, f"one {what} per line, as JSON", findings):
             count += 1
             record = fault or object_of(line, what)
             if isinstance(record, Fault):
-                found.problems.add(name, number, record)
+                findings.problems.add(name, number, record)
                 if id_ := _saved_id(line):  # so that its judgements are no errors
                     ids.add(id_)
                 continue
             for fault in (*faults_of(record, what), *_notices(record, what)):
-                found.problems.add(name, number, fault)
+                findings.problems.add(name, number, fault)
             id_ = record.get("_id")
             if isinstance(id_, str) and not ids.add(id_):
                 repeats += 1
                 if repeats <= LINES:
                     repeated.append((number, id_))
         if not count:
-            found.problems.add(name, None, no_records(what))
+            findings.problems.add(name, None, no_records(what))
     except InputError as error:
-        found.problems.add(name, error.line, _unreadable(path / name, error))
+        findings.problems.add(name, error.line, _unreadable(path / name, error))
         return None
+    # First lines are read again: their numbers are not kept, for memory, and are needed only for the listed repeats.
     first = _first_lines(path / name, {id_ for _, id_ in repeated}) if repeated else {}
     for number, id_ in repeated:
         unnamed = repeats - len(repeated) if (number, id_) == repeated[-1] else 0
-        found.problems.add(name, number, repeated_id(what, id_, first.get(id_, number)), 1 + unnamed)
+        findings.problems.add(name, number, repeated_id(what, id_, first.get(id_, number)), 1 + unnamed)
     return ids
 
 
@@ -207,24 +211,24 @@ def _notices(record: dict[str, Any], what: str) -> Iterator[Fault]:
 
 
 def _scan_judgements(
-    path: Path, name: str, queries: IdRegister | None, passages: IdRegister | None, found: _Found
+    path: Path, name: str, queries: IdRegister | None, passages: IdRegister | None, findings: _Findings
 ) -> None:
     scores: dict[str, dict[str, int]] = {}
     contradictions, clashes = 0, list[tuple[int, Qrel, int]]()
     is_first, is_empty = True, True
     try:
-        for number, line, fault in _lines(path, name, JUDGEMENTS, found):
+        for number, line, fault in _lines(path, name, JUDGEMENTS, findings):
             qrel = fault or judgement_of(line, is_first)
             is_first = False
             if qrel is None:
                 continue
             is_empty = False
             if isinstance(qrel, Fault):
-                found.problems.add(name, number, qrel)
+                findings.problems.add(name, number, qrel)
                 continue
             for what, id_, known in (("query", qrel.query_id, queries), ("passage", qrel.passage_id, passages)):
                 if known is not None and id_ not in known:
-                    found.problems.add(name, number, unknown_id(what, id_))
+                    findings.problems.add(name, number, unknown_id(what, id_))
             judged = scores.setdefault(qrel.query_id, {})
             score = judged.get(qrel.passage_id)
             if score is None:
@@ -235,20 +239,20 @@ def _scan_judgements(
                     clashes.append((number, qrel, score))
             else:
                 pair = f"query {qrel.query_id!r} and passage {qrel.passage_id!r}"
-                found.problems.add(
+                findings.problems.add(
                     name,
                     number,
                     Fault("repeated judgement", f"{pair} are judged on an earlier line: delete this line."),
                 )
         if is_empty:
-            found.problems.add(name, None, no_judgements())
+            findings.problems.add(name, None, no_judgements())
     except InputError as error:
-        found.problems.add(name, error.line, _unreadable(path / name, error))
+        findings.problems.add(name, error.line, _unreadable(path / name, error))
         return
     first = _first_judgements(path / name, {qrel[:2] for _, qrel, _ in clashes}) if clashes else {}
     for number, qrel, score in clashes:
         unnamed = contradictions - len(clashes) if number == clashes[-1][0] else 0
-        found.problems.add(name, number, contradiction(qrel, score, first.get(qrel[:2], number)), 1 + unnamed)
+        findings.problems.add(name, number, contradiction(qrel, score, first.get(qrel[:2], number)), 1 + unnamed)
 
 
 def _first_judgements(path: Path, pairs: Container[tuple[str, str]]) -> dict[tuple[str, str], int]:

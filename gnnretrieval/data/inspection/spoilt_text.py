@@ -41,35 +41,35 @@ _AROUND = 12  # characters shown on each side
 
 def spoilt(text: str) -> Iterator[Fault]:
     """The traces in a text, one per kind."""
-    if not text.isprintable() and (found := _CONTROL.search(text)):
+    if not text.isprintable() and (match := _CONTROL.search(text)):
         yield Fault(
             "control character",
-            f"U+{ord(found[0]):04X} in {_around(text, found)}: remove it, or decode the source with its encoding.",
+            f"U+{ord(match[0]):04X} in {_around(text, match)}: remove it, or decode the source with its encoding.",
         )
     if not text.isascii():
-        if found := _REPLACEMENT.search(text):
+        if match := _REPLACEMENT.search(text):
             yield Fault(
                 "replacement character",
-                f"U+FFFD in {_around(text, found)} replaces bytes that could not be decoded: decode the source again.",
+                f"U+FFFD in {_around(text, match)} replaces bytes that could not be decoded: decode the source again.",
             )
-        if found := _MOJIBAKE.search(text):
+        if match := _MOJIBAKE.search(text):
             yield Fault(
                 "doubly encoded",
-                f"{_around(text, found)} looks like UTF-8 that was read as Latin-1: decode the source as UTF-8.",
+                f"{_around(text, match)} looks like UTF-8 that was read as Latin-1: decode the source as UTF-8.",
             )
-    if "&" in text and (found := _entity(text)):
-        yield Fault("HTML entity", f"{found[0]} in {_around(text, found)}: unescape it.")
-    if "<" in text and (found := _TAG.search(text)):
-        yield Fault("HTML tag", f"a tag in {_around(text, found)}: remove the markup.")
+    if "&" in text and (match := _entity(text)):
+        yield Fault("HTML entity", f"{match[0]} in {_around(text, match)}: unescape it.")
+    if "<" in text and (match := _TAG.search(text)):
+        yield Fault("HTML tag", f"a tag in {_around(text, match)}: remove the markup.")
 
 
 def _entity(text: str) -> re.Match[str] | None:
     """The first valid character reference; &c; is not one."""
     references = _ENTITY.finditer(text)
-    return next((found for found in references if found[0][1] == "#" or found[0][1:] in html5), None)
+    return next((match for match in references if match[0][1] == "#" or match[0][1:] in html5), None)
 
 
-def _around(text: str, found: re.Match[str]) -> str:
+def _around(text: str, match: re.Match[str]) -> str:
     """The match with its context, as a Python literal, so that no control character reaches a terminal."""
-    first, last = max(0, found.start() - _AROUND), min(len(text), found.end() + _AROUND)
+    first, last = max(0, match.start() - _AROUND), min(len(text), match.end() + _AROUND)
     return repr(f"{'…' if first else ''}{text[first:last]}{'…' if last < len(text) else ''}")

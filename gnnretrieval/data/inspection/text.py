@@ -58,18 +58,18 @@ def near_copy_rows(copies: Sequence[NearCopies]) -> tuple[list[str], list[list[s
     """Head and rows of a table of near copies, for at least one split; all columns but the first two are numbers."""
     head = ["split", "of", "queries", "passage shared", *_shares(copies[0])]
     rows = [
-        [its.split, its.of, f"{its.queries:,}", f"{its.with_shared_passage:.1%}", *_shares(its).values()]
-        for its in copies
+        [copy.split, copy.of, f"{copy.queries:,}", f"{copy.with_shared_passage:.1%}", *_shares(copy).values()]
+        for copy in copies
     ]
     return head, rows
 
 
-def _shares(its: NearCopies) -> dict[str, str]:
+def _shares(copy: NearCopies) -> dict[str, str]:
     """Shares by their threshold, in words."""
-    by_cosine = {} if its.by_vectors is None else its.by_vectors.at_least
+    by_cosine = {} if copy.by_vectors is None else copy.by_vectors.at_least
     return {
-        **{f"words ≥ {threshold}": f"{share:.1%}" for threshold, share in its.by_words.at_least.items()},
-        **{f"words < {threshold}": f"{share:.1%}" for threshold, share in its.by_words.below.items()},
+        **{f"words ≥ {threshold}": f"{share:.1%}" for threshold, share in copy.by_words.at_least.items()},
+        **{f"words < {threshold}": f"{share:.1%}" for threshold, share in copy.by_words.below.items()},
         **{f"cosine ≥ {threshold}": f"{share:.1%}" for threshold, share in by_cosine.items()},
     }
 
@@ -122,9 +122,11 @@ def _judgements(figures: DatasetReport) -> Iterator[str]:
         spread = f"{name}: {_spread(split.judgements_a_query)}"
         label = "judgements per query" if name == next(iter(figures.splits)) else ""
         yield _line(label, spread + (without if split.queries_without_relevant else ""))
-    asked = figures.queries_per_passage
-    yield _line("questions per passage", f"{_spread(asked)}; {asked.share_without:.1%} are relevant to none")
-    most = ", ".join(f"{_short(passage.id)} ({passage.queries:,})" for passage in asked.most_asked)
+    per_passage = figures.queries_per_passage
+    yield _line(
+        "questions per passage", f"{_spread(per_passage)}; {per_passage.share_without:.1%} are relevant to none"
+    )
+    most = ", ".join(f"{_short(passage.id)} ({passage.queries:,})" for passage in per_passage.most_asked)
     yield _line("most questions", most or "none")
     yield _line("passages without title", f"{figures.passages_without_title:,}")
     yield _line("passages without text", f"{figures.passages_without_text:,}")
@@ -139,15 +141,15 @@ def _duplicates(figures: DatasetReport) -> Iterator[str]:
     ):
         pairs = ", ".join(" = ".join(map(_short, pair)) for pair in repeated)
         yield _line(f"repeated {side} texts", f"{count:,}" + (f"   {pairs}" if pairs else ""))
-    for name, its in (("passages", near.passages), ("queries", near.queries)):
-        sample = f", a sample of {its.of:,}" if its.compared < its.of else ""
-        least = "" if its.is_whole else "at least "
+    for name, texts in (("passages", near.passages), ("queries", near.queries)):
+        sample = f", a sample of {texts.of:,}" if texts.compared < texts.of else ""
+        least = "" if texts.is_whole else "at least "
         yield _line(
             f"near-duplicate {name}",
-            f"{least}{its.near:,} of {its.compared:,}{sample} ({its.share:.1%})"
-            + (f", in {its.pairs:,} pair{'s' if its.pairs > 1 else ''}" if its.pairs else ""),
+            f"{least}{texts.near:,} of {texts.compared:,}{sample} ({texts.share:.1%})"
+            + (f", in {texts.pairs:,} pair{'s' if texts.pairs > 1 else ''}" if texts.pairs else ""),
         )
-        yield from _examples(its.examples)
+        yield from _examples(texts.examples)
 
 
 def _examples(examples: Sequence[NearTextPair]) -> Iterator[str]:

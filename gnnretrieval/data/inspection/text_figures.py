@@ -158,6 +158,7 @@ def pass_over(
                 lengths.append(tokens.count(wanted, side))
             if meter:
                 meter.advance(len(block))
+    # Near-duplicates are sought among different texts only; equal texts have their own figures.
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     distinct = np.flatnonzero(np.isin(chosen, first, assume_unique=True))  # of the sample, one row per group
 
@@ -240,30 +241,31 @@ def token_lengths(counts: NDArray[Any], of: int, limit: int | None) -> TokenLeng
     )
 
 
-def repeated(found: TextPass, ids: Sequence[str], most: int) -> list[list[str]]:
+def repeated(texts: TextPass, ids: Sequence[str], most: int) -> list[list[str]]:
     """Pairs of ids of equal texts, the earlier first, for the first ``most`` repeated texts."""
-    earlier = found.first[found.group]
+    earlier = texts.first[texts.group]
     rows = np.flatnonzero(earlier != np.arange(len(earlier)))[:most]
     return [[ids[earlier[row]], ids[row]] for row in rows]
 
 
-def near_figures(found: TextPass, ids: Sequence[str], most: int) -> NearDuplicateTexts:
+def near_figures(texts: TextPass, ids: Sequence[str], most: int) -> NearDuplicateTexts:
     """Near-duplicates, with at most ``most`` examples."""
+    near = texts.near
     examples, shown = list[NearTextPair](), set[int]()
-    for one, other, alike in found.near.pairs:
+    for one, other, alike in near.pairs:
         if len(examples) == most:
             break
         if not {one, other} & shown:
             shown |= {one, other}
-            pair = [NamedText(id=ids[row], text=found.near.texts[row]) for row in (one, other)]
+            pair = [NamedText(id=ids[row], text=near.texts[row]) for row in (one, other)]
             examples.append(NearTextPair(similarity=alike, pair=pair))
-    near = len({row for pair in found.near.pairs for row in pair[:2]})
+    paired = len({row for pair in near.pairs for row in pair[:2]})
     return NearDuplicateTexts(
-        compared=found.compared,
-        of=len(found.first),
-        pairs=len(found.near.pairs),
-        near=near,
-        share=near / found.compared,
-        is_whole=found.near.is_whole,
+        compared=texts.compared,
+        of=len(texts.first),
+        pairs=len(near.pairs),
+        near=paired,
+        share=paired / texts.compared,
+        is_whole=near.is_whole,
         examples=examples,
     )

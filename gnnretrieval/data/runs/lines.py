@@ -12,16 +12,14 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gnnretrieval.data.lines import LONGEST_LINE, require_short, unzipped
+from gnnretrieval.data.lines import LARGE_FILE, LONGEST_LINE, MARK, require_short, unzipped
 from gnnretrieval.data.runs.ranking import Ranking, Run
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress
 
-LARGE_FILE = 64 * 2**20  # bytes; smaller ones are read in about two seconds
 COLUMNS = "query id, Q0, passage id, rank, score, tag"
 _OF_MSMARCO = "query id, passage id, rank"
 _BLOCK = 4 * 2**20  # bytes
-_BOM = b"\xef\xbb\xbf"
 _HEADERS = frozenset({b"query-id", b"query_id", b"qid", b"query"})
 
 
@@ -32,7 +30,7 @@ def blocks_of(path: Path) -> Iterator[bytes]:
         path.open("rb") as raw,
         progress(f"reading {path.name}", size, "bytes") if size > LARGE_FILE else nullcontext() as meter,
     ):
-        file, line, mark = unzipped(raw), 1, _BOM
+        file, line, mark = unzipped(raw), 1, MARK
         while block := file.read(_BLOCK):
             rest = file.readline(LONGEST_LINE + 1)
             line += block.count(b"\n")
@@ -70,7 +68,7 @@ class _Part(NamedTuple):
 
 
 class RunLines:
-    """Takes the lines of a run; the first says which columns all of them have.
+    """Collects the lines of a run; the first line decides the columns of all.
 
     Args:
         path: The file, for errors.
@@ -83,10 +81,10 @@ class RunLines:
         self._parts: dict[bytes, list[_Part]] = {}
 
     def take(self, block: bytes) -> None:
-        """Note what some lines, of which only the file's last may lack its end, say.
+        """Add whole lines; only the file's last line may lack its line end.
 
         Raises:
-            InputError: a line has other columns, or a score or a rank that is no number; with its number.
+            InputError: a line has other columns, or a score or a rank that is no number; with the line's number.
         """
         block += b"" if block.endswith(b"\n") else b"\n"
         if self._layout is None:
@@ -108,7 +106,7 @@ class RunLines:
         return _WITHOUT_TAG if without_tag else _TREC
 
     def _columns(self, block: bytes, layout: _Layout) -> list[list[bytes]] | None:
-        """The columns, or None where a line is blank or has not so many; a lone NUL stands for the end of each line."""
+        """The columns; None where a line is blank or has another number of them. A lone NUL marks each line end."""
         if b"\0" in block or not _is_utf8(block):
             return None
         fields = block.replace(b"\n", b" \0 ").split()
@@ -118,7 +116,7 @@ class RunLines:
         return [fields[column::step] for column in range(layout.width)]
 
     def _note(self, columns: list[list[bytes]], layout: _Layout) -> bool:
-        """Note the lines of columns; False where a score, or the rank that stands for one, is no number."""
+        """Add the lines of columns; False where a score, or the rank in its place, is no number."""
         ranks = _whole_numbers(columns[layout.rank])
         if layout.score is not None:
             scores = _numbers(columns[layout.score])
@@ -129,8 +127,9 @@ class RunLines:
         queries, ids = columns[0], columns[layout.passage]
         counts = Counter(queries)
         ends = dict(zip(counts, accumulate(counts.values()), strict=True))
+        # Most runs have each query's lines together: they are sorted only where they do not.
         if any(queries[end - counts[query] : end].count(query) < counts[query] for query, end in ends.items()):
-            place = {query: number for number, query in enumerate(counts)}  # queries take turns
+            place = {query: number for number, query in enumerate(counts)}
             order = sorted(range(len(queries)), key=lambda line: place[queries[line]])
             ids = [ids[line] for line in order]
             scores, ranks = scores[order], None if ranks is None else ranks[order]
@@ -149,10 +148,10 @@ class RunLines:
         raise AssertionError("a block without a fault was refused")
 
     def run(self, warn: Callable[[str], None]) -> Run:
-        """The rankings of all lines that were taken, which are forgotten; ``warn`` hears of ranks that say otherwise.
+        """The rankings of all added lines, which are freed; ``warn`` is told where ranks contradict scores.
 
         Raises:
-            InputError: there are none, or a query has a passage twice or, without scores, a rank.
+            InputError: there are no lines, or a query has a passage twice or, without scores, a rank twice.
         """
         if self._layout is None:
             raise InputError(f"this run is empty; wanted lines of six columns ({COLUMNS}).", self.path)
@@ -184,7 +183,7 @@ class RunLines:
         return run
 
     def _twice(self, query: bytes, column: int, what: str) -> InputError:
-        """What is there twice for a query, found by reading the file again: lines are not remembered."""
+        """The error of a repeated passage or rank. Its line is found by reading the file again: lines are not kept."""
         seen: set[bytes] = set()
         number = 0
         for block in blocks_of(self.path):
@@ -211,7 +210,7 @@ def _filled(block: bytes) -> bytes:
 def _says_otherwise(
     ranks: npt.NDArray[np.int64], scores: npt.NDArray[np.float32], ids: list[str], ranking: Ranking
 ) -> bool:
-    """Whether a better rank has a lower score, or ranks order passages whose scores are all equal otherwise."""
+    """Whether a better rank has a lower score or, where all scores are equal, ranks order passages otherwise."""
     if len(ids) > 1 and scores.min() == scores.max() and len(np.unique(ranks)) == len(ranks):
         return [ids[place] for place in np.argsort(ranks).tolist()] != ranking.ids
     if not (ranks[1:] > ranks[:-1]).all():
@@ -222,10 +221,10 @@ def _says_otherwise(
 def _numbers(column: list[bytes]) -> npt.NDArray[np.float64] | None:
     """Scores, or None where one is not a number."""
     try:
-        found = np.fromiter(map(float, column), np.float64, len(column))
+        numbers = np.fromiter(map(float, column), np.float64, len(column))
     except ValueError:
         return None
-    return None if np.isnan(found).any() or b"_" in b"".join(column) else found  # Python alone reads 1_000
+    return None if np.isnan(numbers).any() or b"_" in b"".join(column) else numbers  # Python alone reads 1_000
 
 
 def _whole_numbers(column: list[bytes]) -> npt.NDArray[np.int64] | None:

@@ -18,7 +18,7 @@ from gnnretrieval.errors import InputError
 
 
 class Ranking(Sequence[ScoredPassage]):
-    """A query's passages in the one order, in four bytes and the length of its id each: for runs of millions of lines.
+    """A query's passages in the one order, for runs of millions of lines: each takes four bytes and its id's length.
 
     Equal to a list of the same :class:`~gnnretrieval.data.records.ScoredPassage`.
 
@@ -95,7 +95,7 @@ def rank_rows(
     """One ranking a query, from what an index search returns.
 
     Args:
-        rows: Passage rows, ``(q, k)``; a negative one (FAISS's "nothing more found") is left out.
+        rows: Passage rows, ``(q, k)``; a negative row (FAISS's mark for no passage) is left out.
         scores: Their scores, ``(q, k)``.
         passage_ids: Passage id by row.
 
@@ -104,8 +104,8 @@ def rank_rows(
     """
     rankings = []
     for query_rows, query_scores in zip(rows, scores, strict=True):
-        found = query_rows >= 0
-        ids, rounded = _ordered([passage_ids[row] for row in query_rows[found].tolist()], query_scores[found])
+        is_row = query_rows >= 0
+        ids, rounded = _ordered([passage_ids[row] for row in query_rows[is_row].tolist()], query_scores[is_row])
         rankings.append(list(map(ScoredPassage, ids, rounded.tolist())))
     return rankings
 

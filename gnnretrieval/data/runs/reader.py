@@ -23,14 +23,14 @@ _JSON = re.compile(rb"\s*\{\s*([\"}]|$)")  # an object; a query id may begin wit
 def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
     """Read a run: rankings by query id, each in the project's one order.
 
-    It has TREC's six columns, or all but the tag; or MS MARCO's ``query id, passage id, rank``, whose scores are the
-    ranks below zero; or is JSON, ``{query id: {passage id: score}}``. It may be gzipped (seen from its content), with
-    either line ending, blank lines or a byte order mark. Where there are scores they decide, as in trec_eval, and
-    ``warn`` is told where the ranks say something else.
+    It has TREC's six columns, or all but the tag; or MS MARCO's ``query id, passage id, rank``, with negated ranks as
+    scores; or is JSON, ``{query id: {passage id: score}}``. It may be gzipped (seen from its content), with either line
+    ending, blank lines or a byte order mark. Where there are scores they decide, as in trec_eval, and ``warn`` is told
+    where the ranks contradict them.
 
     Raises:
-        InputError: no such file, not UTF-8, no lines, a wrong number of columns, a score that is no number, or a
-            passage (without scores: a rank) that is there twice for one query; with file and line.
+        InputError: the file is missing, not UTF-8 or empty, or has a wrong number of columns, a score that is no
+            number, or a passage (without scores: a rank) twice for one query; with file and line.
     """
     path = Path(path)
     try:
@@ -55,7 +55,7 @@ def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
 
 def _of_json(path: Path, content: bytes) -> Run:
     try:
-        found = json.loads(content.decode(), object_pairs_hook=_unique)
+        parsed = json.loads(content.decode(), object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
         raise InputError(f"byte 0x{content[error.start]:02x} is not UTF-8: save the run as UTF-8.", path) from None
     except json.JSONDecodeError as error:
@@ -68,7 +68,7 @@ def _of_json(path: Path, content: bytes) -> Run:
         reason = f"{error} is there twice in one object: keep one." if isinstance(error, _TwiceError) else "too deep."
         raise InputError(reason, path) from None
     run: Run = {}
-    for query, scores in found.items():
+    for query, scores in parsed.items():
         if not isinstance(scores, dict):
             raise _not_a_run(path, f"{excerpt(scores)} for query {excerpt(query)}")
         for passage, score in scores.items():
@@ -87,11 +87,11 @@ class _TwiceError(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         keys = [key for key, _ in pairs]
         raise _TwiceError(repr(next(key for place, key in enumerate(keys) if key in keys[:place])))
-    return found
+    return unique
 
 
 def _as_float(score: float) -> float:
@@ -101,5 +101,5 @@ def _as_float(score: float) -> float:
         return float("inf") if score > 0 else float("-inf")
 
 
-def _not_a_run(path: Path, found: str) -> InputError:
-    return InputError(f"found {found}; wanted a run, {{query id: {{passage id: score}}}}: correct it.", path)
+def _not_a_run(path: Path, fault: str) -> InputError:
+    return InputError(f"found {fault}; wanted a run, {{query id: {{passage id: score}}}}: correct it.", path)

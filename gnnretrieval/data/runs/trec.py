@@ -1,4 +1,4 @@
-"""TREC runs: written here, read by :mod:`.run_reader`, in the one order of :mod:`.ranking` (law 1)."""
+"""TREC runs: written here, read by :mod:`.reader`, in the one order of :mod:`.ranking` (law 1)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Writers of datasets in other formats, one module each (``*_writer.py``)."""
