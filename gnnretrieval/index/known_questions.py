@@ -57,7 +57,7 @@ class BestScores:
     def __init__(self, store: Graph) -> None:
         best, hidden = [np.empty(0, dtype=np.float32)], np.array(sorted(store.hidden), dtype=np.int64)
         for part in blocks(store.num_queries, _QUERIES):
-            passages, scores = store.found(part)
+            passages, scores = store.retrieved(part)
             best.append(np.where(np.isin(passages, hidden), -np.inf, scores).max(axis=1))
         self._sorted: NDArray[np.float32] = np.sort(np.concatenate(best))
 
