@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a search gives for a change: all that needs the encoder.
+    """What a change needs of encoder and index.
 
     Attributes:
         vector: The question's vector ``(d,)``.
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """A passage whose vector was computed again.
+    """A passage with a vector that was computed again.
 
     Attributes:
         id: Its id.
@@ -75,7 +75,7 @@ class WhatIf(NamedTuple):
         before: Hits as it is, best first, each with its rank after the change.
         after: Hits after the change, each with its rank before.
         depth: Number of passages of each ranking in which ranks were looked up.
-        touched: The passages whose vectors were computed again; first the one that was changed.
+        touched: The passages with vectors that were computed again, the changed passage first.
     """
 
     before: list[MovedHit]
@@ -116,11 +116,13 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
     stored = prepare(new.astype(np.float16))  # as embeddings are stored
     scores = stored @ prepare(asked.vector[None])[0]
     after = _replaced(asked.ranking, rows, scores, retriever.num_passages)
-    ranks = [{found: rank for rank, found in enumerate(part[0].tolist(), 1)} for part in (asked.ranking, after)]
+    before_ranks, after_ranks = (
+        {passage: rank for rank, passage in enumerate(ranking[0].tolist(), 1)} for ranking in (asked.ranking, after)
+    )
     cosines = (old * new).sum(1) / np.maximum(np.linalg.norm(old, axis=1) * np.linalg.norm(new, axis=1), 1e-12)
     touched = [
-        Touched(texts.passage(one).id, ranks[0].get(one), ranks[1].get(one), float(cosine))
-        for one, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)
+        Touched(texts.passage(passage).id, before_ranks.get(passage), after_ranks.get(passage), cosine)
+        for passage, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)
     ]
     return WhatIf(*moved_hits(texts, asked.ranking, after, k), len(asked.ranking[0]), touched)
 
