@@ -71,7 +71,7 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
             f"give IVF{max(1, round(count**0.5))} or fewer, or Flat."
         )
     training = 0
-    if not empty.is_trained:
+    if not empty.is_trained:  # the sample is held in memory as float32
         training = min(count, settings.training or max(_LEARNED_FROM, 64 * (lists.nlist if lists is not None else 0)))
         if 4 * dimension * training > memory:
             raise InputError(

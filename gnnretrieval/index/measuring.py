@@ -84,6 +84,7 @@ def sample_of(
         return nothing, nothing
     with progress("exact search to measure by", len(vectors), "vectors") as meter:
         _, scores = exact_top_k(queries, vectors, k, similarity, advance=meter.advance)
+    # recall on the queries that chose a setting would be too high, so the other half reports it
     half = len(queries) // 2
     return Sample(queries[:half], scores[:half]), Sample(queries[half:], scores[half:])
 

@@ -86,6 +86,7 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
         for record in artifact.meta.get("updates", []):
             if PURGED in record["change"]:
                 renamed[record["before"]] = artifact.hash
+    # reports, runs and logs beside the index may quote a text; they are not artifacts, and only named
     for file in _still_holding(index.path.resolve().parent, held):
         say(f"{file}: it still holds the text of a purged passage. Delete it, or make it again.")
     for place in datasets:

@@ -62,7 +62,7 @@ def has_answer(
     rows, logits = rows[retrieved], scale * scores[retrieved].astype(np.float64)
     order = np.lexsort((rows, -logits))  # best first
     rows, logits = rows[order], logits[order]
-    weights = np.exp(logits - logits[:1])
+    weights = np.exp(logits - logits[:1])  # the largest is 1, so none overflows
     with np.errstate(divide="ignore"):  # a probability of 1 leaves no doubt: log 0
         doubts = np.log1p(-weights / weights.sum())
     passage_of = np.searchsorted(starts, rows, side="right") - 1  # (K,)

@@ -140,6 +140,7 @@ def _put(
     """Replace and add the vectors of some rows; returns the new row by number, and which shards changed."""
     faiss, shards, rows = import_faiss(), contents.shards, contents.rows
     touched = [False] * len(shards)
+    # inverted lists find a vector by its number, flat codes by its place; other kinds keep the old one, marked as dead
     if rows is None:
         for number, shard in enumerate(shards):
             touched[number] = shard.remove_ids(replaced) > 0
@@ -166,6 +167,7 @@ def _put(
     if rows is None:
         return None, touched
     rows = np.concatenate([rows, appended])
+    # without dead vectors the numbers are the rows again, and searches need no translation
     return (None if np.array_equal(rows, np.arange(len(rows))) else rows), touched
 
 

@@ -108,6 +108,7 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
     none, nobody = asked.added[:0], asked.neighbors[:0]
     asked = asked._replace(neighbors=_labelled(explainer.store, asked, row))
     rows = _touched(retriever, row, without, asked.neighbors)
+    # the old vectors are computed too: stored ones are rounded, and rounding would show as movement
     old = explainer.vectors_if(rows, GraphChange(without[:0], none, nobody, row))
     new = explainer.vectors_if(rows, GraphChange(without, asked.added, asked.neighbors, row))
     if change.scale != 1:
@@ -150,6 +151,7 @@ def _touched(retriever: Retriever, row: int, without: Rows, neighbors: Rows) -> 
 def _replaced(ranking: Ranked, rows: Rows, scores: NDArray[np.float32], count: int) -> Ranked:
     """A ranking with other scores of some passages; one that falls below the ranking's last is left out."""
     others = ~np.isin(ranking[0], [*rows.tolist(), -1])
+    # below the depth the scores of the other passages are not known, and so no rank
     lowest = ranking[1][others].min(initial=np.inf) if len(ranking[0]) < count else -np.inf
     stays = scores >= lowest
     merged = np.concatenate([ranking[0][others], rows[stays]]), np.concatenate([ranking[1][others], scores[stays]])
