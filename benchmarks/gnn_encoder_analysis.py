@@ -11,7 +11,7 @@ import numpy as np
 from gnn_encoder_page import DUAL, GNN
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.data.inspection.same_text import SeenTexts
+from gnnretrieval.data.inspection.same_text import text_key
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.evaluation import holm, paired_test, per_query
 
@@ -138,9 +138,8 @@ def domains(dataset: Dataset, qrels: Qrels, pairs: Mapping[str, tuple[Measures, 
 
 def unrepeated(dataset: Dataset, qrels: Qrels, found: Runs, base: Measures) -> dict[str, Any]:
     """RR@10 of the test questions that no question of the graph repeats word for word."""
-    seen = SeenTexts()
-    asked = {seen.add(query.text) for query in dataset.queries_of("train")}
-    chosen = [query.id for query in dataset.queries_of("test") if seen.add(query.text) not in asked]
+    trained_on = {text_key(query.text) for query in dataset.queries_of("train")}
+    chosen = [query.id for query in dataset.queries_of("test") if text_key(query.text) not in trained_on]
     return {"of": len(qrels), **_of_some(found, base, [query for query in chosen if query in qrels])}
 
 

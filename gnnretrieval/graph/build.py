@@ -19,7 +19,7 @@ from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.pair_shards import seen_by_workers
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.edges.features import write_cheap_features
-from gnnretrieval.graph.edges.labels import found_arrays, with_labels
+from gnnretrieval.graph.edges.labels import arrays_before_labels, with_labels
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards, judged_queries
 from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
 from gnnretrieval.graph.edges.pair_shards import EdgeShards
@@ -78,7 +78,7 @@ def build_graph(
         device: Where to compute.
         sharding: Search the passages in shards, by several processes or machines; the graph is the same. None: in this
             process.
-        known: An earlier graph, whose retrieved lists are used again where nothing changed; the graph is the same.
+        known: An earlier graph. Its retrieved lists are used again where nothing changed; the graph is the same.
         overwrite: Replace a graph made from other inputs.
 
     Raises:
@@ -100,12 +100,6 @@ def build_graph(
     )
     sources = _Sources(dataset, features, read_run(run) if run is not None else None, given, shards, known)
     require_pairs(settings, given)
-    inputs = {"dataset": dataset.hash, "features": features.hash}
-    for name, file in (("run", run), ("edge file", edge_file)):
-        if file is not None:
-            inputs[name] = sha256_of_file(Path(file))
-    if settings.reads_pairs:
-        inputs["cross-encoder"] = find_checkpoint(str(settings.cross_encoder)).hash
 
     def write(directory: Path) -> dict[str, Any]:
         figures = _write_store(directory, sources, settings, query_ids, qrels, device)
@@ -125,13 +119,26 @@ def build_graph(
     artifact = make_artifact(
         out,
         KIND,
-        inputs=inputs,
+        inputs=_inputs(dataset, features, settings, run, edge_file),
         config=settings.model_dump(mode="json"),
         write=write,
         overwrite=overwrite,
     )
     discard_shards(Path(out))
     return open_graph(artifact.path)
+
+
+def _inputs(
+    dataset: Dataset, features: Features, settings: GraphSettings, run: str | Path | None, edge_file: str | Path | None
+) -> dict[str, str]:
+    """Hashes of everything that the graph is made from."""
+    inputs = {"dataset": dataset.hash, "features": features.hash}
+    for name, file in (("run", run), ("edge file", edge_file)):
+        if file is not None:
+            inputs[name] = sha256_of_file(Path(file))
+    if settings.reads_pairs:
+        inputs["cross-encoder"] = find_checkpoint(str(settings.cross_encoder)).hash
+    return inputs
 
 
 def search_shard(
@@ -258,7 +265,6 @@ def _write_store(
     device: str,
 ) -> dict[str, Any]:
     """Write all files of the store, step by step; a step that is done is not repeated. Returns figures for the meta."""
-    dataset, features = sources.dataset, sources.features
 
     def once(name: str, make: Callable[[], None]) -> None:
         done = scratch(directory) / f"{name}.done"
@@ -266,54 +272,67 @@ def _write_store(
             make()
             record_progress(directory, done, True)
 
-    def write_neighbors() -> None:
-        rows, scores, filled = _neighbors(directory, sources, settings, query_ids, device)
-        if settings.label_edges:
-            with TextStore(directory / TEXTS) as texts:
-                labels = relevant_pairs(texts)
-            vectors = (load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy"))
-            labelled = with_labels(rows, scores, labels, *vectors, features.similarity)
-            for name, array in found_arrays(labelled.changed, rows, scores).items():
-                save_array(directory / f"{name}.npy", array)
-            rows, scores = labelled.rows, labelled.scores
-            say(
-                f"added edges for {labelled.put_in:,} of {len(labels):,} labels: "
-                f"these passages were not among the {settings.k} retrieved"
-            )
-        save_array(directory / "scores.npy", scores)
-        save_array(directory / "neighbors.npy", rows.astype(np.uint32))
-        indptr, edges = passage_side(rows.astype(np.uint32), len(dataset.passage_ids))
-        save_array(directory / "passage_indptr.npy", indptr)
-        save_array(directory / "passage_edges.npy", edges)
-        (scratch(directory) / "filled").write_text(str(filled))
-
-    def write_features() -> None:
-        save_array(directory / "query_features.npy", features.queries[features.rows_of(query_ids)])
-        assert len(features.passages) == len(dataset.passage_ids)  # opened here, so that a damaged one is refused
-        share_file(features.path / "passages.npy", directory / "passage_features.npy")
-
-    once("texts", lambda: _write_texts(directory / TEXTS, dataset, query_ids, qrels, settings.split))
-    once("features", write_features)
+    once("texts", lambda: _write_texts(directory / TEXTS, sources.dataset, query_ids, qrels, settings.split))
+    once("features", lambda: _write_node_features(directory, sources, query_ids))
     bm25 = open_bm25(directory, settings, once)
-    once("neighbors", write_neighbors)
+    once("neighbors", lambda: _write_neighbors(directory, sources, settings, query_ids, device))
     neighbors, scores = load_array(directory / "neighbors.npy"), load_array(directory / "scores.npy")
-    width = 0
     with TextStore(directory / TEXTS) as texts:
-        if settings.reads_pairs:
-            edges = load_array(directory / "passage_edges.npy")
-            shards = None
-            if sources.shards is not None:
-                search, sharding = sources.shards
-                shards = _edge_shards(directory, settings, len(edges), search, sharding.shards), sharding
-            width = encode_pairs(directory, settings, Pairs(texts, neighbors), edges, device, shards=shards)
-        if sources.edge_file is not None:
-            width = write_given_vectors(directory, settings, sources.edge_file, neighbors.shape)
+        width = _write_edge_vectors(directory, sources, settings, Pairs(texts, neighbors), device)
         write_cheap_features(directory, settings, texts, neighbors, scores, bm25)
     return {"edge_vectors": width, "filled": int((scratch(directory) / "filled").read_text())}
 
 
+def _write_node_features(directory: Path, sources: _Sources, query_ids: list[str]) -> None:
+    features = sources.features
+    save_array(directory / "query_features.npy", features.queries[features.rows_of(query_ids)])
+    assert len(features.passages) == len(sources.dataset.passage_ids)  # opened here, so that a damaged one is refused
+    share_file(features.path / "passages.npy", directory / "passage_features.npy")
+
+
+def _write_neighbors(
+    directory: Path, sources: _Sources, settings: GraphSettings, query_ids: list[str], device: str
+) -> None:
+    """Write both sides of the edges with their scores, and the number of edges that the dual-encoder filled up."""
+    rows, scores, filled = _neighbors(directory, sources, settings, query_ids, device)
+    if settings.label_edges:
+        with TextStore(directory / TEXTS) as texts:
+            labels = relevant_pairs(texts)
+        vectors = (load_array(directory / "query_features.npy"), load_array(directory / "passage_features.npy"))
+        labelled = with_labels(rows, scores, labels, *vectors, sources.features.similarity)
+        for name, array in arrays_before_labels(labelled.changed, rows, scores).items():
+            save_array(directory / f"{name}.npy", array)
+        rows, scores = labelled.rows, labelled.scores
+        say(
+            f"added edges for {labelled.put_in:,} of {len(labels):,} labels: "
+            f"these passages were not among the {settings.k} retrieved"
+        )
+    neighbors = rows.astype(np.uint32)
+    save_array(directory / "scores.npy", scores)
+    save_array(directory / "neighbors.npy", neighbors)
+    indptr, edges = passage_side(neighbors, len(sources.dataset.passage_ids))
+    save_array(directory / "passage_indptr.npy", indptr)
+    save_array(directory / "passage_edges.npy", edges)
+    (scratch(directory) / "filled").write_text(str(filled))
+
+
+def _write_edge_vectors(directory: Path, sources: _Sources, settings: GraphSettings, pairs: Pairs, device: str) -> int:
+    """Write the vectors and probabilities of the edges; returns the width of the vectors, 0 without any."""
+    width = 0
+    if settings.reads_pairs:
+        edges = load_array(directory / "passage_edges.npy")
+        shards = None
+        if sources.shards is not None:
+            search, sharding = sources.shards
+            shards = _edge_shards(directory, settings, len(edges), search, sharding.shards), sharding
+        width = encode_pairs(directory, settings, pairs, edges, device, shards=shards)
+    if sources.edge_file is not None:
+        width = write_given_vectors(directory, settings, sources.edge_file, pairs.neighbors.shape)
+    return width
+
+
 def open_bm25(directory: Path, settings: GraphSettings, once: Callable[[str, Callable[[], None]], None]) -> BM25 | None:
-    """The BM25 index of a store whose edges or edge features need one (else None); built if it is missing."""
+    """The BM25 index of a store, built if it is missing; None if neither edges nor edge features need one."""
     if not settings.keeps_bm25:
         return None
     folder = directory / BM25_FOLDER
@@ -345,16 +364,15 @@ def _neighbors(
         ids = query_ids, sources.dataset.passage_ids
         return *neighbors_from(sources.known, ids, queries, passages, k, similarity, device), 0
     if settings.source is None:
-        rows, scores = by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory))
-        return rows, scores, 0
+        return *by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory)), 0
     bm25 = BM25.open(directory / BM25_FOLDER) if settings.source.keeps_bm25 else None
     with TextStore(directory / TEXTS) as texts:
-        found = settings.source.find(Wanted(range(len(query_ids)), query_ids, texts, k, bm25, sources.run))
-    if sources.run is not None and not any(found):
+        rankings = settings.source.find(Wanted(range(len(query_ids)), query_ids, texts, k, bm25, sources.run))
+    if sources.run is not None and not any(rankings):
         raise GnnRetrievalError(
             "the run ranks no passage of the dataset for any query of the graph: check that its ids are the dataset's."
         )
-    rows, filled = filled_up(found, queries, passages, k, similarity, device)
+    rows, filled = filled_up(rankings, queries, passages, k, similarity, device)
     if filled:
         say(
             f"{filled:,} of {rows.size:,} edges come from the dual-encoder: {settings.edges} has fewer than {k} "

@@ -57,7 +57,7 @@ def forecast_graph(
         def search(count: int) -> None:
             exact_top_k(queries, features.passages[:count], min(k, count), features.similarity, device=device)
 
-        found = measure(search, min(m, _PASSAGES), first=ALIGNED)
+        measured = measure(search, min(m, _PASSAGES), first=ALIGNED)
         shards = len(parts(m, sharding.shards, ALIGNED))
         stages = [
             StageForecast(
@@ -65,8 +65,8 @@ def forecast_graph(
                 unit="passages",
                 units=m,
                 shards=shards,
-                rate=found.units / found.seconds * len(queries) / n,
-                measured=int(found.units),
+                rate=measured.units / measured.seconds * len(queries) / n,
+                measured=int(measured.units),
                 begin=begin,
                 shard_bytes=12 * n * settings.k * shards,
             )
@@ -93,32 +93,32 @@ def _pairs(
     begun = time.perf_counter()
     encoder = CrossEncoder(settings.cross_encoder_settings, device)
     begin = time.perf_counter() - begun
-    judged = [
+    relevant = [
         (query, passage)
-        for query, its in dataset.split(settings.split).items()
-        for passage, one in its.items()
-        if one > 0
+        for query, judged in dataset.split(settings.split).items()
+        for passage, grade in judged.items()
+        if grade > 0
     ]
-    some = [judged[row] for row in spread(len(judged), _READ)]
+    sample = [relevant[row] for row in spread(len(relevant), _READ)]
     with TextStore(features.path / TEXTS) as texts:
-        query_rows = texts.rows_of_queries([query for query, _ in some])
-        passage_rows = texts.rows_of_passages([passage for _, passage in some])
-        asked = texts.texts_of_queries([query_rows[query] for query, _ in some])
-        read = texts.texts_of_passages([passage_rows[passage] for _, passage in some])
-    pairs = np.repeat(np.arange(len(some))[:, None], 2, axis=1)
+        query_rows = texts.rows_of_queries([query for query, _ in sample])
+        passage_rows = texts.rows_of_passages([passage for _, passage in sample])
+        queries = texts.texts_of_queries([query_rows[query] for query, _ in sample])
+        passages = texts.texts_of_passages([passage_rows[passage] for _, passage in sample])
+    pairs = np.repeat(np.arange(len(sample))[:, None], 2, axis=1)
 
     def encode(count: int) -> None:
-        encoder.encode_pairs(asked[:count], read[:count], pairs[:count])
+        encoder.encode_pairs(queries[:count], passages[:count], pairs[:count])
 
-    found = measure(encode, len(some))
+    measured = measure(encode, len(sample))
     shards = len(parts(total, sharding.shards, PAIRS))
     stage = StageForecast(
         name="cross-encoder",
         unit="pairs",
         units=total,
         shards=shards,
-        rate=found.units / found.seconds,
-        measured=int(found.units),
+        rate=measured.units / measured.seconds,
+        measured=int(measured.units),
         begin=begin,
         shard_bytes=total * (2 + encoder.dimension * (2 if settings.edge_dimensions is None else 4)),
     )

@@ -50,13 +50,13 @@ def to_hetero_data(store: Graph) -> HeteroData:
     data["query"].x = torch.from_numpy(store.query_features.astype(np.float32))
     data["passage"].x = torch.from_numpy(store.passage_features.astype(np.float32))
     shown = shown_queries(store)
-    found = torch.from_numpy(store.neighbors[shown].astype(np.int64).ravel())
+    passages = torch.from_numpy(store.neighbors[shown].astype(np.int64).ravel())
     queries = torch.from_numpy(np.repeat(shown, store.k))
     edges = (shown[:, None] * store.stride + np.arange(store.k)).ravel()
     features = torch.from_numpy(store.gather_edge_features(edges))
-    data[FOUND].edge_index = torch.stack([queries, found])
+    data[FOUND].edge_index = torch.stack([queries, passages])
     data[FOUND].edge_attr = features
-    data[FOUND_BY].edge_index = torch.stack([found, queries])
+    data[FOUND_BY].edge_index = torch.stack([passages, queries])
     data[FOUND_BY].edge_attr = features
     return data
 

@@ -15,15 +15,15 @@ MaskUnit = Literal["query", "passage", "mixed", "none"]
 def mask_queries(
     num_queries: int, labels: Rows, ratio: float, unit: MaskUnit, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Choose ``Q_t``: the queries that an epoch trains on and whose edges its graph lacks.
+    """Choose ``Q_t``: the queries that an epoch trains on. Their edges are not in the epoch's graph.
 
     Args:
         num_queries: ``n``.
         labels: ``(L, 2)`` relevant pairs (query row, passage row).
         ratio: ``β``, share of the queries to mask.
         unit: ``query``: random queries (the paper). ``passage``: all queries of random passages, so that training sees
-            positives whose only edges come from queries that are not about them. ``mixed``: half by passage, half by
-            query. ``none``: all queries are trained on and keep their edges (the ablation without masking).
+            positives with edges only from queries that are not about them. ``mixed``: half by passage, half by query.
+            ``none``: all queries are trained on and keep their edges (the ablation without masking).
         rng: Generator that draws them.
 
     Returns:

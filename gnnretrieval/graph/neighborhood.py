@@ -50,7 +50,7 @@ def queries_of_passage(store: Graph, passage_id: str, most: int | None = None) -
     with store.texts() as texts:
         require_node(store, texts, passage_id, is_query=False)
         passage = texts.passage_by_id(passage_id)
-        queries, ranks = _finders(store, passage.row)
+        queries, ranks = _queries_joined_to(store, passage.row)
         scores = np.asarray(store.scores[queries, ranks], dtype=np.float32)
         neighbors, ranker = [], _Ranker(store)
         for place in np.lexsort((queries, -scores))[:most].tolist():
@@ -97,7 +97,7 @@ class _Ranker:
     def rank(self, query: int, passage: int, place: int) -> tuple[int | None, bool]:
         """Rank of a passage at a place (from 1) of a query's edges, and whether the query retrieved it."""
         store = self.store
-        retrieved, _ = store.found(slice(query, query + 1))
+        retrieved, _ = store.retrieved(slice(query, query + 1))
         if passage in retrieved[0]:
             return place, True
         if self.left < store.num_passages:
@@ -113,8 +113,8 @@ def count_neighbors(store: Graph, row: int, is_query: bool) -> int:
     if is_query:
         if store.visible is not None and not store.visible[row]:
             return 0
-        return store.k - sum(passage in store.hidden for passage in store.neighbors[row].tolist() if store.hidden)
-    return len(_finders(store, row)[0])
+        return store.k - sum(passage in store.hidden for passage in store.neighbors[row].tolist())
+    return len(_queries_joined_to(store, row)[0])
 
 
 def require_node(store: Graph, texts: TextStore, id_: str, is_query: bool) -> None:
@@ -170,8 +170,7 @@ def to_networkx(
                     reached.append(node.id)
                 ends = ((kind, id_), (other, node.id))
                 query, passage = ends if kind == "query" else ends[::-1]
-                values = node._asdict()
-                values = {name: values[name] for name in ("score", "rank", "labelled", "retrieved")}
+                values = {name: getattr(node, name) for name in ("score", "rank", "labelled", "retrieved")}
                 graph.add_edge(query, passage, **values)
         frontier, kind, other = reached, other, kind
     return graph
@@ -181,7 +180,7 @@ def _around(store: Graph, kind: str, id_: str, most: int) -> tuple[QueryRow | Pa
     return passages_of_query(store, id_, most) if kind == "query" else queries_of_passage(store, id_, most)
 
 
-def _finders(store: Graph, passage: int) -> tuple[Rows, Rows]:
-    """Rows of the queries joined to a passage, and its rank for each, from 0."""
+def _queries_joined_to(store: Graph, passage: int) -> tuple[Rows, Rows]:
+    """Rows of the queries joined to a passage, and its rank for each query, from 0."""
     edges, _ = store.found_by(np.array([passage]))
     return edges // store.stride, edges % store.stride

@@ -170,20 +170,21 @@ class TwoHopSampler(BaseSampler):  # type: ignore[misc]
         """
         if index.input_type != "passage":
             raise GnnRetrievalError(f"two hops start from 'passage' nodes, not from {index.input_type!r} nodes.")
-        store, asked = self._edges.store, index.node.numpy()
-        part = store.subgraph(asked)
-        passages = np.concatenate([asked, np.setdiff1d(part.sources, asked)])
+        store, targets = self._edges.store, index.node.numpy()
+        part = store.subgraph(targets)
+        # PyG takes the first nodes of a batch for its targets
+        passages = np.concatenate([targets, np.setdiff1d(part.sources, targets)])
         order = np.argsort(passages, kind="stable")
         place = order[np.searchsorted(passages, part.sources, sorter=order)]
         counts = np.diff(part.passage_offsets)
-        starts = self._edges.into_passages[1][asked] - part.passage_offsets[:-1]
+        starts = self._edges.into_passages[1][targets] - part.passage_offsets[:-1]
         into_passages = np.arange(len(part.passage_edges)) + np.repeat(starts, counts)
         into_queries = self._edges.into_queries[1][part.queries][:, None] + np.arange(store.k)
         arrays: dict[str, dict[Any, NDArray[np.int64]]] = {
             "node": {"query": part.queries, "passage": passages},
             "row": {FOUND: part.passage_index, FOUND_BY: place[part.query_index]},
             "col": {
-                FOUND: np.repeat(np.arange(len(asked)), counts),
+                FOUND: np.repeat(np.arange(len(targets)), counts),
                 FOUND_BY: np.repeat(np.arange(len(part.queries)), store.k),
             },
             "edge": {FOUND: into_passages, FOUND_BY: into_queries.ravel()},

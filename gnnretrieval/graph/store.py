@@ -15,7 +15,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.edges.arrays import EdgeArrays
-from gnnretrieval.graph.edges.labels import FOUND
+from gnnretrieval.graph.edges.labels import BEFORE_LABELS
 from gnnretrieval.graph.store_checks import check_arrays
 from gnnretrieval.graph.subgraph import PassageEdges, Rows, Subgraph, edges_into, two_hops
 from gnnretrieval.storage.arrays import blocks, load_array
@@ -46,12 +46,12 @@ class Graph(Artifact):
     Attributes:
         visible: ``(n,)`` False for the queries that a view leaves out; None: all are in.
         hidden: Rows of passages that are not shown: texts and neighbours are given without them. The arrays keep them.
-        unheard: ``(n * stride,)`` True for the edges by which passages hear no query (eq. 8); None: they hear by all.
+        ignored: ``(n * stride,)`` True for the edges that passages do not attend to (eq. 8); None: they attend to all.
     """
 
     visible: NDArray[np.bool_] | None = None
     hidden: frozenset[int] = frozenset()
-    unheard: NDArray[np.bool_] | None = None
+    ignored: NDArray[np.bool_] | None = None
     _k: int | None = None
     _kept_texts: TextStore | None = None
 
@@ -91,7 +91,7 @@ class Graph(Artifact):
         endpoint: str | None = None,
         device: str = "cpu",
     ) -> Graph:
-        """Add new queries (a click log) and passages; only what they touch is computed.
+        """Add new queries (a click log) and passages; only the edges that they change are computed.
 
         Args:
             queries: As :func:`gnnretrieval.data.from_objects.queries_of`.
@@ -104,7 +104,7 @@ class Graph(Artifact):
             device: Where to compute.
 
         Returns:
-            The graph as it is then; this one stays what it was.
+            The graph with the additions; this object stays what it was.
 
         Raises:
             GnnRetrievalError: as :func:`gnnretrieval.graph.growth.additions.read_additions`.
@@ -116,14 +116,14 @@ class Graph(Artifact):
         return add_objects(self, queries, passages, qrels, **vectors, **how)
 
     def dataset(self, path: str | Path | None = None) -> Dataset:
-        """The dataset that it was built from, at ``path`` or where it lay then."""
+        """The dataset that the graph was built from, at ``path`` or at its recorded place."""
         from gnnretrieval.data.dataset import Dataset
 
         provenance = self.meta["dataset"]
         return Dataset.open(path or self.made_from("dataset"), provenance["qrels"], provenance.get("where"))
 
     def features(self, path: str | Path | None = None) -> Features:
-        """The features that it was built from, at ``path`` or where they lay then."""
+        """The features that the graph was built from, at ``path`` or at their recorded place."""
         from gnnretrieval.encoders.features import open_features
 
         return open_features(path or self.made_from("features"))
@@ -155,8 +155,8 @@ class Graph(Artifact):
             k: Only the first ``k`` passages of each query.
             queries: Only these: ``(n,)`` booleans, or rows.
             split: Only the queries of this split.
-            passage_edges: ``hard-negatives``: passages hear no query that is labelled with them, so only those whose
-                hard negative they are. Queries hear the passages that they are joined to.
+            passage_edges: ``hard-negatives``: passages attend to no query that is labelled with them, but to the
+                queries that they are hard negatives of. Queries attend to all passages that they are joined to.
             hidden: Rows of passages that are not shown.
 
         Raises:
@@ -171,7 +171,7 @@ class Graph(Artifact):
         if hidden is not None:
             view.hidden, view._kept_texts = self.hidden.union(hidden.tolist()), None
         if passage_edges == "hard-negatives":
-            view.unheard = self.label_edges()
+            view.ignored = self.label_edges()
         if queries is not None:
             chosen = np.zeros(self.num_queries, dtype=bool)
             chosen[queries] = True
@@ -204,22 +204,24 @@ class Graph(Artifact):
         """Passages of each query ``(n, k)`` in retrieval order."""
         return self._neighbors[:, : self.k]
 
-    def found(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Passages and scores ``(b, k)`` found for some queries, before label edges took the place of some."""
+    def retrieved(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Passages and scores ``(b, k)`` that some queries retrieved, before label edges replaced some of them."""
         neighbors, scores = np.array(self.neighbors[rows], dtype=np.int64), np.array(self.scores[rows])
-        if self._found is not None:
-            queries, before, their_scores = self._found
+        if self._before_labels is not None:
+            queries, neighbors_before, scores_before = self._before_labels
             start, stop, _ = rows.indices(self.num_queries)
             first, last = np.searchsorted(queries, (start, stop))
             places = queries[first:last] - start
-            neighbors[places] = before[first:last, : self.k]
-            scores[places] = their_scores[first:last, : self.k]
+            neighbors[places] = neighbors_before[first:last, : self.k]
+            scores[places] = scores_before[first:last, : self.k]
         return neighbors, scores
 
     @cached_property
-    def _found(self) -> list[NDArray[Any]] | None:
-        """What was found before label edges took its place; None where none did."""
-        return [self.array(name) for name in FOUND] if (self.path / f"{FOUND[0]}.npy").is_file() else None
+    def _before_labels(self) -> list[NDArray[Any]] | None:
+        """The arrays of :data:`BEFORE_LABELS`; None if no label edge replaced a retrieved passage."""
+        if not (self.path / f"{BEFORE_LABELS[0]}.npy").is_file():
+            return None
+        return [self.array(name) for name in BEFORE_LABELS]
 
     @cached_property
     def scores(self) -> NDArray[np.float32]:
@@ -229,7 +231,7 @@ class Graph(Artifact):
 
     @cached_property
     def edge_arrays(self) -> EdgeArrays:
-        """What edges and self-loops carry."""
+        """Features of edges and self-loops."""
         return EdgeArrays.open(self)
 
     @cached_property
@@ -240,7 +242,7 @@ class Graph(Artifact):
 
     @cached_property
     def source_features(self) -> NDArray[np.float16]:
-        """Cached passage embeddings that queries hear in eq. 6 ``(m, d)``: the passage features, as first encoded."""
+        """Cached passage embeddings that queries attend to in eq. 6 ``(m, d)``: the features as first encoded."""
         return self.passage_features
 
     @cached_property
@@ -254,7 +256,7 @@ class Graph(Artifact):
     def indptr(self) -> Rows:
         """Passage-side CSR ``(m + 1,)``: the edges of passage ``p`` are ``edges[indptr[p]:indptr[p + 1]]``.
 
-        As stored, whatever a view leaves out: :meth:`found_by` heeds it.
+        As stored: a view's queries and ``k`` do not change it. :meth:`found_by` applies them.
         """
         array: Rows = self.array("passage_indptr", (self.num_passages + 1,), np.int64)
         return array
@@ -272,17 +274,17 @@ class Graph(Artifact):
 
     @property
     def num_queries(self) -> int:
-        """``n``, those that a view leaves out included: rows stay."""
+        """``n``, including the queries that a view leaves out: rows stay."""
         return len(self._neighbors)
 
     @property
     def stride(self) -> int:
-        """Passages a query in the stored arrays."""
+        """Passages per query in the stored arrays."""
         return int(self._neighbors.shape[1])
 
     @property
     def k(self) -> int:
-        """Passages a query."""
+        """Passages per query."""
         return self._k or self.stride
 
     @property
@@ -292,7 +294,7 @@ class Graph(Artifact):
 
     @property
     def edge_names(self) -> list[str]:
-        """What the edge features are, in order; a model trained over one store fits another where these are equal."""
+        """Names of the edge features, in order. A model trained over one store fits another if these are equal."""
         names = list(self.config["edge_features"])
         if self.meta["edge_vectors"]:
             source = self.meta["inputs"].get("cross-encoder") or self.meta["inputs"].get("edge file", "")
@@ -311,7 +313,7 @@ class Graph(Artifact):
 
     @property
     def encoder_settings(self) -> EncoderSettings:
-        """Settings of the dual-encoder whose features these are."""
+        """Settings of the dual-encoder that made the features."""
         return EncoderSettings.parse(self.meta["encoder"], self.path / "meta.json")
 
     def texts(self) -> TextStore:
@@ -319,7 +321,7 @@ class Graph(Artifact):
         return self._kept_texts or TextStore(self.path / TEXTS, hidden=self.hidden)
 
     def keep_open(self, in_memory: bool = False) -> None:
-        """Open every file, so that none is opened by its path later: it may be another version's by then.
+        """Open every file now: later its path may lead to the file of another version.
 
         Args:
             in_memory: Read the arrays instead of mapping them, so that nobody can change or cut them.
@@ -329,10 +331,10 @@ class Graph(Artifact):
             array = getattr(self, name)
             if in_memory and isinstance(array, np.memmap):
                 self.__dict__[name] = np.array(array)
-        found, carried = self._found, self.edge_arrays
+        before_labels, edge_arrays = self._before_labels, self.edge_arrays  # opened here
         if in_memory:
-            self.__dict__["_found"] = None if found is None else [np.array(array) for array in found]
-            self.__dict__["edge_arrays"] = EdgeArrays._make(a if a is None else np.array(a) for a in carried)
+            self.__dict__["_before_labels"] = before_labels and [np.array(array) for array in before_labels]
+            self.__dict__["edge_arrays"] = EdgeArrays._make(a if a is None else np.array(a) for a in edge_arrays)
 
     def close(self) -> None:
         """Close what :meth:`keep_open` opened and does not close by itself."""
@@ -351,8 +353,8 @@ class Graph(Artifact):
         return self.edge_arrays.gather(edges)
 
     def degrees(self) -> Rows:
-        """Queries that found each passage ``(m,)``."""
-        if self.unheard is not None:
+        """Number of queries joined to each passage ``(m,)``."""
+        if self.ignored is not None:
             return np.diff(self.found_by(slice(0, self.num_passages))[1])
         if self.visible is None and self.k == self.stride:
             return np.diff(self.indptr)
@@ -360,13 +362,13 @@ class Graph(Artifact):
         return np.bincount(shown.ravel(), minlength=self.num_passages)
 
     def found_by(self, passages: Rows | slice, visible: NDArray[np.bool_] | None = None) -> tuple[Rows, Rows]:
-        """The edges into some passages ``(E,)``, and where each passage's start ``(T + 1,)``.
+        """The edges into some passages ``(E,)``, and the offsets of each passage's edges ``(T + 1,)``.
 
         Args:
             passages: Rows, or a slice of them.
             visible: ``(n,)`` False for queries that are masked out of the graph; None: all of the view are in it.
         """
-        return edges_into(passages, self.indptr, self.edges, self.among(visible), self.stride, self.k, self.unheard)
+        return edges_into(passages, self.indptr, self.edges, self.among(visible), self.stride, self.k, self.ignored)
 
     def subgraph(
         self,
@@ -378,10 +380,10 @@ class Graph(Artifact):
     ) -> Subgraph:
         """The two-hop neighbourhood of ``passages`` among the ``visible`` queries (:func:`two_hops`)."""
         side = (self.indptr, self.edges, self.among(visible), self.stride)
-        return two_hops(passages, self.neighbors, *side, dropped=dropped, unheard=self.unheard, sample=sample)
+        return two_hops(passages, self.neighbors, *side, dropped=dropped, ignored=self.ignored, sample=sample)
 
     def with_features(self, passages: NDArray[np.floating], queries: NDArray[np.floating]) -> Self:
-        """The same store with node features recomputed by a trained dual-encoder, which eq. 7-10 are to have.
+        """The same store with node features recomputed by a trained dual-encoder, for eq. 7-10.
 
         Eq. 6 keeps the cached passage embeddings that the graph was built with (Algorithm 1, line 8):
         :attr:`source_features`.
@@ -396,13 +398,13 @@ class Graph(Artifact):
 
     def label_edges(self) -> NDArray[np.bool_]:
         """``(n * stride,)`` True for the edges between a query and a passage that is judged relevant to it."""
-        found = np.zeros(self._neighbors.shape, dtype=bool)
+        labelled = np.zeros(self._neighbors.shape, dtype=bool)
         for part in blocks(len(self.labels), _LABELS):
             queries, passages = self.labels[part].T
             hits = self._neighbors[queries] == passages[:, None].astype(np.uint32)  # (labels, stride)
             number, rank = np.nonzero(hits)
-            found[queries[number], rank] = True
-        return found.ravel()
+            labelled[queries[number], rank] = True
+        return labelled.ravel()
 
     def to_hetero_data(self) -> HeteroData:
         """The graph as PyG's ``HeteroData`` (:func:`gnnretrieval.graph.interchange.to_hetero_data`)."""
@@ -412,7 +414,7 @@ class Graph(Artifact):
 
 
 def open_graph(path: str | Path) -> Graph:
-    """Open the graph store at ``path``; what edges name is read through once: a second for 100 million of them.
+    """Open the graph store at ``path``. Every edge's rows are checked, which takes a second for 100 million edges.
 
     Raises:
         ArtifactError: as :func:`gnnretrieval.storage.artifacts.open_artifact`, or its arrays are damaged.
@@ -432,7 +434,7 @@ def relevant_pairs(texts: TextStore) -> Rows:
 
 def passage_side(neighbors: NDArray[np.uint32], num_passages: int) -> tuple[Rows, Rows]:
     """The passage-side CSR of ``neighbors``: offsets ``(m + 1,)`` and edges ``(n * k,)``, by passage, then by query."""
-    found = np.asarray(neighbors).ravel()
-    edges = np.argsort(found, kind="stable").astype(np.int64)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=num_passages))]).astype(np.int64)
+    passages = np.asarray(neighbors).ravel()
+    edges = np.argsort(passages, kind="stable").astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(passages, minlength=num_passages))]).astype(np.int64)
     return indptr, edges

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.graph.edges.labels import FOUND
+from gnnretrieval.graph.edges.labels import BEFORE_LABELS
 from gnnretrieval.storage.array_checks import require_offsets, require_rows
 from gnnretrieval.storage.arrays import damaged
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_arrays(store: Graph) -> None:
-    """Refuse arrays that do not fit one another, or name passages, queries or edges that there are not.
+    """Refuse arrays that do not fit each other, or have a row of a passage, query or edge that does not exist.
 
     Raises:
         ArtifactError: one is damaged, of another shape or type, or has a row out of range.
@@ -26,7 +26,7 @@ def check_arrays(store: Graph) -> None:
     require_rows(store._neighbors, store.num_passages, store.path / "neighbors.npy")
     require_offsets(store.indptr, store._neighbors.size, store.path / "passage_indptr.npy")
     require_rows(store.edges, store._neighbors.size, store.path / "passage_edges.npy")
-    _check_found(store)
+    _check_before_labels(store)
     with store.texts() as texts:
         passages, queries = texts.counts()
         file = texts.path
@@ -37,14 +37,14 @@ def check_arrays(store: Graph) -> None:
         )
 
 
-def _check_found(store: Graph) -> None:
-    """The lists before label edges, where there are some."""
-    if not (store.path / f"{FOUND[0]}.npy").is_file():
+def _check_before_labels(store: Graph) -> None:
+    """Check the retrieved lists that label edges changed, if there are any."""
+    if not (store.path / f"{BEFORE_LABELS[0]}.npy").is_file():
         return
-    queries = store.array(FOUND[0], (None,), np.int64)
-    before = store.array(FOUND[1], (len(queries), store.stride), np.uint32)
-    store.array(FOUND[2], before.shape, np.float32)
-    require_rows(queries, store.num_queries, store.path / f"{FOUND[0]}.npy")
-    require_rows(before, store.num_passages, store.path / f"{FOUND[1]}.npy")
+    queries = store.array(BEFORE_LABELS[0], (None,), np.int64)
+    before = store.array(BEFORE_LABELS[1], (len(queries), store.stride), np.uint32)
+    store.array(BEFORE_LABELS[2], before.shape, np.float32)
+    require_rows(queries, store.num_queries, store.path / f"{BEFORE_LABELS[0]}.npy")
+    require_rows(before, store.num_passages, store.path / f"{BEFORE_LABELS[1]}.npy")
     if (np.diff(queries) <= 0).any():
-        raise damaged(store.path / f"{FOUND[0]}.npy", "its rows are not in order")
+        raise damaged(store.path / f"{BEFORE_LABELS[0]}.npy", "its rows are not in order")

@@ -39,7 +39,7 @@ class Subgraph(NamedTuple):
     query_offsets: Rows
 
     def part(self, rows: slice) -> Subgraph:
-        """The subgraph of some consecutive ones of its passages; ``rows`` are their positions."""
+        """The subgraph of consecutive passages; ``rows`` are their positions in ``passages``."""
         bounds = self.passage_offsets[rows.start : rows.stop + 1]
         of_passages = slice(bounds[0], bounds[-1])
         queries, passage_index = np.unique(self.passage_index[of_passages], return_inverse=True)
@@ -128,7 +128,7 @@ def two_hops(
     stride: int | None = None,
     *,
     dropped: NDArray[np.bool_] | None = None,
-    unheard: NDArray[np.bool_] | None = None,
+    ignored: NDArray[np.bool_] | None = None,
     sample: tuple[int, np.random.Generator] | None = None,
 ) -> Subgraph:
     """The subgraph on which eq. 6-10 compute the embeddings of ``passages`` exactly.
@@ -141,18 +141,20 @@ def two_hops(
         visible: ``(n,)`` bool, False for masked queries; None: all are visible.
         stride: Stored passages per query, by which edges are named; None: ``k``.
         dropped: ``(n * stride,)`` bool, True for edges that both layers leave out; None: none.
-        unheard: ``(n * stride,)`` bool, True for edges that only the passages' layer (eq. 8) leaves out; None: none.
+        ignored: ``(n * stride,)`` bool, True for edges that only the passages' layer (eq. 8) leaves out; None: none.
         sample: Maximum number of edges into a passage, and the generator of the sample (:func:`at_most`); None: all
             edges.
     """
     k = neighbors.shape[1]
     stride = stride or k
-    silent = unheard if dropped is None or unheard is None else dropped | unheard
-    silent = dropped if silent is None else silent
-    passage_edges, offsets = edges_into(passages, indptr, edges, visible, stride, k, silent)
+    left_out = dropped if ignored is None else ignored
+    if dropped is not None and ignored is not None:
+        left_out = dropped | ignored
+    passage_edges, offsets = edges_into(passages, indptr, edges, visible, stride, k, left_out)
     if sample is not None:
         passage_edges, offsets = at_most(passage_edges, offsets, *sample)
     queries, passage_index = np.unique(passage_edges // stride, return_inverse=True)
+    # queries attend to all their passages (eq. 6), so that their embeddings do not depend on the sample
     query_edges = (queries[:, None] * stride + np.arange(k)).ravel()
     retrieved, query_offsets = neighbors[queries].astype(np.int64).ravel(), np.arange(len(queries) + 1) * k
     if dropped is not None:

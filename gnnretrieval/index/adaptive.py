@@ -1,7 +1,7 @@
 """Adaptive retrieval: a re-ranker also scores the neighbours of the passages that it scored highest.
 
-A passage that the first stage missed can still be found if it is a neighbour of one that it has. The number of passages
-that are scored, the *budget* ``c``, is that of plain reranking.
+A passage that the first stage missed is still scored if it is a neighbour of one that was scored. The number of scored
+passages, the *budget* ``c``, is that of plain reranking.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AdaptiveReranking(ABC):
     """
 
     def __init__(self, first: Sequence[ScoredPassage], neighbors: Neighbors, budget: int, batch: int) -> None:
-        self._waiting = dict.fromkeys(one.passage_id for one in first)
+        self._waiting = dict.fromkeys(scored.passage_id for scored in first)
         self._neighbors, self._budget, self._batch = neighbors, budget, batch
         self.scores: dict[str, float] = {}
 
@@ -42,12 +42,12 @@ class AdaptiveReranking(ABC):
         return self._budget - len(self.scores)
 
     def next(self) -> list[str]:
-        """The passages to score next; none if the budget is used up or all that can be reached are scored."""
+        """The passages to score next; none if the budget is used up, or every passage within reach is scored."""
         return self._choose() if self._left > 0 else []
 
     @abstractmethod
     def _choose(self) -> list[str]:
-        """As :meth:`next`, with something left of the budget."""
+        """As :meth:`next`, if the budget is not used up."""
 
     def receive(self, passages: Sequence[str], scores: Sequence[float]) -> None:
         """Take the re-ranker's scores of a batch."""
@@ -57,7 +57,7 @@ class AdaptiveReranking(ABC):
 
     def ranking(self) -> list[ScoredPassage]:
         """The scored passages, and below them the others of the first stage in their order."""
-        scored = [ScoredPassage(*one) for one in self.scores.items()]
+        scored = [ScoredPassage(passage, score) for passage, score in self.scores.items()]
         lowest = min([0.0, *self.scores.values()])
         return scored + [ScoredPassage(id_, lowest - number) for number, id_ in enumerate(self._waiting, 1)]
 
@@ -90,7 +90,7 @@ class Gar(AdaptiveReranking):
         most = min(self._batch, self._left)
         if not from_frontier:
             return self._from_first(most)
-        return sorted(self._frontier, key=lambda passage: -self._frontier[passage])[:most]  # equal ones as they came
+        return sorted(self._frontier, key=lambda passage: -self._frontier[passage])[:most]  # ties: first come first
 
     def receive(self, passages: Sequence[str], scores: Sequence[float]) -> None:
         """As :meth:`AdaptiveReranking.receive`; the passages' neighbours join the frontier."""
@@ -98,9 +98,9 @@ class Gar(AdaptiveReranking):
         for passage in passages:
             self._frontier.pop(passage, None)
         best_first = sorted(zip(scores, passages, strict=True), reverse=True)
-        found = self._neighbors([passage for _, passage in best_first])
-        for (score, _), neighbors in zip(best_first, found, strict=True):
-            for neighbor in neighbors:
+        neighbors = self._neighbors([passage for _, passage in best_first])
+        for (score, _), neighbors_of_passage in zip(best_first, neighbors, strict=True):
+            for neighbor in neighbors_of_passage:
                 if neighbor not in self.scores and score > self._frontier.get(neighbor, float("-inf")):
                     self._frontier[neighbor] = score
 
@@ -117,8 +117,9 @@ class Ladr(AdaptiveReranking):
         if not self.scores:
             return self._from_first((self._budget + 1) // 2)
         best = sorted(self.scores, key=lambda passage: -self.scores[passage])[: self._batch]
-        near = dict.fromkeys(one for some in self._neighbors(best) for one in some if one not in self.scores)
-        return list(islice(near, self._left)) or self._from_first(self._left)
+        neighbors = dict.fromkeys(passage for near in self._neighbors(best) for passage in near)
+        unscored = (passage for passage in neighbors if passage not in self.scores)
+        return list(islice(unscored, self._left)) or self._from_first(self._left)
 
 
 ADAPTIVE: dict[Method, type[AdaptiveReranking]] = {"gar": Gar, "ladr": Ladr}

@@ -17,7 +17,7 @@ from gnnretrieval.index.search import Hit
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 
-_QUESTIONS = 16  # questions whose passages are read together
+_QUESTIONS = 16  # questions per call of the reader
 
 
 class Answer(NamedTuple):
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
         passage: Id of the passage that it is from.
         rank: Rank of that passage, from 1.
         start: First character of the answer in the passage's text.
-        end: The character after its last one.
+        end: The character after the answer's last.
         probability: Probability of this span among all spans of the passages that were read.
         score: Log-probability plus weighted retrieval score, by which it was chosen.
     """
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class ReadPassages(NamedTuple):
-    """What a reader found in the passages of one question, best passage first.
+    """The passages of one question with a reader's best spans, best passage first.
 
     Attributes:
         passages: The passages.
@@ -56,20 +56,20 @@ class ReadPassages(NamedTuple):
     readings: Sequence[Reading]
 
     def answer(self, weight: float) -> Answer | None:
-        """The span with the highest ``log P(span) + weight · scaled retrieval score``; None if nothing has text.
+        """The span with the highest ``log P(span) + weight · scaled retrieval score``; None if no passage has text.
 
         The retrieval scores are scaled to 0 … 1 over the passages, so that a weight fits any retriever. Of equal spans,
         the one of the first passage is chosen.
         """
-        found = log_probabilities(self.readings)
-        if not np.isfinite(found).any():
+        log_p = log_probabilities(self.readings)
+        if not np.isfinite(log_p).any():
             return None
-        total = found + weight * scaled(np.asarray(self.scores, dtype=np.float64))
+        total = log_p + weight * scaled(np.asarray(self.scores, dtype=np.float64))
         place = int(total.argmax())
         passage, reading = self.passages[place], self.readings[place]
         text = passage.text[reading.start : reading.end]
         span = (reading.start, reading.end)
-        return Answer(text, passage.id, place + 1, *span, float(np.exp(found[place])), float(total[place]))
+        return Answer(text, passage.id, place + 1, *span, float(np.exp(log_p[place])), float(total[place]))
 
 
 def read_hits(reader: Reader, question: str, hits: Sequence[Hit]) -> ReadPassages:
@@ -97,15 +97,15 @@ def read_passages(reader: Reader, dataset: Dataset, queries: Mapping[str, str], 
     texts = {passage.id: passage for passage in dataset.passages() if passage.id in wanted}
     if missing := wanted - texts.keys():
         raise InputError(f"the run names passage {min(missing)!r}, which is not in it.", dataset.path)
-    asked, found = list(first), dict[str, ReadPassages]()
-    with progress("reading", len(asked), "questions") as meter:
-        for part in blocks(len(asked), _QUESTIONS):
-            some = asked[part]
-            pairs = [(query, scored) for query in some for scored in first[query]]
-            made = iter(reader.read([queries[query] for query, _ in pairs], [texts[s.passage_id] for _, s in pairs]))
-            for query in some:
+    query_ids, read = list(first), dict[str, ReadPassages]()
+    with progress("reading", len(query_ids), "questions") as meter:
+        for part in blocks(len(query_ids), _QUESTIONS):
+            block = query_ids[part]
+            pairs = [(query, scored) for query in block for scored in first[query]]
+            spans = iter(reader.read([queries[query] for query, _ in pairs], [texts[s.passage_id] for _, s in pairs]))
+            for query in block:
                 ranking = first[query]
                 passages = [texts[scored.passage_id] for scored in ranking]
-                found[query] = ReadPassages(passages, [s.score for s in ranking], [next(made) for _ in ranking])
-            meter.advance(len(some))
-    return found
+                read[query] = ReadPassages(passages, [s.score for s in ranking], [next(spans) for _ in ranking])
+            meter.advance(len(block))
+    return read

@@ -45,8 +45,8 @@ class Baseline:
     def _engine(self) -> Engine:
         if self._index is None:
             return TorchEngine(self._store.passage_features, self._store.similarity, self._removed)
-        still_there = np.setdiff1d(self._removed, self._index.removed)
-        return self._index.engine_without(still_there) if len(still_there) else self._index.engine
+        still_indexed = np.setdiff1d(self._removed, self._index.removed)
+        return self._index.engine_without(still_indexed) if len(still_indexed) else self._index.engine
 
     @classmethod
     def of(cls, store: Graph, place: Path, removed: NDArray[np.int64] | None = None) -> Baseline:

@@ -19,7 +19,7 @@ def blank_vectors(index: Index, directory: Path) -> None:
     """Write the FAISS files of ``index`` to ``directory``, with zeros for every removed or replaced vector.
 
     Raises:
-        ArtifactError: The index is of a kind whose vectors cannot be overwritten one by one.
+        ArtifactError: Vectors of this kind of index cannot be overwritten one by one.
     """
     faiss, rows, first = import_faiss(), index.rows_by_number, 0
     for name in index.files:

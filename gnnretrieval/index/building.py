@@ -13,7 +13,7 @@ from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
 from gnnretrieval.index.faiss_files import read_faiss
-from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
+from gnnretrieval.index.kinds import bytes_per_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.array_checks import require_finite
@@ -71,7 +71,7 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
             f"give IVF{max(1, round(count**0.5))} or fewer, or Flat."
         )
     training = 0
-    if not empty.is_trained:
+    if not empty.is_trained:  # the sample is held in memory as float32
         training = min(count, settings.training or max(_LEARNED_FROM, 64 * (lists.nlist if lists is not None else 0)))
         if 4 * dimension * training > memory:
             raise InputError(
@@ -79,15 +79,16 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
                 "learned from: give more memory, or training = a smaller number."
             )
     room = memory - 2 * 4 * dimension * min(count, _BLOCK)  # a block takes this while it is added
-    a_shard = room // (_GROWTH * bytes_a_vector(empty))
-    if a_shard < min(count, _BLOCK):
-        least = 2 * 4 * dimension + _GROWTH * bytes_a_vector(empty)
+    per_shard = room // (_GROWTH * bytes_per_vector(empty))
+    if per_shard < min(count, _BLOCK):
+        least = 2 * 4 * dimension + _GROWTH * bytes_per_vector(empty)
         raise InputError(
             f"memory of {settings.memory:g} GiB is too little to build in: "
             f"give {least * min(count, _BLOCK) / 2**30:.2f} or more."
         )
-    pieces = max(1, -(-count // a_shard), min(settings.parts or 1, count))
-    return IndexPlan(factory, training, tuple(count * number // pieces for number in range(pieces + 1)), settings.seed)
+    shards = max(1, -(-count // per_shard), min(settings.parts or 1, count))
+    bounds = tuple(count * number // shards for number in range(shards + 1))
+    return IndexPlan(factory, training, bounds, settings.seed)
 
 
 def write_shards(
@@ -142,7 +143,7 @@ def write_shard(
 
 
 def _learned(directory: Path) -> Path:
-    """The file of lists and codes, for all parts and for an interrupted run to resume."""
+    """The file of lists and codes: all shards start from it, and an interrupted run resumes from it."""
     return scratch(directory) / "learned.faiss"
 
 

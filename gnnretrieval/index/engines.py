@@ -16,7 +16,7 @@ from gnnretrieval.index.kinds import core, inverted_lists, reason_of, set_search
 from gnnretrieval.storage.arrays import blocks
 
 EngineName = Literal["faiss", "torch"]
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+RowsAndScores = tuple[NDArray[np.int64], NDArray[np.float32]]  # (q, k) each
 _TIED = 2**22  # scores that are searched together for ties at the cut
 _NOTHING = np.finfo(np.float32).min  # the score of row -1, as in FAISS
 
@@ -24,7 +24,7 @@ _NOTHING = np.finfo(np.float32).min  # the score of row -1, as in FAISS
 class Engine(Protocol):
     """Finds the nearest vectors."""
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+    def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """Rows ``(q, k)`` int64 and scores ``(q, k)`` float32 of the nearest vectors, best first.
 
         Args:
@@ -40,7 +40,7 @@ class FaissEngine:
         index: The FAISS index, with all its shards joined.
         search: Search parameters to set, such as ``nprobe=32``.
         rows: Row by FAISS's number, -1 where a vector was replaced or removed; None: the number is the row.
-        device: ``cuda``: search a copy on the GPU, if FAISS has GPU support, and has it for this kind.
+        device: ``cuda``: search a copy on the GPU, if FAISS supports this kind of index there.
 
     Raises:
         InputError: ``search`` cannot be set.
@@ -56,43 +56,44 @@ class FaissEngine:
         self._live = int(index.ntotal) - self._dead
         self._on_cpu, self._lists = index, inverted_lists(index)
         self._is_exact = type(core(index)) in (import_faiss().IndexFlat, import_faiss().IndexFlatIP) and device == "cpu"
-        self._graphed = vectors_of_graph(index)
+        self._all_vectors = vectors_of_graph(index)
         self._search, self._lock = search, Lock()
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+    def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`; if an approximate search finds too few vectors, all vectors are searched."""
         if self._rows is None and 0 < k <= self._live and len(queries):
-            scores, rows = self._found_by(self.index, queries, k)
+            scores, rows = self._by_faiss(self.index, queries, k)
             if (rows[0, -1] if len(rows) == 1 else rows[:, -1].min()) >= 0:
                 return rows, scores
         return self._search_all(queries, k)
 
-    def _search_all(self, queries: NDArray[np.float32], k: int) -> Found:
+    def _search_all(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """Search for any ``k``, with dead vectors among the others or too few vectors in the lists that are probed."""
-        found = np.full((len(queries), k), -1, dtype=np.int64)
+        rows = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
         most = min(k, self._live)
         if not most or not len(queries):
-            return found, scores
-        found[:, :most], scores[:, :most] = self._live_ones(self.index, queries, most)
-        short = found[:, most - 1] < 0
+            return rows, scores
+        rows[:, :most], scores[:, :most] = self._best_live(self.index, queries, most)
+        short = rows[:, most - 1] < 0
         if not short.any():
-            return found, scores
-        if self._graphed is not None:
-            found[short, :most], scores[short, :most] = self._live_ones(self._graphed, queries[short], most)
+            return rows, scores
+        # an approximate search missed some of the first k: search all vectors for these queries
+        if self._all_vectors is not None:
+            rows[short, :most], scores[short, :most] = self._best_live(self._all_vectors, queries[short], most)
         elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
             with self._lock:  # nprobe belongs to the index: meanwhile other threads' searches are only more thorough
                 set_search(self._on_cpu, f"nprobe={self._lists.nlist}")
                 try:
-                    found[short, :most], scores[short, :most] = self._live_ones(self._on_cpu, queries[short], most)
+                    rows[short, :most], scores[short, :most] = self._best_live(self._on_cpu, queries[short], most)
                 finally:
                     set_search(self._on_cpu, self._search or "nprobe=1")
-        return found, scores
+        return rows, scores
 
-    def _live_ones(self, index: Any, queries: NDArray[np.float32], k: int) -> Found:
+    def _best_live(self, index: Any, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """The ``k`` best vectors that are not replaced or removed; fetches more while too few of them are."""
         if not self._dead:
-            scores, numbers = self._found_by(index, queries, k)
+            scores, numbers = self._by_faiss(index, queries, k)
             return numbers if self._rows is None else self._rows_of(numbers), scores
         width = k + min(self._dead, k)
         rows, scores = self._first_live(index, queries, width, k)
@@ -101,14 +102,14 @@ class FaissEngine:
             rows[short], scores[short] = self._first_live(index, queries[short], width, k)
         return rows, scores
 
-    def _first_live(self, index: Any, queries: NDArray[np.float32], width: int, k: int) -> Found:
-        scores, numbers = self._found_by(index, queries, width)
+    def _first_live(self, index: Any, queries: NDArray[np.float32], width: int, k: int) -> RowsAndScores:
+        scores, numbers = self._by_faiss(index, queries, width)
         rows = self._rows_of(numbers)
         scores = np.where(rows < 0, _NOTHING, scores)
         order = np.argsort(rows < 0, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
 
-    def _found_by(self, index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _by_faiss(self, index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Scores and numbers ``(q, k)`` by FAISS.
 
         Raises:
@@ -147,24 +148,24 @@ class TorchEngine:
     ) -> None:
         self._vectors, self._similarity, self._removed, self._device = vectors, similarity, removed, device
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+    def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`."""
-        found = np.full((len(queries), k), -1, dtype=np.int64)
+        rows = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
         most = min(k, len(self._vectors) - len(self._removed))
         if not most or not len(queries):
-            return found, scores
-        all_of_them, width = most + len(self._removed), most + min(most, len(self._removed))
+            return rows, scores
+        widest, width = most + len(self._removed), most + min(most, len(self._removed))
         while True:
-            rows, values = exact_top_k(queries, self._vectors, width, self._similarity, device=self._device)
-            dead = np.isin(rows, self._removed) if len(self._removed) else np.zeros(rows.shape, dtype=bool)
-            if width == all_of_them or (~dead).sum(1).min() >= most:
+            candidates, values = exact_top_k(queries, self._vectors, width, self._similarity, device=self._device)
+            dead = np.isin(candidates, self._removed) if len(self._removed) else np.zeros(candidates.shape, dtype=bool)
+            if width == widest or (~dead).sum(1).min() >= most:
                 break
-            width = min(all_of_them, 4 * width)
+            width = min(widest, 4 * width)
         order = np.argsort(dead, axis=1, kind="stable")[:, :most]
-        found[:, :most] = np.take_along_axis(rows, order, 1)
+        rows[:, :most] = np.take_along_axis(candidates, order, 1)
         scores[:, :most] = np.take_along_axis(values, order, 1)
-        return found, scores
+        return rows, scores
 
 
 def _settled(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -174,18 +175,18 @@ def _settled(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[
     """
     total, width = int(index.ntotal), k + 1
     if width > total:
-        found: tuple[NDArray[Any], NDArray[Any]] = index.search(queries, k)
-        return found
+        scores, numbers = index.search(queries, k)
+        return scores, numbers
     scores, numbers = index.search(queries, width)
     tied = np.flatnonzero(scores[:, k - 1] == scores[:, k])
     best_scores, best = np.ascontiguousarray(scores[:, :k]), np.ascontiguousarray(numbers[:, :k])
     while len(tied):
         width, still = min(total, 4 * width), []
         for part in blocks(len(tied), max(1, _TIED // width)):
-            some = tied[part]
-            scores, numbers = index.search(np.ascontiguousarray(queries[some]), width)
-            best[some], best_scores[some], _ = merge_top_k(numbers, scores, k)
-            still.append(some[scores[:, k - 1] == scores[:, -1]])
+            block = tied[part]
+            scores, numbers = index.search(np.ascontiguousarray(queries[block]), width)
+            best[block], best_scores[block], _ = merge_top_k(numbers, scores, k)
+            still.append(block[scores[:, k - 1] == scores[:, -1]])
         tied = np.concatenate(still) if width < total else tied[:0]
     return best_scores, best
 

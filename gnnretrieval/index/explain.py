@@ -69,7 +69,7 @@ class Explanation(NamedTuple):
 
     @property
     def without_neighbors(self) -> str:
-        """What its embedding is without neighbours, in words."""
+        """The passage's embedding without neighbours, in words."""
         if self.mean_gate is not None:
             return "no training question retrieved it: it has its self-loop only"
         if self.shift > _SAME:
@@ -95,7 +95,7 @@ class Attention(NamedTuple):
 
 
 class GraphChange(NamedTuple):
-    """A change of the graph that is only computed with.
+    """A change of the graph that is tried and not saved.
 
     Attributes:
         without: Rows of the queries that are left out.
@@ -139,7 +139,7 @@ class Explainer(Protocol):
         """Vectors ``(r, d)`` of the passages at distinct ``rows`` as embedding gives them after a change of the graph.
 
         Raises:
-            GnnRetrievalError: Questions are added that this layer cannot take, or too many nodes bear on the passages.
+            GnnRetrievalError: This layer cannot take added questions, or the passages depend on too many nodes.
         """
 
 
@@ -195,15 +195,15 @@ class MessagesExplainer:
 
     def attention_of_query(self, row: int) -> Attention:
         """Weight 0 for each passage: with layer = linear, queries receive no messages from passages."""
-        found = np.unique(self.store.neighbors[row].astype(np.int64)).tolist()
-        shown = (passage for passage in found if passage not in self.store.hidden)
+        passages = np.unique(self.store.neighbors[row].astype(np.int64)).tolist()
+        shown = (passage for passage in passages if passage not in self.store.hidden)
         return Attention({self._texts.passage(passage).id: 0.0 for passage in shown}, 1.0, None)
 
     @property
     def no_what_if(self) -> str | None:
         """Why its messages cannot be changed; None: they can."""
-        found = self._trained.messages
-        if found.mean or found.rounds * found.step_size or found.prior or found.scaling:
+        kept = self._trained.messages
+        if kept.mean or kept.rounds * kept.step_size or kept.prior or kept.scaling:
             return None
         return "Training kept no messages from questions: no question moves a passage, so nothing can be tried."
 
@@ -229,12 +229,12 @@ class MessagesExplainer:
         Label mean and rejection use the same vector of a query, so their weights are on one scale.
         """
         edges, _ = self.store.found_by(np.array([row]))
-        found, ranks = np.divmod(edges.astype(np.int64), self.store.stride)
+        joined, ranks = np.divmod(edges.astype(np.int64), self.store.stride)
         labels = self._graph.labels
         own = np.unique(labels[labels[:, 1] == row, 0].numpy())
-        others = ~np.isin(found, own)
-        pushes = -self._rejections[found[others], ranks[others]].double().numpy()
-        queries = np.concatenate([own, found[others]])
+        others = ~np.isin(joined, own)
+        pushes = -self._rejections[joined[others], ranks[others]].double().numpy()
+        queries = np.concatenate([own, joined[others]])
         weights = np.concatenate([np.full(len(own), self._mean / max(len(own), 1)), pushes])
         return queries, weights, np.arange(len(queries)) < len(own), 1 - self._mean if len(own) else 1.0
 
@@ -289,9 +289,9 @@ class AttentionExplainer:
     @torch.no_grad()
     def attention_of_query(self, row: int) -> Attention:
         """Attention of layer 1: weight of each passage in the query at ``row``, which must be in the graph."""
-        found = self.store.neighbors[row].astype(np.int64)
-        sources, index = np.unique(found, return_inverse=True)
-        k, none = len(found), np.empty(0, dtype=np.int64)
+        neighbors = self.store.neighbors[row].astype(np.int64)
+        sources, index = np.unique(neighbors, return_inverse=True)
+        k, none = len(neighbors), np.empty(0, dtype=np.int64)
         subgraph = Subgraph(
             passages=none,
             queries=np.array([row]),
@@ -309,7 +309,7 @@ class AttentionExplainer:
         )
         weights = {
             self._texts.passage(passage).id: weight
-            for passage, weight in zip(found.tolist(), attention.mean(1).tolist(), strict=True)
+            for passage, weight in zip(neighbors.tolist(), attention.mean(1).tolist(), strict=True)
             if passage not in self.store.hidden
         }
         return Attention(weights, float(own.mean()), None)

@@ -65,9 +65,9 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
         require_writable_ids(_ids(index, rows), index.path)
     with progress(f"writing {path.name}", len(rows), "vectors") as meter, whole_file(path) as partial:
         writers[path.suffix.lower()](partial, index, meter.advance)
-    ids = path.with_suffix(".ids.txt")
     if path.suffix.lower() != ".npy":
         return [path]
+    ids = path.with_suffix(".ids.txt")
     with whole_file(ids) as partial:
         partial.write_text("".join(f"{id_}\n" for id_ in _ids(index, rows)), encoding="utf-8")
     return [path, ids]
@@ -80,7 +80,7 @@ def exported_rows(index: Index) -> NDArray[np.int64]:
         ArtifactError: It is an index of sentences.
     """
     if index.is_of_sentences:
-        raise ArtifactError(f"{index.path}: an index of sentences, which have no ids of their own.")
+        raise ArtifactError(f"{index.path}: an index of sentences, and sentences have no ids.")
     return np.setdiff1d(np.arange(len(index.vectors)), index.removed)
 
 
@@ -92,9 +92,10 @@ def exported_blocks(index: Index) -> Iterator[Exported]:
     """
     rows, vectors, passages = exported_rows(index), index.vectors, index.texts.passages()
     for part in blocks(len(rows), _BLOCK):
-        some = list(islice(passages, part.stop - part.start))
+        block = list(islice(passages, part.stop - part.start))
+        ids, titles = [passage.id for passage in block], [passage.title for passage in block]
         prepared = index.similarity.prepare_array(vectors[rows[part]])
-        yield Exported([one.id for one in some], [one.title for one in some], [one.text for one in some], prepared)
+        yield Exported(ids, titles, [passage.text for passage in block], prepared)
         release(vectors)
 
 
@@ -111,7 +112,8 @@ def arrow_tables(index: Index) -> tuple[Any, Iterator[Any]]:
 
     def table(block: Exported) -> Any:
         column = arrow.FixedSizeListArray.from_arrays(arrow.array(block.vectors.ravel()), width)
-        return arrow.table([*(arrow.array(its, arrow.string()) for its in block[:3]), column], schema=schema)
+        texts = [arrow.array(values, arrow.string()) for values in (block.ids, block.titles, block.texts)]
+        return arrow.table([*texts, column], schema=schema)
 
     return schema, map(table, exported_blocks(index))
 

@@ -90,7 +90,7 @@ def write_qdrant(
 
     Args:
         index: The index.
-        place: URL of a server, which may want a key in the environment as ``QDRANT_API_KEY``; or a directory of
+        place: URL of a server, with its key, if any, in the environment as ``QDRANT_API_KEY``; or a directory of
             Qdrant's local mode, which searches exactly and is meant for small collections.
         collection: Name of the new collection.
         approximate: Let Qdrant make its HNSW index; without it, it searches exactly.
@@ -175,16 +175,16 @@ def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrit
         with progress(f"writing {table}", len(rows), "vectors") as meter:
 
             def batches() -> Iterator[Any]:
-                for one in tables:
-                    yield from one.to_batches()
-                    meter.advance(len(one))
+                for block in tables:
+                    yield from block.to_batches()
+                    meter.advance(len(block))
 
             mode = "overwrite" if overwrite else "create"
             database.create_table(table, batches(), schema=schema, mode=mode)
     except (ValueError, RuntimeError, OSError) as error:
         raise _refused("LanceDB", error) from None
-    asked = 'search(question).distance_type("dot").limit(10).to_list()'
-    return f"lancedb.connect({place!r}).open_table({table!r}).{asked}"
+    search = 'search(question).distance_type("dot").limit(10).to_list()'
+    return f"lancedb.connect({place!r}).open_table({table!r}).{search}"
 
 
 def _has(database: Any, table: str) -> bool:

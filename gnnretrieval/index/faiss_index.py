@@ -30,11 +30,11 @@ from gnnretrieval.storage.array_checks import require_offsets, require_rows
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.purged import require_unpurged
+from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 
 if TYPE_CHECKING:
     from gnnretrieval.index.report import IndexReport
-from gnnretrieval.storage.purged import require_unpurged
-from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 
 KIND = "index"
 TEXTS = "texts.sqlite"
@@ -66,11 +66,11 @@ class Index(Artifact):
         return build_index(source, out, settings, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        its = f"{self.meta['num_passages']:,} passages by {self.meta['system']}, {self.config['factory']}"
-        return f"Index({str(self.path)!r}: {its})"
+        kind = f"{self.meta['num_passages']:,} passages by {self.meta['system']}, {self.config['factory']}"
+        return f"Index({str(self.path)!r}: {kind})"
 
     def inspect(self) -> IndexReport:
-        """What it is and what was measured: printed, or read figure by figure."""
+        """What the index is, and what was measured."""
         from gnnretrieval.index.report import IndexReport
 
         return IndexReport.of(self)
@@ -131,7 +131,7 @@ class Index(Artifact):
 
     @property
     def is_of_sentences(self) -> bool:
-        """Whether its vectors are of sentences, by which passages are ranked."""
+        """Whether its vectors are those of sentences."""
         return "num_sentences" in self.meta
 
     @property
@@ -207,7 +207,7 @@ class Index(Artifact):
 
     @property
     def rows_by_number(self) -> NDArray[np.int64] | None:
-        """Rows by FAISS's number, with -1 for a vector that was replaced or removed, or None if it is the row."""
+        """Rows by FAISS's number, with -1 for a replaced or removed vector; None if the numbers are the rows."""
         if ROWS not in self.meta["files"]:
             return None
         rows: NDArray[np.int64] = np.array(load_array(self.path / ROWS, (None,), np.int64))
@@ -256,7 +256,7 @@ def build_index(
         settings: The kind of index, and how it is searched; None: the defaults.
         sentences: Index the sentences of features instead; passages are then ranked by their sentences
             (:mod:`gnnretrieval.index.sentence_search`).
-        sharding: Who builds the parts of the index (``settings.parts``; its own number of shards is not used); the
+        sharding: Who builds the parts of the index (``settings.parts``; the number in ``sharding`` is not used); the
             files are the same. None: this process.
         overwrite: Replace an index that was made from other vectors or with other settings.
 
@@ -314,7 +314,7 @@ def build_index(
 def _config(settings: IndexSettings, plan: IndexPlan, of_sentences: bool) -> dict[str, Any]:
     """Settings that determine the index's content.
 
-    For an exact index in one shard they are those of versions that had no other kinds, so that its fingerprint stays.
+    An exact index in one shard keeps the settings of versions without other kinds, so that its fingerprint stays.
     """
     config: dict[str, Any] = {"factory": plan.factory, "metric": "inner product"}
     if of_sentences:

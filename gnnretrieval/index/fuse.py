@@ -43,10 +43,10 @@ def fuse(
             weights are 0, or ``weighted`` meets a score that is not finite.
     """
     if len(runs) < 2:
-        raise InputError("fusion wants two runs or more.")
+        raise InputError("fusion needs two runs or more.")
     factors = list(weights) if weights is not None else [1.0] * len(runs)
     if len(factors) != len(runs):
-        raise InputError(f"{len(factors)} weights for {len(runs)} runs: give one a run.")
+        raise InputError(f"{len(factors)} weights for {len(runs)} runs: give one per run.")
     if any(not 0 <= factor < float("inf") for factor in factors) or not any(factors):
         raise InputError(
             f"weights {', '.join(f'{factor:g}' for factor in factors)}: give numbers from 0 on, not all 0."
@@ -73,12 +73,12 @@ class SideBySide(NamedTuple):
         """The query's rankings in ``runs``; arguments and errors as of :func:`fuse`."""
         rankings = [run.get(query, []) for run in runs]
         column: dict[str, int] = {}
-        places = [[column.setdefault(one.passage_id, len(column)) for one in ranking] for ranking in rankings]
+        places = [[column.setdefault(scored.passage_id, len(column)) for scored in ranking] for ranking in rankings]
         scores = np.zeros((len(runs), len(column)))
         listed = np.zeros(scores.shape, dtype=bool)
-        for row, (ranking, its) in enumerate(zip(rankings, places, strict=True)):
-            scores[row, its] = _scores(ranking, method, k, query)
-            listed[row, its] = True
+        for row, (ranking, columns) in enumerate(zip(rankings, places, strict=True)):
+            scores[row, columns] = _scores(ranking, method, k, query)
+            listed[row, columns] = True
         return cls(list(column), scores, listed)
 
     def joined(self, weights: Sequence[float], depth: int | None = None) -> list[ScoredPassage]:
@@ -87,9 +87,8 @@ class SideBySide(NamedTuple):
         for weight, row in zip(weights, self.scores, strict=True):
             total += weight * row
         kept = self.listed[np.array(weights) > 0].any(0)
-        if (
-            depth is not None and kept.sum() > depth
-        ):  # sort no more than the best, with those that are equal to the last
+        if depth is not None and kept.sum() > depth:
+            # sort only the best, and those that tie with the last of them
             rounded = np.where(kept, total, -np.inf).astype(np.float32)
             kept &= rounded >= np.partition(rounded, -depth)[-depth]
         rows = np.flatnonzero(kept).tolist()

@@ -29,7 +29,7 @@ from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.json_files import read_json
 
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
-_QUESTIONS = 64  # number of questions whose pairs are scored together
+_QUESTIONS = 64  # questions per call of the re-ranker
 
 
 class RankingSettings(Settings):
@@ -79,7 +79,7 @@ class RankingSettings(Settings):
         if kind_of(path) == KIND and (system := open_artifact(path, KIND, ("system",)).meta["system"]) != "gnn-encoder":
             raise ArtifactError(f"{path}: this is the index of the {system}; the pipeline is over the gnn-encoder's.")
         places = [Path(path) / PIPELINES, Path(path).resolve().parent / PIPELINES]
-        place = next((one for one in places if one.is_file()), None)
+        place = next((path for path in places if path.is_file()), None)
         if place is None:
             raise ArtifactError(f"{places[0]}: there is no such file, in which gnnretrieval run writes its pipelines.")
         try:
@@ -108,8 +108,7 @@ class Ranker:
         index: The index, with the texts for BM25 and the re-ranker.
         settings: What ranks together with the index.
         device: Device of the re-ranker.
-        graph: The index's graph; needed where the settings have a ``lexical`` one, and by adaptive retrieval for
-            neighbours by questions.
+        graph: The index's graph, for ``settings.lexical`` and for adaptive retrieval with neighbours by questions.
 
     Raises:
         GnnRetrievalError: The re-ranker cannot be opened.
@@ -150,18 +149,15 @@ class Ranker:
         settings = self.settings
         wanted = max(depth, settings.rerank_depth if self._reranker is not None else 0)
         if self._bm25 is None:
-            found = index_run(self.index, list(queries), vectors, wanted)
+            run = index_run(self.index, list(queries), vectors, wanted)
         else:
             candidates = max(wanted, settings.candidates)
-            found = fuse(
-                [index_run(self.index, list(queries), vectors, candidates), self._lexical(queries, candidates)],
-                settings.fuse,
-                weights=settings.weights,
-                depth=wanted,
-            )
+            by_index = index_run(self.index, list(queries), vectors, candidates)
+            by_words = bm25_run(self._bm25, queries, self._ids, candidates)
+            run = fuse([by_index, by_words], settings.fuse, weights=settings.weights, depth=wanted)
         if self._reranker is not None:
-            found = self._reread(queries, found)
-        return {query: ranking[:depth] for query, ranking in found.items()}
+            run = self._reranked(queries, run)
+        return {query: ranking[:depth] for query, ranking in run.items()}
 
     def _texts(self) -> Iterator[str]:
         for passage in self.index.texts.passages():
@@ -185,20 +181,16 @@ class Ranker:
         neighbours = placed(neighbour_questions(graph)) if setting.neighbour_weight else None
         return lexical_index(self._texts, len(ids), placed(label_questions(graph)), setting, neighbours)
 
-    def _lexical(self, queries: Mapping[str, str], depth: int) -> Run:
-        assert self._bm25 is not None
-        return bm25_run(self._bm25, queries, self._ids, depth)
-
-    def _reread(self, queries: Mapping[str, str], run: Run) -> Run:
-        """Rerank the best of each ranking, or what adaptive retrieval finds; the others follow below them."""
-        reread, asked = Run(), list(run)
-        with progress("reranking", len(asked), "queries") as meter:
-            for part in blocks(len(asked), _QUESTIONS):
-                some = asked[part]
-                found = self._scored([queries[query] for query in some], [run[query] for query in some])
-                reread.update(zip(some, found, strict=True))
-                meter.advance(len(some))
-        return reread
+    def _reranked(self, queries: Mapping[str, str], run: Run) -> Run:
+        """The run with the best of each ranking, or what adaptive retrieval adds, reranked; the others follow below."""
+        reranked, query_ids = Run(), list(run)
+        with progress("reranking", len(query_ids), "queries") as meter:
+            for part in blocks(len(query_ids), _QUESTIONS):
+                block = query_ids[part]
+                rankings = self._scored([queries[query] for query in block], [run[query] for query in block])
+                reranked.update(zip(block, rankings, strict=True))
+                meter.advance(len(block))
+        return reranked
 
     def _scored(self, texts: Sequence[str], rankings: Sequence[Sequence[ScoredPassage]]) -> list[list[ScoredPassage]]:
         assert self._reranker is not None

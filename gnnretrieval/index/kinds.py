@@ -23,7 +23,7 @@ def factory_for(count: int, dimension: int, memory: int) -> str:
 
 
 def empty_index(factory: str, dimension: int, seed: int) -> Any:
-    """A new FAISS index by inner product, whose learning uses ``seed``.
+    """A new FAISS index by inner product, which learns with ``seed``.
 
     Raises:
         InputError: FAISS does not know the factory, or cannot make it for this dimension.
@@ -97,7 +97,7 @@ def vectors_of_graph(index: Any) -> Any | None:
     return vectors
 
 
-def bytes_a_vector(index: Any) -> int:
+def bytes_per_vector(index: Any) -> int:
     """Approximate size of a vector in the index, in memory and on disk."""
     faiss = import_faiss()
     outer, inner = faiss.downcast_index(index), core(index)
@@ -118,18 +118,18 @@ def search_parameters(index: Any) -> dict[str, tuple[int, ...]]:
     The last parameter affects the cost of a search most.
     """
     faiss = import_faiss()
-    outer, inner, found = faiss.downcast_index(index), core(index), dict[str, tuple[int, ...]]()
+    outer, inner, values = faiss.downcast_index(index), core(index), dict[str, tuple[int, ...]]()
     if isinstance(outer, faiss.IndexShards):
         outer = faiss.downcast_index(outer.at(0))
     if isinstance(outer, faiss.IndexRefine):
-        found["k_factor_rf"] = _REFINED
+        values["k_factor_rf"] = _REFINED
     if isinstance(inner, faiss.IndexIVF):
         if isinstance(faiss.downcast_index(inner.quantizer), faiss.IndexHNSW):
-            found["quantizer_efSearch"] = (64, 512)
-        found["nprobe"] = (*(value for value in _LADDER if value < inner.nlist), int(inner.nlist))
+            values["quantizer_efSearch"] = (64, 512)
+        values["nprobe"] = (*(value for value in _LADDER if value < inner.nlist), int(inner.nlist))
     elif isinstance(inner, faiss.IndexHNSW):
-        found["efSearch"] = tuple(value for value in _LADDER if 16 <= value <= 4096)
-    return found
+        values["efSearch"] = tuple(value for value in _LADDER if 16 <= value <= 4096)
+    return values
 
 
 def set_search(index: Any, search: str) -> None:

@@ -1,4 +1,4 @@
-"""What the training questions tell of a new one: whether it is one of them, and whether it is like them."""
+"""Whether a new question is one of the training questions, and whether it is like them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUERIES = 65536  # queries read at a time
 
 
 class KnownQuestions:
-    """The training questions, found by their text. It holds 16 bytes of each.
+    """The training questions by their text, in 16 bytes each.
 
     Args:
         texts: Texts and judgements of the questions; used by each call.
@@ -32,7 +32,7 @@ class KnownQuestions:
         self._keys, self._rows = np.array(keys, dtype=np.uint64)[order], np.array(rows, dtype=np.int64)[order]
 
     def relevant(self, question: str) -> list[str] | None:
-        """Ids of the passages that are labelled relevant to a training question; None if it is none.
+        """Ids of the passages that are labelled relevant to a training question; None for any other question.
 
         White space is compared as single spaces. Questions with the same text have their passages together.
         """
@@ -46,7 +46,7 @@ class KnownQuestions:
 
 
 class BestScores:
-    """The dual-encoder's score of each training question's best passage: what a question of this kind reaches.
+    """The dual-encoder's score of each training question's best passage, to compare a new question's with.
 
     Where the edges are not the dual-encoder's, it is the best of the passages that the question is joined to.
 
@@ -57,12 +57,12 @@ class BestScores:
     def __init__(self, store: Graph) -> None:
         best, hidden = [np.empty(0, dtype=np.float32)], np.array(sorted(store.hidden), dtype=np.int64)
         for part in blocks(store.num_queries, _QUERIES):
-            passages, scores = store.found(part)
+            passages, scores = store.retrieved(part)
             best.append(np.where(np.isin(passages, hidden), -np.inf, scores).max(axis=1))
         self._sorted: NDArray[np.float32] = np.sort(np.concatenate(best))
 
     def share_below(self, score: float) -> float | None:
-        """Share of the training questions whose best score is at most ``score``; None if there are no questions."""
+        """Share of the training questions with a best score of at most ``score``; None if there are no questions."""
         if not len(self._sorted):
             return None
         return float(np.searchsorted(self._sorted, np.float32(score), "right")) / len(self._sorted)

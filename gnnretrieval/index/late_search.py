@@ -17,7 +17,7 @@ _BLOCK = 256  # questions per pass over the tokens of the corpus
 
 
 def late_run(features: Features, query_ids: Sequence[str], depth: int, device: str = "cpu") -> Run:
-    """The exact run over all passages of the features, for some of their queries.
+    """The exact run of some queries over all passages of the features.
 
     Args:
         features: Features with a vector per token.
@@ -34,13 +34,13 @@ def late_run(features: Features, query_ids: Sequence[str], depth: int, device: s
     if features.matches_same:
         index, ids = TokenIndex(tokens, features.token_ids, starts), features.query_token_ids
         with progress("searching inverted lists", len(rows), "queries") as meter:
-            found = index.top_k(queries[rows], ids[rows], min(depth, total), meter.advance)
-        return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
+            nearest = index.top_k(queries[rows], ids[rows], min(depth, total), meter.advance)
+        return dict(zip(query_ids, rank_rows(*nearest, passage_ids), strict=True))
     run: Run = {}
     with progress("searching by MaxSim", total * -(-len(rows) // _BLOCK), "passages") as meter:
         for part in blocks(len(rows), _BLOCK):
-            found = maxsim_top_k(
+            nearest = maxsim_top_k(
                 queries[rows[part]], tokens, starts, min(depth, total), device=device, advance=meter.advance
             )
-            run.update(zip(query_ids[part], rank_rows(*found, passage_ids), strict=True))
+            run.update(zip(query_ids[part], rank_rows(*nearest, passage_ids), strict=True))
     return run

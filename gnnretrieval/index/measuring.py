@@ -48,30 +48,30 @@ class Tuned(NamedTuple):
 
 def queries_of(source: Embeddings | Features, seed: int) -> tuple[NDArray[np.float32], str]:
     """Vectors of queries to measure with ``(q, d)``, and what they are: the dataset's, the graph's, or passages."""
-    found, what = _known_queries(source)
-    rows = np.random.default_rng(seed).permutation(len(found))[:_SAMPLE]
-    return gather_rows(found, rows), what
+    queries, what = _known_queries(source)
+    rows = np.random.default_rng(seed).permutation(len(queries))[:_SAMPLE]
+    return gather_rows(queries, rows), what
 
 
 def _known_queries(source: Embeddings | Features) -> tuple[NDArray[np.floating], str]:
-    features: NDArray[np.floating] | None = None
+    queries: NDArray[np.floating] | None = None
     what = ""
     try:
         if isinstance(source, Features):
-            features, what = source.queries, "of the dataset's queries"
+            queries, what = source.queries, "of the dataset's queries"
         else:
             graph = open_graph(source.made_from("graph"))
             if "features" not in source.meta["made_from"]:
-                features, what = graph.query_features, "of the graph's queries"
+                queries, what = graph.query_features, "of the graph's queries"
             owner = source if "features" in source.meta["made_from"] else graph
-            its = open_features(owner.made_from("features"))
-            if its.hash == owner.meta["inputs"].get("features"):
-                features, what = its.queries, "of the dataset's queries"
+            features = open_features(owner.made_from("features"))
+            if features.hash == owner.meta["inputs"].get("features"):
+                queries, what = features.queries, "of the dataset's queries"
     except GnnRetrievalError:  # moved or deleted since: use what was opened before
         pass
-    if features is None or len(features) < 2:
+    if queries is None or len(queries) < 2:
         return source.passages, "passages: no queries are known"
-    return features, what
+    return queries, what
 
 
 def sample_of(
@@ -84,20 +84,21 @@ def sample_of(
         return nothing, nothing
     with progress("exact search to measure by", len(vectors), "vectors") as meter:
         _, scores = exact_top_k(queries, vectors, k, similarity, advance=meter.advance)
+    # recall on the queries that chose a setting would be too high, so the other half reports it
     half = len(queries) // 2
     return Sample(queries[:half], scores[:half]), Sample(queries[half:], scores[half:])
 
 
 def recall(
-    found: NDArray[np.int64],
+    retrieved: NDArray[np.int64],
     sample: Sample,
     vectors: NDArray[np.floating],
     similarity: Similarity,
     k: int,
 ) -> float:
-    """Recall at ``k`` of the rows ``found`` ``(q, ≥ k)``: the share that score as high as the exact k-th best."""
+    """Recall at ``k`` of ``retrieved`` rows ``(q, ≥ k)``: the share that score as high as the exact k-th best."""
     k = min(k, sample.reached.shape[1])
-    rows = found[:, :k]
+    rows = retrieved[:, :k]
     own = pair_scores(
         sample.queries[:, None], gather_rows(vectors, np.maximum(rows, 0).ravel()).reshape(*rows.shape, -1), similarity
     )
@@ -107,22 +108,22 @@ def recall(
 
 def measure(engine: Engine, sample: Sample, vectors: NDArray[np.floating], similarity: Similarity) -> dict[str, Any]:
     """Recall at 10 and 100, median milliseconds of a single query, and queries per second of one large batch."""
-    asked = np.ascontiguousarray(similarity.prepare_array(sample.queries))
+    queries = np.ascontiguousarray(similarity.prepare_array(sample.queries))
     # Each depth is searched separately: an approximate search to a greater depth is more thorough.
     figures: dict[str, Any] = {
-        f"recall@{k}": recall(engine.search(asked, k)[0], sample, vectors, similarity, k) for k in DEPTHS
+        f"recall@{k}": recall(engine.search(queries, k)[0], sample, vectors, similarity, k) for k in DEPTHS
     }
     k, single = DEPTHS[0], []
-    for number in range(min(_SINGLE, len(asked))):
+    for number in range(min(_SINGLE, len(queries))):
         begun = time.perf_counter()
-        engine.search(asked[number : number + 1], k)
+        engine.search(queries[number : number + 1], k)
         single.append(time.perf_counter() - begun)
     begun = time.perf_counter()
-    engine.search(asked, k)
+    engine.search(queries, k)
     together = time.perf_counter() - begun
     return figures | {
         "milliseconds": 1000 * statistics.median(single),
-        "queries_per_second": len(asked) / together,
+        "queries_per_second": len(queries) / together,
     }
 
 
@@ -151,9 +152,8 @@ def cheapest(
     Raises:
         InputError: No setting reaches the target, and ``strict`` is True.
     """
-    asked = np.ascontiguousarray(similarity.prepare_array(sample.queries))
-    ladders = search_parameters(index)
-    *others, (raised, values) = ladders.items() or [("", (0,))]
+    queries = np.ascontiguousarray(similarity.prepare_array(sample.queries))
+    *others, (raised, values) = search_parameters(index).items() or [("", (0,))]
     tried: list[tuple[float, Tuned]] = []
     for fixed in itertools.product(*(steps for _, steps in others)):
         kept = [f"{name}={value}" for (name, _), value in zip(others, fixed, strict=True)]
@@ -161,18 +161,18 @@ def cheapest(
             setting = ",".join([*kept, *([f"{raised}={value}"] if raised else [])])
             engine = FaissEngine(index, setting)
             begun = time.perf_counter()
-            rows, _ = engine.search(asked, DEPTHS[0])
+            rows, _ = engine.search(queries, DEPTHS[0])
             seconds = time.perf_counter() - begun
             tried.append((seconds, Tuned(setting, recall(rows, sample, vectors, similarity, DEPTHS[0]))))
             if tried[-1][1].recall >= target:
                 break
-    reaching = [(seconds, one) for seconds, one in tried if one.recall >= target]
+    reaching = [(seconds, tuned) for seconds, tuned in tried if tuned.recall >= target]
     if reaching:
-        chosen = min(reaching, key=lambda one: one[0])[1]
+        _, chosen = min(reaching, key=lambda timed: timed[0])
         if chosen.search:
             say(f"{chosen.search} reaches recall@10 {chosen.recall:.3f} of the {target:g} wanted")
         return chosen
-    best = max((one for _, one in tried), key=lambda one: one.recall)
+    best = max((tuned for _, tuned in tried), key=lambda tuned: tuned.recall)
     message = f"the best search setting{f', {best.search},' if best.search else ''} reaches recall@10 {best.recall:.3f}"
     if strict:
         raise InputError(

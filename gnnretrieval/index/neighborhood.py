@@ -44,8 +44,8 @@ def describe(
     Raises:
         InputError: The graph has no such node.
     """
-    center, found, attention = _around(store, id_, is_query, most, explainer)
-    neighbors = [_edge(node, attention) for node in found]
+    center, nodes, attention = _around(store, id_, is_query, most, explainer)
+    neighbors = [_edge(node, attention) for node in nodes]
     if hops > 1:
         for edge in neighbors:
             other, further, weights = _around(store, edge["id"], not is_query, SECOND, explainer)
@@ -70,12 +70,12 @@ def _around(
 ) -> tuple[QueryRow | PassageRow, list[NeighborNode], Attention | None]:
     """A node, its best neighbours, and its attention if there is an explainer."""
     around = passages_of_query if is_query else queries_of_passage
-    center, found = around(store, id_, most if explainer is None else None)
+    center, nodes = around(store, id_, most if explainer is None else None)
     if explainer is None:
-        return center, found, None
+        return center, nodes, None
     attention = (explainer.attention_of_query if is_query else explainer.attention_of_passage)(center.row)
-    found = sorted(found, key=lambda node: -abs(attention.weights[node.id]))[:most]
-    return center, found, attention
+    nodes = sorted(nodes, key=lambda node: -abs(attention.weights[node.id]))[:most]
+    return center, nodes, attention
 
 
 def _edge(node: NeighborNode, attention: Attention | None) -> dict[str, Any]:

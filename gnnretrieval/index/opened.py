@@ -117,8 +117,8 @@ class OpenedIndex:
     @cached_property
     def _explainer(self) -> Explainer:
         made = self._embeddings
-        its = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return explainer_of(self.model, self.shown_graph, its)
+        features = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
+        return explainer_of(self.model, self.shown_graph, features)
 
     @property
     def no_what_if(self) -> str | None:
@@ -151,16 +151,15 @@ class OpenedIndex:
     def _ranker(self) -> Ranker:
         ranking = self.ranking
         by_questions = ranking.adaptive is not None and ranking.neighbors_by != "vectors"
-        wants = ranking.lexical is not None or (by_questions and (self.has_graph or ranking.neighbors_by != "both"))
-        graph = self.graph if wants else None
-        return Ranker(self.index, self.ranking, self.device, graph)
+        needed = ranking.lexical is not None or (by_questions and (self.has_graph or ranking.neighbors_by != "both"))
+        return Ranker(self.index, ranking, self.device, self.graph if needed else None)
 
     @property
     def _features(self) -> Features:
         """Features that the index was made from; for a GNN-encoder's index, through its embeddings or graph."""
-        made = self._embeddings if self.has_graph else None
-        if made is None:
+        if not self.has_graph:
             return open_features(self.index.made_from(FEATURES))
+        made = self._embeddings
         return open_features((made if "features" in made.meta["made_from"] else self.graph).made_from("features"))
 
     @cached_property
@@ -169,9 +168,7 @@ class OpenedIndex:
         return self.index.open_texts()
 
     def keep_open(self, in_memory: int = 0) -> None:
-        """Open every file that an answer reads, so that all answers are of this version.
-
-        Later, another version may be at the same paths, or nothing.
+        """Open every file that an answer reads, because later another version may be at the same paths, or nothing.
 
         Args:
             in_memory: If the files of all artifacts have at most this many bytes together, index and graph are read
@@ -183,18 +180,18 @@ class OpenedIndex:
         made = [self.index, *([self._embeddings, self.graph, self.model] if self.has_graph else [])]
         for artifact in made[:2]:  # a model may have been trained over an earlier graph
             _require_inputs(artifact, made)
-        reads = sum(_bytes_of(artifact) for artifact in made) <= in_memory
-        self.index.keep_open(reads)
+        fits = sum(_bytes_of(artifact) for artifact in made) <= in_memory
+        self.index.keep_open(fits)
         _ = self.texts
         if isinstance(self.encoder, StoredQuestions):
             self.encoder.keep_open()
         if not self.ranking.is_plain:
             _ = self._ranker
         if self.has_graph:
-            self.graph.keep_open(reads)
+            self.graph.keep_open(fits)
             if self.shown_graph is not self.graph:
-                self.shown_graph.keep_open(reads)
-            self._baseline.keep_open(reads)
+                self.shown_graph.keep_open(fits)
+            self._baseline.keep_open(fits)
             _ = self._encoder_before, self._best_scores
             if self.num_passages:
                 _ = self._explainer
@@ -218,8 +215,8 @@ class OpenedIndex:
         return [self.index, *(self.__dict__[name] for name in names if name in self.__dict__)]
 
 
-def _same_encoder(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one[name] == other[name] for name in ("encoder", "checkpoint_hash"))
+def _same_encoder(older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
+    return all(older[name] == newer[name] for name in ("encoder", "checkpoint_hash"))
 
 
 def _require_inputs(artifact: Artifact, others: Sequence[Artifact]) -> None:
@@ -228,7 +225,7 @@ def _require_inputs(artifact: Artifact, others: Sequence[Artifact]) -> None:
         kind = other.meta["kind"]
         if kind in artifact.meta["made_from"] and artifact.meta["inputs"].get(kind) != other.hash:
             raise ArtifactError(
-                f"{artifact.path}: made of another version of {other.path} than lies there now. "
+                f"{artifact.path}: made of another version of {other.path} than is there now. "
                 f"Bring the {artifact.meta['kind']} up to it (--changed), or make it again."
             )
 
@@ -239,7 +236,7 @@ def _bytes_of(artifact: Artifact) -> int:
 
 def _hash_at(path: Path) -> str | None:
     try:
-        found: str = json.loads((path / "meta.json").read_text(encoding="utf-8"))["hash"]
+        recorded: str = json.loads((path / "meta.json").read_text(encoding="utf-8"))["hash"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found
+    return recorded

@@ -65,7 +65,7 @@ class PartShards:
         """Build a file.
 
         Raises:
-            ArtifactError: Other vectors are there, or one is not finite.
+            ArtifactError: This machine has other vectors, or one is not finite.
         """
         source = open_features(self.source) if self.kind == FEATURES else open_embeddings(self.source)
         if source.hash != self.source_hash:

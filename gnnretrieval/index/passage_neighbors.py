@@ -17,7 +17,7 @@ By = Literal["both", "questions", "vectors"]
 
 
 class PassageNeighbors:
-    """The ``k`` neighbours of passages of an index, found when they are asked for, and kept.
+    """The ``k`` neighbours of passages of an index, computed on first use, and kept.
 
     By questions, a neighbour's weight is the sum of its reciprocal ranks in the training questions that retrieve both
     passages. By vectors, the neighbours are the passage's nearest by the index. By both, they are taken by turns.
@@ -50,8 +50,8 @@ class PassageNeighbors:
             near = self._by_vectors(new) if self._vectors is not None else [[]] * len(new)
             for row, of_vectors in zip(new, near, strict=True):
                 by_turns = zip_longest(self._by_questions(row), of_vectors)
-                joined = dict.fromkeys(one for pair in by_turns for one in pair if one is not None)
-                self._kept[row] = [self._ids[one] for one in joined][: self.k]
+                joined = dict.fromkeys(neighbor for pair in by_turns for neighbor in pair if neighbor is not None)
+                self._kept[row] = [self._ids[neighbor] for neighbor in joined][: self.k]
         return [self._kept[row] for row in rows]
 
     def _by_questions(self, row: int) -> list[int]:
@@ -67,10 +67,11 @@ class PassageNeighbors:
     def _by_vectors(self, rows: Sequence[int]) -> Iterable[list[int]]:
         assert self._vectors is not None
         queries: NDArray[np.float32] = np.asarray(self._vectors[np.array(rows)], dtype=np.float32)
-        found, _ = self.index.search(queries, min(self.k + 1, int(self._shown.sum())))
-        return [self._best(row, near.tolist()) for row, near in zip(rows, found, strict=True)]
+        nearest, _ = self.index.search(queries, min(self.k + 1, int(self._shown.sum())))
+        return [self._best(row, passages.tolist()) for row, passages in zip(rows, nearest, strict=True)]
 
     def _best(self, row: int, passages: Iterable[int]) -> list[int]:
         """The first ``k`` passages that are in the index and not the passage itself."""
         total = len(self._ids)
-        return [one for one in passages if one != row and 0 <= one < total and self._shown[one]][: self.k]
+        others = (passage for passage in passages if passage != row and 0 <= passage < total)
+        return [passage for passage in others if self._shown[passage]][: self.k]

@@ -67,8 +67,8 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
 
     Raises:
         InputError: As :func:`gnnretrieval.index.updating.remove_passages`.
-        ArtifactError: The index is of a kind whose vectors cannot be overwritten one by one, or another process is
-            writing one of the artifacts.
+        ArtifactError: Vectors of this kind of index cannot be overwritten one by one, or another process is writing
+            one of the artifacts.
     """
     index = remove_passages(out, ids)
     with TextStore(index.path / TEXTS) as texts:
@@ -86,6 +86,7 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
         for record in artifact.meta.get("updates", []):
             if PURGED in record["change"]:
                 renamed[record["before"]] = artifact.hash
+    # reports, runs and logs beside the index may quote a text; they are not artifacts, and only named
     for file in _still_holding(index.path.resolve().parent, held):
         say(f"{file}: it still holds the text of a purged passage. Delete it, or make it again.")
     for place in datasets:
@@ -100,7 +101,7 @@ def _behind(index: Index) -> tuple[dict[Path, str], list[Path]]:
         Kind of each artifact by its path, every artifact after those it was made from and the index last; paths of the
         datasets.
     """
-    found: dict[Path, str] = {}
+    kinds: dict[Path, str] = {}
     datasets: dict[Path, None] = {}
 
     def visit(artifact: Artifact) -> None:
@@ -108,21 +109,21 @@ def _behind(index: Index) -> tuple[dict[Path, str], list[Path]]:
             place = artifact.made_from(name)
             if name == "dataset":
                 datasets[place] = None
-            if name not in _BY_PASSAGE or place in found:
+            if name not in _BY_PASSAGE or place in kinds:
                 continue
             settle(place, name)
             if (place / "meta.json").is_file():
                 visit(_OPEN[name](place))
-                found[place] = name
+                kinds[place] = name
             else:
                 say(f"{place}: the {name} that {artifact.path} was made from {_IS[name]} not there any more")
         if artifact.meta["kind"] == INDEX:
-            found[artifact.path.resolve()] = INDEX
+            kinds[artifact.path.resolve()] = INDEX
 
     if (other := beside_index(index.path)) is not None:
         visit(other)
     visit(index)
-    return found, [*datasets]
+    return kinds, [*datasets]
 
 
 def _say_other_names(places: Sequence[Path]) -> None:

@@ -20,7 +20,7 @@ class MeasuredSearch(Figures):
     target_recall: float | None = None
     """Recall that the search setting was chosen for; None without such a choice."""
     recall_at_10: float = Field(alias="recall@10")
-    """Share of the exact search's first 10 that it finds; ``recall@10`` in JSON."""
+    """Share of the exact search's first 10 that the index retrieves; ``recall@10`` in JSON."""
     recall_at_100: float = Field(alias="recall@100")
     """``recall@100`` in JSON."""
     milliseconds: float
@@ -28,7 +28,7 @@ class MeasuredSearch(Figures):
     queries_per_second: float
     """Of one large batch."""
     sample: str
-    """What was asked, in words."""
+    """The sample of queries, in words."""
     threads: int
     updates_since: int = 0
     """Updates of the index after it was measured."""
@@ -43,7 +43,7 @@ class IndexReport(Report):
     removed: int
     """Passages that were removed since."""
     sentences: int | None
-    """None where the vectors are of passages; the JSON then lacks it."""
+    """None if the vectors are those of passages; the JSON then lacks it."""
     dimension: int
     bytes: int
     factory: str

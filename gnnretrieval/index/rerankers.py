@@ -1,4 +1,4 @@
-"""Re-rankers: what scores a question's candidate passages again, a cross-encoder or late interaction."""
+"""Re-rankers score a question's candidate passages again: a cross-encoder, or late interaction."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ class CrossEncoderReranker:
 
     def scores(self, queries: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
         """As :meth:`Reranker.scores`."""
-        distinct = list(dict.fromkeys(id_ for some in candidates for id_ in some))
+        distinct = list(dict.fromkeys(id_ for passages in candidates for id_ in passages))
         rows = self.texts.rows_of_passages(distinct)
         place = {id_: number for number, id_ in enumerate(distinct)}
-        pairs = [(number, place[id_]) for number, some in enumerate(candidates) for id_ in some]
+        pairs = [(number, place[id_]) for number, passages in enumerate(candidates) for id_ in passages]
         texts = self.texts.texts_of_passages([rows[id_] for id_ in distinct])
-        found = iter(self.encoder.encode_pairs(queries, texts, np.array(pairs, dtype=np.int64)).probabilities.tolist())
-        return [[next(found) for _ in some] for some in candidates]
+        encoded = self.encoder.encode_pairs(queries, texts, np.array(pairs, dtype=np.int64))
+        probabilities = iter(encoded.probabilities.tolist())
+        return [[next(probabilities) for _ in passages] for passages in candidates]
 
 
 class MaxSimReranker:
@@ -89,28 +90,22 @@ class MaxSimReranker:
             ArtifactError: The features lack a candidate.
         """
         try:
-            rows = [np.array([self._row[id_] for id_ in some], dtype=np.int64) for some in candidates]
+            rows = [np.array([self._row[id_] for id_ in passages], dtype=np.int64) for passages in candidates]
         except KeyError as error:
             raise ArtifactError(
                 f"{self.features.path}: these features have no passage {error}. Encode the dataset of the index."
             ) from None
-        asked, made = self._kept
-        if asked != list(queries):  # adaptive retrieval asks for the same questions again
-            made = self._encoder.encode_tokens(queries, "query")
-            self._kept = (list(queries), made)
-        vectors = made.vectors.reshape(len(queries), -1, self._encoder.dimension)
-        ids = made.ids.reshape(len(queries), -1)
-        return [
-            maxsim_of(
-                query,
-                self._tokens,
-                self._starts,
-                own,
-                self.device,
-                None if self._ids is None else (its, self._ids),
-            ).tolist()
-            for query, its, own in zip(vectors, ids, rows, strict=True)
-        ]
+        kept_queries, encoded = self._kept
+        if kept_queries != list(queries):  # adaptive retrieval scores the same questions again
+            encoded = self._encoder.encode_tokens(queries, "query")
+            self._kept = (list(queries), encoded)
+        vectors = encoded.vectors.reshape(len(queries), -1, self._encoder.dimension)
+        token_ids = encoded.ids.reshape(len(queries), -1)
+        scores = []
+        for query, query_ids, passages in zip(vectors, token_ids, rows, strict=True):
+            same = None if self._ids is None else (query_ids, self._ids)
+            scores.append(maxsim_of(query, self._tokens, self._starts, passages, self.device, same).tolist())
+        return scores
 
 
 def open_reranker(name: str, texts: TextStore, pair_tokens: int, device: str = "cpu") -> Reranker:

@@ -94,7 +94,7 @@ class Retriever(OpenedIndex):
             ranking: As :class:`Retriever`.
             engine: ``faiss``: FAISS; ``torch``: an exact pass by torch.
             device: Device that encodes questions and, where the engine supports it, searches.
-            older: The retriever of an earlier version of this index, whose encoders are reused if they are the same.
+            older: The retriever of an earlier version of this index. Its encoders are reused if they are the same.
 
         Raises:
             ArtifactError: There is no index, or its encoder has other weights now.
@@ -111,7 +111,7 @@ class Retriever(OpenedIndex):
 
     @property
     def name(self) -> str:
-        """Name of the whole ranking in runs, which names the system and what ranks together with it."""
+        """Name of the ranking in runs: the system, and what ranks together with it."""
         return self.system + self.ranking.suffix
 
     def search(self, question: str, k: int = 10, system: System | None = None) -> list[Hit]:
@@ -138,14 +138,13 @@ class Retriever(OpenedIndex):
         if not self.num_passages or not questions:
             return [[] for _ in questions]
         if system not in (None, self.system):
-            rows, scores = self._baseline.search(self._encode_before(questions), min(k, self.num_passages))
-            return [self._hits(*ranking, k) for ranking in zip(rows, scores, strict=True)]
+            return self._hits(*self._baseline.search(self._encode_before(questions), min(k, self.num_passages)))
         vectors = self.encode(questions)
         if self.ranking.is_plain:
             return self.search_vectors(vectors, k)
         numbered = {str(number): question for number, question in enumerate(questions)}
-        found = self._ranker.run(numbered, vectors, k)
-        return [hits_of_ranking(self.index.texts, found.get(number, [])) for number in numbered]
+        run = self._ranker.run(numbered, vectors, k)
+        return [hits_of_ranking(self.index.texts, run.get(number, [])) for number in numbered]
 
     def answer(self, question: str, reader: Reader) -> Answer:
         """The answer of a question: a span of one of its best passages (Karpukhin et al. 2020, section 6.1).
@@ -159,13 +158,13 @@ class Retriever(OpenedIndex):
             ArtifactError: None of the retrieved passages has a text.
         """
         hits = self.search(question, reader.settings.passages)
-        found = read_hits(reader, question, hits).answer(reader.settings.weight)
-        if found is None:
+        answer = read_hits(reader, question, hits).answer(reader.settings.weight)
+        if answer is None:
             raise ArtifactError(
                 f"{self.index.path}: none of the {len(hits):,} retrieved passages has a text to find an answer in. "
                 "Give an index with texts."
             )
-        return found
+        return answer
 
     def search_vectors(self, vectors: NDArray[np.floating], k: int = 10) -> list[list[Hit]]:
         """As :meth:`search_all` by the index alone, for vectors of questions ``(q, d)`` from its encoder.
@@ -181,11 +180,10 @@ class Retriever(OpenedIndex):
         _require([], k)
         if self.index.is_of_sentences:
             return [hits_by_sentences(self.index, vector[None], k) for vector in rows]
-        found, scores = self.index.search(rows, min(k, self.num_passages))
-        return [self._hits(*ranking, k) for ranking in zip(found, scores, strict=True)]
+        return self._hits(*self.index.search(rows, min(k, self.num_passages)))
 
     def warm_up(self, k: int = 10) -> str:
-        """Load what the first search would wait for, by a search; returns its question, empty if none was searched."""
+        """Search once, so that the first real search need not load anything; returns the question, empty if none."""
         stored = self.encoder.any if isinstance(self.encoder, StoredQuestions) else "warm up"
         if stored is not None:
             self.search(stored, k)
@@ -225,12 +223,13 @@ class Retriever(OpenedIndex):
         depth = min(max(k, DEPTH), self.num_passages)
         after = self.encode(questions)
         before = after if self._encoder_before is self.encoder else self._encode_before(questions)
-        found = zip(questions, *baseline.search(before, depth), *self.index.search(after, depth), strict=True)
-        texts, comparisons = self.index.texts, []
-        for question, *ranked in found:
-            hits = moved_hits(texts, (ranked[0], ranked[1]), (ranked[2], ranked[3]), k)
-            like = self._best_scores.share_below(float(ranked[1][0]))
-            comparisons.append(EncoderComparison(*hits, depth, self._known_questions.relevant(question), like))
+        by_dual_encoder = zip(*baseline.search(before, depth), strict=True)
+        by_gnn_encoder = zip(*self.index.search(after, depth), strict=True)
+        comparisons = []
+        for question, first, second in zip(questions, by_dual_encoder, by_gnn_encoder, strict=True):
+            hits = moved_hits(self.index.texts, first, second, k)
+            below = self._best_scores.share_below(float(first[1][0]))
+            comparisons.append(EncoderComparison(*hits, depth, self._known_questions.relevant(question), below))
         return comparisons
 
     def what_if(self, question: str, change: Change, k: int = 10) -> WhatIf:
@@ -250,7 +249,7 @@ class Retriever(OpenedIndex):
             InputError: A question is empty or not a text.
             ArtifactError: This index has no graph.
         """
-        found, width = [], self.graph.k
+        asked, width = [], self.graph.k
         depth = min(DEPTH, self.num_passages)
         for question, change in items:
             vectors = self.encode([question, *change.asked])
@@ -258,8 +257,8 @@ class Retriever(OpenedIndex):
             neighbors = np.empty((0, width), dtype=np.int64)
             if change.asked:
                 neighbors, _ = self._baseline.search(self._encode_before(change.asked), min(width, self.num_passages))
-            found.append(Asked(vectors[0], (rows[0], scores[0]), vectors[1:], neighbors))
-        return found
+            asked.append(Asked(vectors[0], (rows[0], scores[0]), vectors[1:], neighbors))
+        return asked
 
     def explain(self, passage_id: str, most: int = 5) -> Explanation:
         """Explain a passage's embedding: its ``most`` heaviest training questions, the gate and ``λ``.
@@ -278,8 +277,8 @@ class Retriever(OpenedIndex):
         """
         if not hits:
             return []
-        graph, rows, asked = self.graph, [hit.row for hit in hits], self._encode_before([question])[0]
-        ranks = ranks_of(rows, asked, graph.passage_features, graph.similarity, self.index.removed)
+        graph, rows, vector = self.graph, [hit.row for hit in hits], self._encode_before([question])[0]
+        ranks = ranks_of(rows, vector, graph.passage_features, graph.similarity, self.index.removed)
         return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:
@@ -339,8 +338,9 @@ class Retriever(OpenedIndex):
             return self.encode(questions)
         return self._encoder_before.encode(questions, "query")
 
-    def _hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
-        return hits_of(self.index.texts, rows[:k], scores[:k])
+    def _hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> list[list[Hit]]:
+        """Hits of each question from rows and scores ``(q, k)``."""
+        return [hits_of(self.index.texts, *ranking) for ranking in zip(rows, scores, strict=True)]
 
 
 def index_in(path: str | Path) -> Path:

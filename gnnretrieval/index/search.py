@@ -55,14 +55,14 @@ def hits_of(texts: TextStore, rows: NDArray[np.int64], scores: NDArray[np.floati
 def hits_of_ranking(texts: TextStore, ranking: Sequence[ScoredPassage]) -> list[Hit]:
     """The hits of a question's ranking in a run."""
     passages = [texts.passage_by_id(scored.passage_id) for scored in ranking]
-    return [_hit(rank, *found, None) for rank, found in enumerate(zip(passages, ranking, strict=True), 1)]
+    return [_hit(rank, *pair, None) for rank, pair in enumerate(zip(passages, ranking, strict=True), 1)]
 
 
 def hits_by_sentences(index: Index, vector: NDArray[np.floating], k: int) -> list[Hit]:
     """The ``k`` best passages for one question's vector ``(1, d)``, ranked by their sentences."""
-    found = answering_passages(index, np.asarray(vector, dtype=np.float32))
-    passages = [index.texts.passage(row) for row in found.rows.tolist()]
-    return _ranked(passages, found.scores, found.sentences, k)
+    answering = answering_passages(index, np.asarray(vector, dtype=np.float32))
+    passages = [index.texts.passage(row) for row in answering.rows.tolist()]
+    return _ranked(passages, answering.scores, answering.sentences, k)
 
 
 def _ranked(
@@ -117,12 +117,12 @@ def vectors_run(index: Index, vectors: VectorFile, depth: int) -> Run:
             f"give those of {index.encoder_settings.checkpoint}.",
             vectors.path,
         )
-    found = np.empty((vectors.count, vectors.dimension), dtype=np.float32)
+    queries = np.empty((vectors.count, vectors.dimension), dtype=np.float32)
     for part, block in vectors.blocks():
         if index.similarity.normalize and not (lengths := np.linalg.norm(block, axis=1)).all():
             vectors.refuse(part.start + int((lengths == 0).argmax()), "is zero, which has no cosine")
-        found[part] = block
-    return index_run(index, vectors.ids, found, depth)
+        queries[part] = block
+    return index_run(index, vectors.ids, queries, depth)
 
 
 def features_vectors(
@@ -136,8 +136,8 @@ def features_vectors(
     if features.meta["inputs"].get("texts") != texts_hash:
         raise ArtifactError(f"{features.path}: features of other texts than this dataset's. Encode this dataset.")
     if features.meta["checkpoint_hash"]["query"] != index.meta["checkpoint_hash"]["query"]:
-        ours, its = (made.meta["encoder"] for made in (features, index))
-        by, wanted = (encoder["query_checkpoint"] or encoder["checkpoint"] for encoder in (ours, its))
+        encoders = (features.meta["encoder"], index.meta["encoder"])
+        by, wanted = (encoder["query_checkpoint"] or encoder["checkpoint"] for encoder in encoders)
         raise ArtifactError(
             f"{features.path}: queries by {by}, and {index.path} wants those of {wanted}"
             f"{' with the weights it had then' if by == wanted else ''}. Give features by the same encoder."
@@ -149,7 +149,7 @@ def bm25_run(bm25: BM25, queries: Mapping[str, str], passage_ids: Sequence[str],
     """BM25's run over texts of questions by id, with at most ``depth`` passages each."""
     run: Run = {}
     with progress("ranking by BM25", len(queries), "queries") as meter:
-        found = bm25.top_k_of(list(queries.values()), depth, meter.advance)
-        for query_id, (rows, scores) in zip(queries, found, strict=True):
+        rankings = bm25.top_k_of(list(queries.values()), depth, meter.advance)
+        for query_id, (rows, scores) in zip(queries, rankings, strict=True):
             (run[query_id],) = rank_rows(rows[None], scores[None], passage_ids)
     return run

@@ -58,11 +58,11 @@ def has_answer(
         starts: First sentence row of each passage, and one past the last ``(m + 1,)``.
         scale: The similarity's factor in a softmax.
     """
-    found = rows >= 0
-    rows, logits = rows[found], scale * scores[found].astype(np.float64)
+    retrieved = rows >= 0
+    rows, logits = rows[retrieved], scale * scores[retrieved].astype(np.float64)
     order = np.lexsort((rows, -logits))  # best first
     rows, logits = rows[order], logits[order]
-    weights = np.exp(logits - logits[:1])
+    weights = np.exp(logits - logits[:1])  # the largest is 1, so none overflows
     with np.errstate(divide="ignore"):  # a probability of 1 leaves no doubt: log 0
         doubts = np.log1p(-weights / weights.sum())
     passage_of = np.searchsorted(starts, rows, side="right") - 1  # (K,)
@@ -90,8 +90,7 @@ def sentence_run(source: Features | Index, query_ids: Sequence[str], queries: ND
     run: Run = {}
     with progress("searching", len(query_ids), "queries") as meter:
         for part in blocks(len(query_ids), _BLOCK):
-            found = _nearest(source, queries[part])
-            for query_id, rows, scores in zip(query_ids[part], *found, strict=True):
+            for query_id, rows, scores in zip(query_ids[part], *_nearest(source, queries[part]), strict=True):
                 passages = has_answer(rows, scores, starts, source.similarity.scale)
                 (ranking,) = rank_rows(passages.rows[None], passages.scores[None], passage_ids)
                 run[query_id] = ranking[:depth]
@@ -110,10 +109,10 @@ def features_run(features: Features | SparseFeatures, query_ids: Sequence[str], 
         return sentence_run(features, query_ids, queries, depth)
     passage_ids = features.passage_ids()
     with progress("searching", len(passage_ids), "passages") as meter:
-        found = exact_top_k(
+        nearest = exact_top_k(
             queries, features.passages, min(depth, len(passage_ids)), features.similarity, advance=meter.advance
         )
-    return dict(zip(query_ids, rank_rows(*found, passage_ids), strict=True))
+    return dict(zip(query_ids, rank_rows(*nearest, passage_ids), strict=True))
 
 
 def answering_passages(index: Index, query: NDArray[np.floating]) -> AnsweringPassages:

@@ -20,12 +20,12 @@ class IndexSettings(Settings):
             8-bit vectors if those exceed the memory.
         search: Parameters of the search, such as nprobe=32; not given: chosen by measuring.
         target_recall: Recall@10 against exact search that the search setting must reach; it is an error if none does.
-            The fastest one that does is chosen. Not given: 0.99, or as near as this kind of index comes.
+            The fastest setting that reaches it is chosen. Not given: 0.99, or as near as this kind of index comes.
         training: Number of vectors that lists and codes are learned from; not given: 64 per list, at least 65,536.
         memory: GiB that building may take; an index that needs more is built and kept in parts.
         parts: Number of files that the index is kept in, each built alone, by several processes or machines; a search
             merges their answers. Not given: as few as the memory allows.
-        seed: Seed of the choice of vectors that are learned from, of learning, and of the sample that is measured.
+        seed: Seed of the sample that is learned from, of learning, and of the sample that is measured.
     """
 
     factory: str = Field("auto", min_length=1)

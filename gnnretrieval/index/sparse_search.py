@@ -10,7 +10,7 @@ from gnnretrieval.progress import progress
 
 
 def sparse_run(features: SparseFeatures, query_ids: Sequence[str], depth: int) -> Run:
-    """The exact run over all passages of the features, for some of their queries.
+    """The exact run of some queries over all passages of the features.
 
     A passage that shares no term with a query is not in its ranking.
 

@@ -50,7 +50,7 @@ class StoredQuestions:
 
     @property
     def any(self) -> str | None:
-        """One of the stored questions; None if there is none."""
+        """A stored question; None if there is none."""
         return next(iter(self._row_of), None)
 
     @cached_property

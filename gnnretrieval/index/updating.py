@@ -67,7 +67,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
         contents = _contents(current)
         replaced = np.setdiff1d(changed[changed < known], current.removed)
         added = np.arange(known, len(vectors))
-        rows, touched = _put(contents, replaced, added, lambda some: source.similarity.prepare_array(vectors[some]))
+        rows, touched = _put(contents, replaced, added, lambda rows: source.similarity.prepare_array(vectors[rows]))
         _write(directory, current, contents.shards, touched)
         if rows is not None:
             save_array(rewrite(directory, ROWS), rows)
@@ -86,15 +86,15 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
     Inverted lists lose the vectors. In other kinds, searches skip them until the index is built again.
 
     Raises:
-        InputError: No ids are given, or one is of no passage of the index; the message suggests the nearest id.
+        InputError: No ids are given, or the index has no passage with an id; the message suggests the nearest id.
     """
     settle(Path(out), KIND)
     current = open_index(out)
     if not ids:
         raise InputError("there is nothing to remove: give ids of passages.")
     with TextStore(current.path / TEXTS) as texts:  # includes passages removed before
-        found = texts.rows_of_passages(list(dict.fromkeys(ids)))
-    unknown = [id_ for id_ in ids if id_ not in found]
+        row_of = texts.rows_of_passages(list(dict.fromkeys(ids)))
+    unknown = [id_ for id_ in ids if id_ not in row_of]
     if unknown:
         beside = current.texts.ids_beside("passages", unknown[0])
         raise InputError(
@@ -102,7 +102,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
             f"{nearest(unknown[0], beside)} Nothing was removed.",
             current.path,
         )
-    rows = np.setdiff1d(np.array(sorted(found.values()), dtype=np.int64), current.removed)
+    rows = np.setdiff1d(np.array(sorted(row_of.values()), dtype=np.int64), current.removed)
     if not len(rows):
         say(f"{out}: removed before, nothing to do")
         return current
@@ -140,6 +140,7 @@ def _put(
     """Replace and add the vectors of some rows; returns the new row by number, and which shards changed."""
     faiss, shards, rows = import_faiss(), contents.shards, contents.rows
     touched = [False] * len(shards)
+    # inverted lists find a vector by its number, flat codes by its place; other kinds keep the old one, marked as dead
     if rows is None:
         for number, shard in enumerate(shards):
             touched[number] = shard.remove_ids(replaced) > 0
@@ -166,6 +167,7 @@ def _put(
     if rows is None:
         return None, touched
     rows = np.concatenate([rows, appended])
+    # without dead vectors the numbers are the rows again, and searches need no translation
     return (None if np.array_equal(rows, np.arange(len(rows))) else rows), touched
 
 

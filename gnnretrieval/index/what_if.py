@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a search gives for a change: all that needs the encoder.
+    """What a change needs of encoder and index.
 
     Attributes:
         vector: The question's vector ``(d,)``.
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """A passage whose vector was computed again.
+    """A passage with a vector that was computed again.
 
     Attributes:
         id: Its id.
@@ -75,7 +75,7 @@ class WhatIf(NamedTuple):
         before: Hits as it is, best first, each with its rank after the change.
         after: Hits after the change, each with its rank before.
         depth: Number of passages of each ranking in which ranks were looked up.
-        touched: The passages whose vectors were computed again; first the one that was changed.
+        touched: The passages with vectors that were computed again, the changed passage first.
     """
 
     before: list[MovedHit]
@@ -108,6 +108,7 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
     none, nobody = asked.added[:0], asked.neighbors[:0]
     asked = asked._replace(neighbors=_labelled(explainer.store, asked, row))
     rows = _touched(retriever, row, without, asked.neighbors)
+    # the old vectors are computed too: stored ones are rounded, and rounding would show as movement
     old = explainer.vectors_if(rows, GraphChange(without[:0], none, nobody, row))
     new = explainer.vectors_if(rows, GraphChange(without, asked.added, asked.neighbors, row))
     if change.scale != 1:
@@ -116,11 +117,13 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
     stored = prepare(new.astype(np.float16))  # as embeddings are stored
     scores = stored @ prepare(asked.vector[None])[0]
     after = _replaced(asked.ranking, rows, scores, retriever.num_passages)
-    ranks = [{found: rank for rank, found in enumerate(part[0].tolist(), 1)} for part in (asked.ranking, after)]
+    before_ranks, after_ranks = (
+        {passage: rank for rank, passage in enumerate(ranking[0].tolist(), 1)} for ranking in (asked.ranking, after)
+    )
     cosines = (old * new).sum(1) / np.maximum(np.linalg.norm(old, axis=1) * np.linalg.norm(new, axis=1), 1e-12)
     touched = [
-        Touched(texts.passage(one).id, ranks[0].get(one), ranks[1].get(one), float(cosine))
-        for one, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)
+        Touched(texts.passage(passage).id, before_ranks.get(passage), after_ranks.get(passage), cosine)
+        for passage, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)
     ]
     return WhatIf(*moved_hits(texts, asked.ranking, after, k), len(asked.ranking[0]), touched)
 
@@ -148,6 +151,7 @@ def _touched(retriever: Retriever, row: int, without: Rows, neighbors: Rows) -> 
 def _replaced(ranking: Ranked, rows: Rows, scores: NDArray[np.float32], count: int) -> Ranked:
     """A ranking with other scores of some passages; one that falls below the ranking's last is left out."""
     others = ~np.isin(ranking[0], [*rows.tolist(), -1])
+    # below the depth the scores of the other passages are not known, and so no rank
     lowest = ranking[1][others].min(initial=np.inf) if len(ranking[0]) < count else -np.inf
     stays = scores >= lowest
     merged = np.concatenate([ranking[0][others], rows[stays]]), np.concatenate([ranking[1][others], scores[stays]])

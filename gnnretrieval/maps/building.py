@@ -52,7 +52,7 @@ def embeddings_behind(path: str | Path) -> Embeddings:
     embeddings = open_embeddings(index.made_from(EMBEDDINGS))
     if index.meta["inputs"].get(EMBEDDINGS) != embeddings.hash:
         raise ArtifactError(
-            f"{index.path}: made from another version of {embeddings.path} than lies there now. "
+            f"{index.path}: made from another version of {embeddings.path} than is there now. "
             "Bring the index up to it (--changed), or make it again."
         )
     return embeddings
@@ -68,12 +68,12 @@ def build_map(
     """Project the passages of ``embeddings``, their dual-encoder's vectors, and the training questions.
 
     One projection is fit on passage vectors before and after together, so the arrow from one point to the other is a
-    displacement. Vectors have length 1 where the dual-encoder compares by cosine. If the GNN-encoder has linear heads,
-    all vectors are those after them: they map passages and questions into one space, and the displacements are what the
-    messages along the graph add. With heads alone there are none.
+    displacement. Vectors have length 1 if the dual-encoder compares by cosine. If the GNN-encoder has linear heads, all
+    vectors are taken after the heads, which map passages and questions into one space. The displacements are then what
+    the messages along the graph add; with heads alone there are none.
 
     Args:
-        embeddings: The GNN-encoder's embeddings; graph, model and features are found by their paths in it.
+        embeddings: The GNN-encoder's embeddings, which record the paths of graph, model and features.
         out: Directory of the map.
         settings: Settings; None: the defaults.
         overwrite: Replace a map made from other inputs.
@@ -83,7 +83,7 @@ def build_map(
 
     Raises:
         ArtifactError: Graph or model are not those that the embeddings were made from, or passages were purged.
-        GnnRetrievalError: UMAP is wanted and not installed.
+        GnnRetrievalError: The method is UMAP, which is not installed.
         InputError: There are no passages, or too few for UMAP.
     """
     settings = settings or MapSettings()
@@ -122,14 +122,14 @@ def build_map(
 
 
 class _Vectors(NamedTuple):
-    """Vectors before and after.
+    """Vectors before and after the GNN-encoder.
 
     Attributes:
-        similarity: Prepares them for comparison.
+        similarity: Prepares vectors for comparison.
         before: Passages without the messages ``(m, d)``.
-        after: Passages with them ``(m, d)``.
+        after: Passages with the messages ``(m, d)``.
         questions: Training questions ``(n, d)``.
-        after_head: Whether all of them are vectors after the GNN-encoder's linear heads.
+        after_head: Whether all vectors are taken after the GNN-encoder's linear heads.
     """
 
     similarity: Similarity
@@ -173,10 +173,10 @@ def _model_of(embeddings: Embeddings) -> tuple[GNNEncoderModel, Graph]:
     model, graph = open_model(embeddings.made_from("gnn-encoder")), open_graph(embeddings.made_from("graph"))
     features = open_features(embeddings.made_from("features")) if "features" in embeddings.meta["made_from"] else None
     sources = {"gnn-encoder": model, "graph": graph, "features": features}
-    for name, found in sources.items():
-        if found is not None and embeddings.meta["inputs"].get(name) != found.hash:
+    for name, artifact in sources.items():
+        if artifact is not None and embeddings.meta["inputs"].get(name) != artifact.hash:
             raise ArtifactError(
-                f"{embeddings.path}: made from another version of {found.path} than lies there now. Embed again."
+                f"{embeddings.path}: made from another version of {artifact.path} than is there now. Embed again."
             )
     return model, model.view(graph, features)
 
@@ -184,7 +184,7 @@ def _model_of(embeddings: Embeddings) -> tuple[GNNEncoderModel, Graph]:
 def _fit(vectors: _Vectors, settings: MapSettings) -> Projection:
     """The projection, fit on a sample of passages before and after."""
     count = vectors.num_passages
-    rows = np.arange(count)
+    rows = np.arange(count)  # the same passages before and after, so that neither side bends the axes
     if count > settings.sample:
         rows = np.sort(np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False))
     both = np.concatenate(vectors.gathered(rows))
@@ -192,23 +192,24 @@ def _fit(vectors: _Vectors, settings: MapSettings) -> Projection:
 
 
 def _write_passages(directory: Path, vectors: _Vectors, projection: Projection) -> dict[str, float | None]:
-    """Write points and displacements; returns what the map says about them."""
+    """Write points and displacements; returns their figures for the map's metadata."""
     count = vectors.num_passages
     shown = whole = moved = 0.0
     with (
-        ArrayWriter(directory / "before.npy", (count, 2), np.float32) as first,
-        ArrayWriter(directory / "after.npy", (count, 2), np.float32) as second,
-        ArrayWriter(directory / "displacement.npy", (count,), np.float32) as third,
+        ArrayWriter(directory / "before.npy", (count, 2), np.float32) as points_before,
+        ArrayWriter(directory / "after.npy", (count, 2), np.float32) as points_after,
+        ArrayWriter(directory / "displacement.npy", (count,), np.float32) as displacements,
         progress("projecting", count, "passages") as meter,
     ):
         for before, after in vectors.in_blocks():
             distances = _cosine_distances(before, after)
+            # rounding must not draw arrows: a passage that did not move gets the same point twice
             is_still = distances < UNMOVED
             points = projection.apply(before)
             moved_to = np.where(is_still[:, None], points, projection.apply(after))
-            first.write(points)
-            second.write(moved_to)
-            third.write(np.where(is_still, 0, distances))
+            points_before.write(points)
+            points_after.write(moved_to)
+            displacements.write(np.where(is_still, 0, distances))
             shown += float(np.square(moved_to - points, dtype=np.float64).sum())
             whole += float(np.square(after - before, dtype=np.float64)[~is_still].sum())
             moved += int((~is_still).sum())

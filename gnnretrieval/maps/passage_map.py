@@ -69,7 +69,7 @@ class PassageMap(Artifact):
         embeddings = open_embeddings(self.made_from(EMBEDDINGS))
         if embeddings.hash != self.meta["inputs"][EMBEDDINGS]:
             raise ArtifactError(
-                f"{self.path}: made from another version of {embeddings.path} than lies there now. Make the map again."
+                f"{self.path}: made from another version of {embeddings.path} than is there now. Make the map again."
             )
         return TextStore(embeddings.path / TEXTS)
 

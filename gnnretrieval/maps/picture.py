@@ -11,7 +11,7 @@ from gnnretrieval.maps.points import points_of
 from gnnretrieval.maps.projection import Floats
 from gnnretrieval.pages.html import Html, escape, write_page
 
-_MOST = 1500  # passages, and questions: more cannot be told apart at this size
+_MOST = 1500  # passages, and as many questions: a reader cannot tell more apart at this size
 _WIDTH, _HEIGHT, _EDGE = 440, 330, 8  # in SVG units; the page scales it
 _SIZE = f'width="{_WIDTH * 1.4:.0f}" height="{_HEIGHT * 1.4:.0f}"'  # of the file, in pixels
 _STYLE = """
@@ -23,7 +23,7 @@ _STYLE = """
 
 
 def picture_of(shown: PassageMap) -> Html:
-    """The map as an SVG element, for a page whose stylesheet has the classes.
+    """The map as an SVG element, for a page. The page's stylesheet must have the classes.
 
     A dot is a passage after the GNN-encoder; its line begins where the passage was before. A grey dot did not move. A
     diamond is a training question. Of more than 1,500 passages, or questions, a random part is drawn.
@@ -47,27 +47,27 @@ def write_picture(shown: PassageMap, path: str | Path) -> None:
 def _drawing(shown: PassageMap, attributes: str, before: str = "") -> Html:
     points = points_of(shown, _MOST)
     has_moved = points.displacement > 0
-    start, end, asked = _placed(points.before, points.after, points.questions)
+    start, end, questions = _placed(points.before, points.after, points.questions)
     moved = np.flatnonzero(has_moved)
-    parts = [  # later ones are drawn over earlier ones
+    parts = [  # in the order of drawing: moved passages and questions lie on top
         f'<path class="still" stroke-width="3" stroke-linecap="round" d="{_dots(end[~has_moved])}"/>',
         f'<path class="tail" stroke-width="0.8" opacity="0.45" d="{_lines(start[moved], end[moved])}"/>',
         f'<path class="head" stroke-width="3.6" stroke-linecap="round" d="{_dots(end[moved])}"/>',
-        f'<path class="asked" stroke-width="1.2" fill="none" d="{_diamonds(asked)}"/>',
+        f'<path class="asked" stroke-width="1.2" fill="none" d="{_diamonds(questions)}"/>',
     ]
-    said = (
-        f"Map of {len(end):,} passages and {len(asked):,} training questions in two dimensions; "
+    label = (
+        f"Map of {len(end):,} passages and {len(questions):,} training questions in two dimensions; "
         f"{len(moved):,} of these passages moved."
     )
-    head = f'<svg {attributes} viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(said)}">'
+    head = f'<svg {attributes} viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">'
     paper = f'<rect class="paper" width="{_WIDTH}" height="{_HEIGHT}"/>'
     return Html("\n".join([head + before, paper, *parts, "</svg>\n"]))
 
 
 def _placed(*points: Floats) -> list[Floats]:
-    """The points ``(p, 2)`` in SVG units, all by one scale, so that all fit."""
-    both = np.concatenate(points)
-    low, high = both.min(0), both.max(0)
+    """The points ``(p, 2)`` in SVG units, all on one scale, so that all fit."""
+    every = np.concatenate(points)
+    low, high = every.min(0), every.max(0)
     room = np.array([_WIDTH - 2 * _EDGE, _HEIGHT - 2 * _EDGE])
     scale = (room / np.maximum(high - low, 1e-9)).min()
     middle, centre = (low + high) / 2, np.array([_WIDTH, _HEIGHT]) / 2

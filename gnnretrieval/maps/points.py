@@ -1,4 +1,4 @@
-"""What a page draws of a map: its points as binary, of at most so many passages."""
+"""The points of a map that a page draws: all, or a random part of a large map."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Points(NamedTuple):
     questions: Floats
 
     def to_bytes(self) -> bytes:
-        """The arrays one after the other, in the order of the attributes: four bytes a number, the lowest first."""
+        """The arrays one after the other, in the order of the attributes: four bytes per number, little-endian."""
         return b"".join(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in self)
 
 
@@ -51,8 +51,8 @@ def points_of(shown: PassageMap, most: int, hidden: Collection[int] = ()) -> Poi
     generator = np.random.default_rng(shown.config["seed"])
     rows = np.setdiff1d(np.arange(shown.num_passages, dtype=np.uint32), np.fromiter(hidden, np.uint32, len(hidden)))
     rows, questions = (
-        few if len(few) <= most else np.sort(generator.choice(few, most, replace=False))
-        for few in (rows, np.arange(shown.num_questions, dtype=np.uint32))
+        candidates if len(candidates) <= most else np.sort(generator.choice(candidates, most, replace=False))
+        for candidates in (rows, np.arange(shown.num_questions, dtype=np.uint32))
     )
     points = Points(
         rows,
@@ -68,7 +68,7 @@ def points_of(shown: PassageMap, most: int, hidden: Collection[int] = ()) -> Poi
 
 
 def figures_of(shown: PassageMap, points: Points) -> dict[str, Any]:
-    """What a page says about the map, as JSON values: counts, method, and what two dimensions keep."""
+    """A page's figures of the map, as JSON values: counts, method, and what two dimensions keep."""
     return {
         "passages": len(points.rows),
         "all_passages": shown.num_passages,

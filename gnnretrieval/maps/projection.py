@@ -14,7 +14,7 @@ from gnnretrieval.storage.arrays import blocks
 Floats = NDArray[np.float32]
 
 _BLOCK = 8192  # vectors held in float64 at a time
-_NEIGHBORS = 15  # of UMAP, and the least passages that it can be fit on
+_NEIGHBORS = 15  # neighbours in UMAP, and the number of passages that it needs more than
 
 
 class Projection(Protocol):
@@ -31,7 +31,7 @@ class Projection(Protocol):
 
 
 class PCA:
-    """The two directions in which ``vectors`` ``(n, d)`` vary most. The sign of each is fixed, so a rerun is equal."""
+    """The two directions of most variance of ``vectors`` ``(n, d)``. Signs are fixed, so that a rerun is equal."""
 
     def __init__(self, vectors: Floats) -> None:
         count, width = vectors.shape

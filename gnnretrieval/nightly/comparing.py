@@ -29,28 +29,28 @@ def compare_versions(
     served: Embeddings | Features,
     recipe: Recipe,
 ) -> tuple[GateFigures, list[MovedQuestion]]:
-    """The gate's comparison on the newest questions of ``dataset``, its test split; and those that moved most.
+    """The gate's comparison on the newest questions of ``dataset``, its test split, and the questions that moved most.
 
     Args:
         dataset: The candidate's, made from event logs.
         features: The candidate's.
         graph: The candidate's.
         candidate: Embeddings of the new model.
-        served: Vectors of the same passages by the served one.
+        served: Vectors of the same passages by the served model.
         recipe: Settings of the gate.
     """
     row_of = {id_: row for row, id_ in enumerate(dataset.passage_ids)}
-    asked_for = [*dataset.split(TEST)] if TEST in dataset.splits else []
-    newest = clicked_questions(open_feedback(dataset.path), TEST, row_of, asked_for)
-    queries = np.asarray(features.queries[features.rows_of(asked_for)], dtype=np.float32)
-    known = {one.id: (one.text, metadata) for one, metadata in read_queries(dataset.path / QUERIES)}
-    asked = [int(known[query][1].get("impressions", 1)) for query in asked_for]
+    query_ids = [*dataset.split(TEST)] if TEST in dataset.splits else []
+    newest = clicked_questions(open_feedback(dataset.path), TEST, row_of, query_ids)
+    queries = np.asarray(features.queries[features.rows_of(query_ids)], dtype=np.float32)
+    known = {query.id: (query.text, metadata) for query, metadata in read_queries(dataset.path / QUERIES)}
+    impressions = [int(known[query][1].get("impressions", 1)) for query in query_ids]
     labelled = np.zeros(graph.num_passages, dtype=np.bool_)
     labelled[graph.labels[:, 1]] = True
-    slices = popularity_slices(asked) | feedback_slices(newest.relevant, labelled)
+    slices = popularity_slices(impressions) | feedback_slices(newest.relevant, labelled)
     new, old = (_ranks(newest, made.passages, made.similarity, queries) for made in (candidate, served))
     gate = judge_gain(new, old, slices, recipe.update, newest.weights)
-    return gate, moved_most([known[query][0] for query in asked_for], new.whole, old.whole)
+    return gate, moved_most([known[query][0] for query in query_ids], new.whole, old.whole)
 
 
 def _ranks(
@@ -59,5 +59,5 @@ def _ranks(
     similarity: Similarity,
     queries: NDArray[np.float32],
 ) -> RanksOfModel:
-    prepared, asked = (torch.from_numpy(similarity.prepare_array(np.asarray(one))) for one in (vectors, queries))
-    return RanksOfModel.of(questions, prepared, asked)
+    passages = torch.from_numpy(similarity.prepare_array(np.asarray(vectors)))
+    return RanksOfModel.of(questions, passages, torch.from_numpy(similarity.prepare_array(queries)))

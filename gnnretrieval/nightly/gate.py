@@ -29,7 +29,7 @@ from gnnretrieval.training.gnn.ladder import reciprocal_ranks
 
 _BOOTSTRAPS = 2000
 _LEAST_OF_SLICE = 10  # questions; fewer prove nothing
-_CLOSE = 12  # decimals; equal ranks give equal reciprocal ranks
+_CLOSE = 12  # decimals to which gains are rounded, so that equal ranks give a gain of 0
 _WHOLE = "among all passages"
 
 
@@ -63,7 +63,7 @@ class SliceFigures(Figures):
     low: float
     """Lower end of the one-sided 95 % bootstrap interval of the gain."""
     high: float
-    """Upper end of the other one."""
+    """Upper end of the other one-sided 95 % interval."""
     p_worse: float
     """One-sided p-value of a loss."""
 
@@ -74,7 +74,7 @@ class GateFigures(Figures):
     questions: int
     """The newest questions, which neither model was trained on."""
     served: float
-    """Mean RR@10 of the served model, among the passages that were shown; by the questions' weights, as the others."""
+    """Mean RR@10 of the served model among the shown passages. All means are weighted by the questions' weights."""
     candidate: float
     """Mean RR@10 of the new model."""
     gain: float
@@ -86,7 +86,7 @@ class GateFigures(Figures):
     """Probability that the gain is not above 0, by the sceptical prior. 1 in reports of older versions."""
     slices: list[SliceFigures]
     whole: SliceFigures | None = None
-    """The same comparison where passages that nobody was shown are wrong. None in reports of older versions."""
+    """The same comparison, if passages that nobody was shown count as wrong. None in reports of older versions."""
     promotes: bool
     reasons: list[str]
     """Sentences that say why."""
@@ -103,9 +103,9 @@ def judge_gain(
 
     Among the passages that were shown, it must gain on the held-out questions with ``doubt <= evidence``
     (:mod:`gnnretrieval.nightly.gate`), and lose on none of the slices with ``p <= slice_evidence``. Condensed lists
-    overrate a model that ranks quite differently (Sakai 2008), since the shown passages are the ones that the served
-    model takes for answers. So it must not lose among all passages either, where those that nobody was shown count as
-    wrong. If both models are equally good, it is promoted with the probability ``evidence`` or less.
+    overrate a model that ranks quite differently (Sakai 2008), since the shown passages are the served model's own
+    choice. So it must not lose among all passages either, where passages that nobody was shown count as wrong. If both
+    models are equally good, the new one is promoted with the probability ``evidence`` or less.
 
     Args:
         candidate: RR@10 of each of ``q`` held-out questions by the new model.
@@ -117,9 +117,10 @@ def judge_gain(
     weights = np.ones(len(served.whole)) if weights is None else weights
     gains = np.round(candidate.among_shown - served.among_shown, _CLOSE)
     whole = _slice_of(_WHOLE, np.round(candidate.whole - served.whole, _CLOSE), weights)
-    found = [_slice_of(name, gains[mask], weights[mask]) for name, mask in slices.items()]
+    by_slice = [_slice_of(name, gains[mask], weights[mask]) for name, mask in slices.items()]
     count, mean, p = len(gains), _mean(gains, weights), _p_of(gains, weights)
     doubt = _doubt(p, _standard_error(gains, weights), settings.usual_gain)
+    # one objection to the gain as a whole is enough; after it, every slice that loses is named
     reasons = []
     if count < settings.least:
         reasons.append(few_questions(count, settings.least))
@@ -137,9 +138,10 @@ def judge_gain(
             f"If what nobody was shown is wrong, it loses {-100 * whole.gain:.1f} RR@10 on these {count:,} questions."
         )
     reasons += [
-        f"Questions {one.name} rank worse: {100 * one.gain:+.1f} RR@10 over {one.questions:,} (p = {one.p_worse:.2g})."
-        for one in found
-        if one.questions >= _LEAST_OF_SLICE and one.gain < 0 and one.p_worse <= settings.slice_evidence
+        f"Questions {part.name} rank worse: {100 * part.gain:+.1f} RR@10 over {part.questions:,} "
+        f"(p = {part.p_worse:.2g})."
+        for part in by_slice
+        if part.questions >= _LEAST_OF_SLICE and part.gain < 0 and part.p_worse <= settings.slice_evidence
     ]
     promotes = not reasons
     if promotes:
@@ -155,7 +157,7 @@ def judge_gain(
         low=_interval(gains, weights)[0],
         p=p,
         doubt=doubt,
-        slices=found,
+        slices=by_slice,
         whole=whole,
         promotes=promotes,
         reasons=reasons,
@@ -168,14 +170,14 @@ def few_questions(count: int, least: int) -> str:
 
 
 def popularity_slices(impressions: Sequence[int]) -> dict[str, NDArray[np.bool_]]:
-    """Head, torso and tail: the questions of each third of the impressions, most asked first.
+    """Head, torso and tail: the questions of each third of the impressions, most frequent first.
 
     Args:
-        impressions: How often each question was asked ``(q,)``.
+        impressions: Number of impressions of each question ``(q,)``.
     """
     counts = np.asarray(impressions, dtype=np.float64)
     order = np.argsort(-counts, kind="stable")
-    before = np.cumsum(counts[order]) - counts[order]
+    before = np.cumsum(counts[order]) - counts[order]  # impressions of more frequent questions
     third = np.empty(len(counts), dtype=np.int64)
     third[order] = np.minimum(3 * before / max(float(counts.sum()), 1.0), 2).astype(np.int64)
     names = ("of the head", "of the torso", "of the tail")
@@ -204,7 +206,7 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
 
 
 def _p_of(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """One-sided p of a gain. Weights are the questions' own, so that flipping the sign of a gain keeps them."""
+    """One-sided p of a gain. A weight belongs to its question: flipping the sign of the gain keeps it."""
     return corrected_ps((weights * gains)[None])[0] if gains.any() else 1.0
 
 
@@ -214,7 +216,7 @@ def _doubt(p: float, error: float, usual: float) -> float:
 
 
 def _standard_error(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """Of the weighted mean, which is a ratio of two sums."""
+    """Standard error of the weighted mean, which is a ratio of two sums."""
     if not len(gains):
         return 0.0
     return float(np.sqrt((weights**2 * (gains - _mean(gains, weights)) ** 2).sum()) / weights.sum())

@@ -76,8 +76,8 @@ class Maker:
         device: Where to compute.
 
     Attributes:
-        seconds: How long each step took.
-        encoded: Texts that were encoded.
+        seconds: Seconds of each step.
+        encoded: Number of texts that were encoded.
     """
 
     def __init__(self, recipe: Recipe, passages: Path, device: str) -> None:
@@ -87,7 +87,7 @@ class Maker:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Count the time inside as the step's."""
+        """Add the time inside to :attr:`seconds` of the step."""
         begun = perf_counter()
         try:
             yield
@@ -110,13 +110,13 @@ class Maker:
     def graph(
         self, dataset: Dataset, out: Path, known: Version | None, *, forgets: bool = False
     ) -> tuple[Features, Graph]:
-        """Features and graph of a dataset; what the version ``known`` has is used again.
+        """Features and graph of a dataset. Vectors and neighbours in the version ``known`` are used again.
 
         Args:
             dataset: The dataset.
             out: Directory of the version.
             known: An earlier version; None: everything is made.
-            forgets: Use only what no event can have changed: the vectors of passages.
+            forgets: Reuse only the vectors of passages, which no event can have changed.
         """
         with self.step("features"):
             features = self._features(dataset, out, [] if known is None else [known.features], forgets)
@@ -137,13 +137,13 @@ class Maker:
         return made
 
     def train(self, dataset: Dataset, features: Features, graph: Graph, out: Path) -> GNNEncoderModel:
-        """A model from scratch. What the ladder chooses is a proposal: the gate has the evidence."""
+        """A model from scratch. The ladder needs no evidence to keep a rung, because the gate decides."""
         settings = self.recipe.train.model_copy(update={"evidence": 1.0})
         with self.step("training"):
             return train_gnn(graph, dataset, features, settings, out / "model", device=self.device, overwrite=True)
 
     def go_on(self, dataset: Dataset, features: Features, graph: Graph, out: Path, before: Version) -> GNNEncoderModel:
-        """The model of ``before``, trained further on labels that are new or have changed, and some others."""
+        """The model of ``before``, trained further on new and changed labels, and on a replay of some others."""
         start = before.model.load_messages()
         fresh, replay = _fresh(graph, before.graph), self.recipe.update.replay
         seed = self.recipe.train.seed
@@ -156,7 +156,7 @@ class Maker:
             return self._kept(trained, dataset, features, graph, out, how, before.model)
 
     def dual_encoder(self, dataset: Dataset, features: Features, graph: Graph, out: Path) -> GNNEncoderModel:
-        """A model that changes nothing."""
+        """A model without messages, which ranks as the dual-encoder."""
 
         def identity() -> TrainedMessages:
             return TrainedMessages(None, Messages())
@@ -188,7 +188,7 @@ class Maker:
         return embeddings
 
     def old_model(self, before: Version, out: Path, also: Features | None) -> Embeddings:
-        """Tonight's passages by the model, questions and labels of ``before``; the vectors of its passages stay.
+        """Embed tonight's passages by the model, questions and labels of ``before``; known passages keep their vectors.
 
         Args:
             before: The promoted version.
@@ -210,24 +210,23 @@ class Maker:
 
         def write(directory: Path) -> dict[str, Any]:
             known = WrittenCorpus(source, directory / CORPUS).keys
-            judged = {
+            qrels = {
                 split: [
-                    Qrel(query, passage, value)
-                    for query, its in before.split(split).items()
-                    if any(value > 0 and passage in known for passage, value in its.items())
-                    for passage, value in its.items()
+                    Qrel(query, passage, grade)
+                    for query, judged in before.split(split).items()
+                    if any(grade > 0 and passage in known for passage, grade in judged.items())
+                    for passage, grade in judged.items()
                     if passage in known
                 ]
                 for split in before.splits
             }
-            asked = {one.query_id for its in judged.values() for one in its}
-            write_queries(
-                directory / QUERIES, (one for one in read_queries(before.path / QUERIES) if one[0].id in asked)
-            )
-            for split, its in judged.items():
-                if its:
-                    write_qrels(directory / "qrels" / f"{split}.tsv", its)
-            return {"counts": {"passages": len(known), "queries": len(asked)}}
+            query_ids = {qrel.query_id for rows in qrels.values() for qrel in rows}
+            queries = (row for row in read_queries(before.path / QUERIES) if row[0].id in query_ids)
+            write_queries(directory / QUERIES, queries)
+            for split, rows in qrels.items():
+                if rows:
+                    write_qrels(directory / "qrels" / f"{split}.tsv", rows)
+            return {"counts": {"passages": len(known), "queries": len(query_ids)}}
 
         inputs = {"dataset": before.hash, "passages": sha256_of_file(source[0])}
         config = {"source": "passages of another night"}
@@ -236,20 +235,20 @@ class Maker:
 
 
 def _fresh(graph: Graph, before: Graph) -> NDArray[np.bool_]:
-    """Queries ``(n,)`` whose labels ``before`` lacks, or has otherwise."""
+    """Queries ``(n,)`` with other labels than in ``before``, or that ``before`` lacks."""
     known, now = _labels(before), _labels(graph)
     with graph.texts() as texts:
         return np.array([now.get(query) != known.get(query) for query in texts.query_ids()], dtype=np.bool_)
 
 
 def _labels(graph: Graph) -> dict[str, set[str]]:
-    """Relevant passages by query, by id."""
-    found: dict[str, set[str]] = {}
+    """Ids of the relevant passages by the query's id."""
+    relevant: dict[str, set[str]] = {}
     with graph.texts() as texts:
         queries, passages = texts.query_ids(), texts.passage_ids()
     for query, passage in graph.labels.tolist():
-        found.setdefault(queries[query], set()).add(passages[passage])
-    return found
+        relevant.setdefault(queries[query], set()).add(passages[passage])
+    return relevant
 
 
 def _copied(model: GNNEncoderModel, out: Path) -> GNNEncoderModel:
@@ -257,7 +256,7 @@ def _copied(model: GNNEncoderModel, out: Path) -> GNNEncoderModel:
     if (out / META).is_file() and open_model(out).hash == model.hash:
         return open_model(out)
     discard(out)
-    partial = out.with_name(".model.copy")
+    partial = out.with_name(".model.copy")  # renamed when whole, so that a kill leaves no half model at ``out``
     shutil.rmtree(partial, ignore_errors=True)
     for name in (*model.meta["files"], META):
         (partial / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The held-out questions that a promoted model moved most.
 
-They are kept in the version's directory, beside the dataset that has their texts: reports and the ledger have none, and
-forgetting deletes the directory.
+They are kept in the version's directory, beside the dataset with their texts. Reports and the ledger hold no texts, so
+that forgetting deletes all of them with the directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 5
 
 
 class MovedQuestion(Figures):
-    """A held-out question whose first relevant passage has another rank than before."""
+    """A held-out question. Its first relevant passage has another rank than before."""
 
     question: str
     before: int | None
@@ -33,7 +33,7 @@ class MovedQuestion(Figures):
 def moved_most(
     questions: Sequence[str], candidate: NDArray[np.float64], served: NDArray[np.float64]
 ) -> list[MovedQuestion]:
-    """At most 5 questions, those whose reciprocal rank changed most first.
+    """At most 5 questions, largest change of the reciprocal rank first.
 
     Args:
         questions: Texts of the ``q`` held-out questions.
@@ -43,9 +43,9 @@ def moved_most(
     change = np.abs(candidate - served)
     first = np.argsort(-change, kind="stable")[:_MOST].tolist()
     return [
-        MovedQuestion(question=questions[one], before=_rank(served[one]), after=_rank(candidate[one]))
-        for one in first
-        if _rank(served[one]) != _rank(candidate[one])
+        MovedQuestion(question=questions[row], before=_rank(served[row]), after=_rank(candidate[row]))
+        for row in first
+        if _rank(served[row]) != _rank(candidate[row])
     ]
 
 
@@ -54,18 +54,20 @@ def _rank(reciprocal: float) -> int | None:
 
 
 def write_moved(moved: Sequence[MovedQuestion], version: Path) -> None:
-    """Write them into a version's directory, or delete those of another model, if there are none."""
+    """Write ``moved`` into a version's directory in place of an earlier model's; no file if there are none."""
     (version / _FILE).unlink(missing_ok=True)
     if moved:
-        write_json(version / _FILE, [one.as_json() for one in moved])
+        write_json(version / _FILE, [question.as_json() for question in moved])
 
 
 def read_moved(version: Path) -> list[MovedQuestion]:
-    """Those of a version; none where its model is an older one's or the dual-encoder.
+    """The questions that a version moved most; none if it has an older model or is the dual-encoder.
 
     Raises:
         InputError: the file cannot be read.
-        ValueError: it has something else.
+        ValueError: its content is not a list of questions.
     """
     file = version / _FILE
-    return [MovedQuestion.model_validate(one) for one in read_json(file, "list of questions")] if file.exists() else []
+    if not file.exists():
+        return []
+    return [MovedQuestion.model_validate(entry) for entry in read_json(file, "list of questions")]

@@ -108,11 +108,12 @@ class UpdateReport(Report):
         )
 
     def _facts(self) -> dict[str, str]:
-        events, its = self.events, self.passages
+        events, passages = self.events, self.passages
         facts = {
             "events": f"{events.added:,} new, {events.known:,} known, {events.too_old + events.deleted:,} too old, "
             f"{events.forgotten:,} forgotten; {events.stored:,} in the store",
-            "passages": f"{its.passages:,}; {its.new:,} new, {its.changed:,} changed, {its.removed:,} removed",
+            "passages": f"{passages.passages:,}; {passages.new:,} new, {passages.changed:,} changed, "
+            f"{passages.removed:,} removed",
         }
         if self.training != "none":
             facts["training"] = f"{self.training}, {self.labels:,} labels of {self.questions:,} questions"
@@ -129,8 +130,8 @@ class UpdateReport(Report):
         head = ["questions", "number", "served", "new", "gain", "90 % interval", "p"]
         whole = ["all", f"{gate.questions:,}", f"{100 * gate.served:.1f}", f"{100 * gate.candidate:.1f}"]
         rows = [[*whole, f"{100 * gate.gain:+.1f}", f"from {100 * gate.low:+.1f}", f"{gate.p:.2g} of a gain"]]
-        for one in [*gate.slices, *([] if gate.whole is None else [gate.whole])]:
-            interval = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
-            gain = f"{100 * one.gain:+.1f}"
-            rows.append([one.name, f"{one.questions:,}", "", "", gain, interval, f"{one.p_worse:.2g} of a loss"])
+        for part in [*gate.slices, *([] if gate.whole is None else [gate.whole])]:
+            interval = f"{100 * part.low:+.1f} to {100 * part.high:+.1f}"
+            gain = f"{100 * part.gain:+.1f}"
+            rows.append([part.name, f"{part.questions:,}", "", "", gain, interval, f"{part.p_worse:.2g} of a loss"])
         return head, rows

@@ -1,4 +1,4 @@
-"""Back to an earlier version, and events that are forgotten."""
+"""Returning to an earlier version, and forgetting events."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gnnretrieval.nightly.versions import END_OF_ROLLBACK, ROLLBACK, Versions
 def roll_back(path: str | Path, version: int | None = None) -> int:
     """Promote an earlier version in one step, and sign the ledger; returns its number.
 
-    Updates go on, and promote no new model until :func:`end_rollback`. The gate did not see what was wrong with the
-    version that is left, and would not see it the next night either.
+    Updates go on, and promote no new model until :func:`end_rollback`. The gate missed what was wrong with the version
+    that is given up, and would miss it again the next night.
 
     Args:
         path: Directory of the search.
-        version: Its number; None: the newest one before the promoted.
+        version: Its number; None: the newest before the promoted version.
 
     Raises:
         ArtifactError: there is no such version, it has events that were to be forgotten, or it is damaged.
@@ -69,7 +69,7 @@ def forget_events(path: str | Path, sessions: Sequence[str] = (), questions: Seq
         questions: Texts of questions, in any spelling.
 
     Raises:
-        InputError: no event in the store is of these, or none are given.
+        InputError: the store has no event of these sessions or questions, or none are given.
         ArtifactError: there is no search.
     """
     if not sessions and not questions:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.dataset import CORPUS
@@ -54,10 +55,10 @@ def update_search(
     """Update a search from event logs, and promote what is better by evidence. The same call goes on after a kill.
 
     New events go into the store in ``out``. All of its events become a dataset, split by time; the graph over its
-    training questions is the same as one that is built from nothing. A model goes on from the promoted one or, when the
-    labels have grown enough, begins from scratch. The gate compares it with the promoted model on the newest questions
-    (:func:`gnnretrieval.nightly.gate.judge_gain`). If it refuses the new model, tonight's passages are still served, by
-    the old one. What is promoted is a whole version in ``out/versions``, promoted in one step.
+    training questions equals one that is built from scratch. Training continues from the promoted model, or begins from
+    scratch when the labels have grown enough. The gate compares both models on the newest questions
+    (:func:`gnnretrieval.nightly.gate.judge_gain`). If it refuses the new model, the old model serves tonight's
+    passages. A whole version in ``out/versions`` is promoted, in one step.
 
     Args:
         path: The recipe.
@@ -68,7 +69,7 @@ def update_search(
         from_scratch: Train from scratch.
         dry_run: Count what is new, and write nothing.
         device: Where to compute.
-        now: The time from which ``keep_days`` counts; None: this one.
+        now: The time from which ``keep_days`` counts; None: the current time.
 
     Returns:
         What was done, and why.
@@ -144,6 +145,20 @@ def _passages_of(recipe: Recipe, path: Path, data: str | Path | None) -> Path:
     return Path(data) if data is not None else path.parent / str(source)
 
 
+class _Tonight(NamedTuple):
+    """What an update begins with.
+
+    Attributes:
+        stored: Events of the logs and of the store.
+        passages: How tonight's passages differ from the promoted ones.
+        before: Number of the promoted version; None: there is none.
+    """
+
+    stored: StoredFigures
+    passages: PassageFigures
+    before: int | None
+
+
 class _Night:
     """One update of a search."""
 
@@ -153,38 +168,31 @@ class _Night:
         self.source = passages_source(passages)
 
     def planned(self, stored: StoredFigures) -> UpdateReport:
-        """What a dry run finds."""
+        """The report of a dry run."""
         promoted = self.run.promoted
         reasons = [] if stored.added else ["The logs have no new event."]
-        return self._report("dry run", stored, self._new_passages(promoted), promoted, promoted, reasons=reasons)
+        tonight = _Tonight(stored, self._new_passages(promoted), promoted)
+        return self._report("dry run", tonight, promoted, reasons=reasons)
 
     def update(self, stored: StoredFigures) -> UpdateReport:
         """Make, compare and promote."""
         run, before = self.run, self.run.promoted
         forgets = before is not None and run.is_forgotten(before)
-        passages = self._new_passages(before)
-        state = self._state()
+        tonight = _Tonight(stored, self._new_passages(before), before)
+        state = self._state  # taken now: passages that change during the update are then new to the next one
         # What was judged during a rollback is judged again after its end, when it can be promoted.
         last = next((line for line in reversed(run.ledger()) if line["action"] in ("update", END_OF_ROLLBACK)), None)
         if last is not None and last.get("state") == state and not forgets and not self.from_scratch:
             reasons = ["There is no new event, no other passage and no other setting since the last update."]
-            return self._report("nothing", stored, passages, before, before, reasons=[*reasons, *self._held_by()])
+            return self._report("nothing", tonight, before, reasons=[*reasons, *self._held_by()])
         served = None if before is None else Version.open(run.place(before))
         if served is not None:
             self._require_same_encoder(served)
-        report = self._with_events(stored, passages, state, served, before, forgets)
+        report = self._with_events(tonight, served, forgets)
         run.clear()
         return report.model_copy(update={"deleted": run.prune(self.recipe.update.versions)})
 
-    def _with_events(
-        self,
-        stored: StoredFigures,
-        passages: PassageFigures,
-        state: str,
-        served: Version | None,
-        before: int | None,
-        forgets: bool,
-    ) -> UpdateReport:
+    def _with_events(self, tonight: _Tonight, served: Version | None, forgets: bool) -> UpdateReport:
         maker, run = self.maker, self.run
         made = run.making(CANDIDATE)
         make_directory(made)
@@ -193,45 +201,45 @@ class _Night:
         except NoLabelsError as error:
             if served is None or forgets:
                 raise
-            return self._old_model(stored, passages, state, served, before, None, [_sentence(error.says)], {})
+            return self._old_model(tonight, served, None, [f"There is nothing to train on: {error.says}"], {})
         few = self._too_few(dataset)
         if few and served is not None and not forgets and not self.from_scratch:
-            return self._old_model(stored, passages, state, served, before, None, few, {})
+            return self._old_model(tonight, served, None, few, {})
         features, graph = maker.graph(dataset, made, served, forgets=forgets)
         whole = forgets or self._begins_again(served, len(graph.labels))
         if served is not None and not whole and served.model.load_messages().messages == Messages():
             reason = "The served model is the dual-encoder. Training begins when the labels have grown by a quarter."
-            return self._old_model(stored, passages, state, served, before, None, [reason], {})
-        training: Training = "from scratch" if whole else "warm start"
+            return self._old_model(tonight, served, None, [reason], {})
+        training: Training
         if few and served is None:
             training, model = "none", maker.dual_encoder(dataset, features, graph, made)
         elif whole or served is None:
-            model = maker.train(dataset, features, graph, made)
+            training, model = "from scratch", maker.train(dataset, features, graph, made)
         else:
-            model = maker.go_on(dataset, features, graph, made, served)
+            training, model = "warm start", maker.go_on(dataset, features, graph, made, served)
         embeddings = maker.index(features, graph, model, made)
-        figures: dict[str, Any] = {"training": training, "labels": len(graph.labels)}
-        figures["questions"] = len(dataset.split(self.recipe.graph.split))
-        rest = stored, passages, state, before
+        questions = len(dataset.split(self.recipe.graph.split))
+        figures = {"training": training, "labels": len(graph.labels), "questions": questions}
         if forgets:
             reasons = ["No version has the events that were to be forgotten."]
-            return self._promoted("without forgotten events", CANDIDATE, *rest, None, reasons, figures)
+            return self._promoted("without forgotten events", CANDIDATE, tonight, None, reasons, figures)
+        # both models rank tonight's passages, so that the gate compares models and not passages
         vectors: Embeddings | Features = features
         if served is not None:
             old = run.making(PASSAGES)
-            vectors = maker.old_model(served, old, features) if passages.differ else served.embeddings
+            vectors = maker.old_model(served, old, features) if tonight.passages.differ else served.embeddings
         with maker.step("gate"):
             gate, moved = compare_versions(dataset, features, graph, embeddings, vectors, self.recipe)
             write_moved(moved if gate.promotes else [], made)
         if served is not None and gate.promotes and not run.is_rolled_back:
-            return self._promoted("new model", CANDIDATE, *rest, gate, gate.reasons, figures)
+            return self._promoted("new model", CANDIDATE, tonight, gate, gate.reasons, figures)
         if served is not None:
-            return self._old_model(stored, passages, state, served, before, gate, gate.reasons, figures)
+            return self._old_model(tonight, served, gate, gate.reasons, figures)
         if not gate.promotes and training != "none":
             model = maker.dual_encoder(dataset, features, graph, made)
             maker.index(features, graph, model, made)
         said = "It has a new model." if gate.promotes else "It ranks as the dual-encoder, until clicks show more."
-        return self._promoted("first version", CANDIDATE, *rest, gate, [said, *gate.reasons], figures)
+        return self._promoted("first version", CANDIDATE, tonight, gate, [said, *gate.reasons], figures)
 
     def _too_few(self, dataset: Dataset) -> list[str]:
         """Why nothing is trained; empty if there are enough held-out questions for the gate."""
@@ -241,27 +249,23 @@ class _Night:
 
     def _old_model(
         self,
-        stored: StoredFigures,
-        passages: PassageFigures,
-        state: str,
+        tonight: _Tonight,
         served: Version,
-        before: int | None,
         gate: GateFigures | None,
         reasons: list[str],
         figures: dict[str, Any],
     ) -> UpdateReport:
-        """The old model stays; tonight's passages are served by it."""
-        reasons = [*reasons, *self._held_by()]
-        if passages.differ:
+        """The old model stays, and serves tonight's passages."""
+        reasons, before = [*reasons, *self._held_by()], tonight.before
+        if tonight.passages.differ:
             if not (self.run.making(PASSAGES) / "index").is_dir():
                 self.maker.old_model(served, self.run.making(PASSAGES), None)
-            its = (stored, passages, state, before, gate, reasons, figures)
-            return self._promoted("passages only", PASSAGES, *its)
-        self.run.sign("update", version=None, outcome="nothing", promoted=before, **self._signed(state, gate, figures))
-        return self._report("nothing", stored, passages, before, before, gate=gate, reasons=reasons, **figures)
+            return self._promoted("passages only", PASSAGES, tonight, gate, reasons, figures)
+        self.run.sign("update", version=None, outcome="nothing", promoted=before, **self._signed(gate, figures))
+        return self._report("nothing", tonight, before, gate=gate, reasons=reasons, **figures)
 
     def _held_by(self) -> list[str]:
-        """The sentence about a rollback that nobody has ended; empty without one."""
+        """The sentence about a rollback that is not ended; empty without one."""
         if not self.run.is_rolled_back:
             return []
         return [
@@ -273,20 +277,17 @@ class _Night:
         self,
         outcome: Outcome,
         name: str,
-        stored: StoredFigures,
-        passages: PassageFigures,
-        state: str,
-        before: int | None,
+        tonight: _Tonight,
         gate: GateFigures | None,
         reasons: list[str],
         figures: dict[str, Any],
     ) -> UpdateReport:
-        number = self.run.put(name, {"outcome": outcome, **self._signed(state, gate, figures)})
-        return self._report(outcome, stored, passages, number, before, gate=gate, reasons=reasons, **figures)
+        number = self.run.put(name, {"outcome": outcome, **self._signed(gate, figures)})
+        return self._report(outcome, tonight, number, gate=gate, reasons=reasons, **figures)
 
-    def _signed(self, state: str, gate: GateFigures | None, figures: dict[str, Any]) -> dict[str, Any]:
-        """What the ledger says of an update besides its outcome."""
-        entries = {"state": state, "epoch": self.run.store.epoch, "recipe": self._settings(), **figures}
+    def _signed(self, gate: GateFigures | None, figures: dict[str, Any]) -> dict[str, Any]:
+        """Entries of an update in the ledger, besides its outcome."""
+        entries = {"state": self._state, "epoch": self.run.store.epoch, "recipe": self._settings(), **figures}
         if self.run.is_rolled_back:
             entries["rolled_back"] = True
         if gate is not None:
@@ -297,10 +298,8 @@ class _Night:
     def _report(
         self,
         outcome: Outcome,
-        stored: StoredFigures,
-        passages: PassageFigures,
+        tonight: _Tonight,
         version: int | None,
-        before: int | None,
         *,
         gate: GateFigures | None = None,
         reasons: list[str],
@@ -311,9 +310,9 @@ class _Night:
         return UpdateReport(
             outcome=outcome,
             version=version,
-            before=before,
-            events=stored,
-            passages=passages,
+            before=tonight.before,
+            events=tonight.stored,
+            passages=tonight.passages,
             training=training,
             questions=questions,
             labels=labels,
@@ -329,24 +328,22 @@ class _Night:
         if served is None or self.from_scratch:
             return True
         epoch, settings = self.run.store.epoch, self._settings()
-        known = (
+        from_scratch = (
             line
             for line in reversed(self.run.ledger())
             if line.get("training") == "from scratch" and line["epoch"] == epoch and line["recipe"] == settings
         )
-        last = next(known, None)
+        last = next(from_scratch, None)
         if last is None:
             return True
         return grew_enough(labels, int(last["labels"]), served.model.load_messages(), self.recipe.update.growth)
 
     def _settings(self) -> str:
         """Hash of the settings that a model is trained by."""
-        recipe = self.recipe
-        its = {
-            name: getattr(recipe, name).model_dump(mode="json") for name in ("encoder", "graph", "train", "feedback")
-        }
-        return sha256_of_json(its)
+        names = ("encoder", "graph", "train", "feedback")
+        return sha256_of_json({name: getattr(self.recipe, name).model_dump(mode="json") for name in names})
 
+    @cached_property
     def _state(self) -> str:
         """Hash of all that an update is made from."""
         return sha256_of_json(
@@ -378,19 +375,15 @@ class _Night:
         if was.model_dump(exclude=left_out) != now.model_dump(exclude=left_out):
             raise ArtifactError(
                 f"{served.path}: its vectors are by another encoder than the recipe's. Update into another directory "
-                "(--out), or give back the encoder it had."
+                "(--out), or restore the encoder in the recipe."
             )
 
 
 def _text_hashes(path: Path, format_: str) -> dict[str, bytes]:
     """Hash of each passage's text by its id, as an import reads it."""
-    found: dict[str, bytes] = {}
-    for one in ALL_FORMATS[format_].read(path, ""):
-        passage = one.record
+    hashes: dict[str, bytes] = {}
+    for parsed in ALL_FORMATS[format_].read(path, ""):
+        passage = parsed.record
         if isinstance(passage, Passage) and passage.full_text.strip():
-            found.setdefault(passage.id, hashlib.blake2b(passage.full_text.encode(), digest_size=16).digest())
-    return found
-
-
-def _sentence(text: str) -> str:
-    return f"There is nothing to train on: {text}"
+            hashes.setdefault(passage.id, hashlib.blake2b(passage.full_text.encode(), digest_size=16).digest())
+    return hashes

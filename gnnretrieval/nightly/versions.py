@@ -1,8 +1,8 @@
 """The versions of an updated search: whole directories of artifacts, of which one is promoted by one symbolic link.
 
-``RUN/index``, ``RUN/graph`` and the others are links through ``RUN/current``, which names the promoted version. An
-artifact that is opened by such a link finds what it was made from in its own version, since links are resolved first.
-So a reader has one version, whatever is promoted meanwhile.
+``RUN/index``, ``RUN/graph`` and the others are links through ``RUN/current``, which names the promoted version. Links
+are resolved when an artifact is opened, so it finds what it was made from in its own version. A reader therefore has
+one version, even if another is promoted meanwhile.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class Versions:
         if not file.is_file():
             there = ", ".join(map(str, self.numbers())) or "none"
             raise ArtifactError(f"{self.path}: there is no version {number}. There are: {there}.")
-        found: dict[str, Any] = read_json(file, "the record of a version")
-        return found
+        record: dict[str, Any] = read_json(file, "the record of a version")
+        return record
 
     def is_forgotten(self, number: int) -> bool:
-        """Whether events that a version was made from were to be forgotten since."""
+        """Whether a version was made from events that were forgotten since."""
         return bool(self.record(number)["epoch"] < self.store.epoch)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock, so that one process changes the versions, and finish what a killed one began.
+        """Hold the lock, so that only one process changes the versions, and finish what a killed process began.
 
         Raises:
             ArtifactError: another process holds it, or the directory has artifacts of another command.
@@ -111,7 +111,7 @@ class Versions:
 
     @property
     def is_rolled_back(self) -> bool:
-        """Whether a version was rolled back, and nobody has ended that: no new model is promoted then."""
+        """Whether a rollback was not ended yet: no new model is promoted until then."""
         decisions = [line["action"] for line in self.ledger() if line["action"] in (ROLLBACK, END_OF_ROLLBACK)]
         return decisions[-1:] == [ROLLBACK]
 
@@ -130,7 +130,7 @@ class Versions:
         }
         with file.open("r+b" if file.is_file() else "w+b") as opened:
             kept = opened.read()
-            opened.truncate(kept.rfind(b"\n") + 1)
+            opened.truncate(kept.rfind(b"\n") + 1)  # drops a line that a kill cut
             opened.seek(0, os.SEEK_END)
             opened.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
             opened.flush()
@@ -138,12 +138,12 @@ class Versions:
         sync_directory(self.path)
 
     def put(self, name: str, record: dict[str, Any]) -> int:
-        """Put what was made under ``name`` among the versions, promote it, and sign the ledger; returns its number."""
+        """Make the artifacts under ``name`` a version, promote it, and sign the ledger; returns its number."""
         made = self.making(name)
         number = 1 + max([*self.numbers(), *(line.get("version") or 0 for line in self.ledger())], default=0)
         write_json(made / RECORD, {"version": number, "promoted": number, **record})
         make_directory(self.path / _VERSIONS)
-        made.rename(self.place(number))
+        made.rename(self.place(number))  # after a kill from here on, :meth:`_recover` finishes the promotion
         sync_directory(self.path / _VERSIONS)
         self._finish(number)
         return number
@@ -164,15 +164,15 @@ class Versions:
         """Delete versions: all but the promoted one and the last ``keep``, and those with forgotten events."""
         numbers, promoted = self.numbers(), self.promoted
         last = numbers[-keep:]
-        gone = [
+        deleted = [
             number for number in numbers if number != promoted and (number not in last or self.is_forgotten(number))
         ]
-        for number in gone:
+        for number in deleted:
             self._delete(self.place(number))
-        return gone
+        return deleted
 
     def clear(self) -> None:
-        """Delete what is half made."""
+        """Delete unfinished versions."""
         self._delete(self.path / _MAKING)
 
     def _finish(self, number: int) -> None:
@@ -180,23 +180,23 @@ class Versions:
         self.sign("update", **self.record(number))
 
     def _recover(self) -> None:
-        """A version that lies among the others and is not in the ledger was about to be promoted."""
+        """Finish a promotion and deletions that were interrupted."""
         numbers = self.numbers()
         signed = {line.get("version") for line in self.ledger()}
-        if numbers and numbers[-1] not in signed:
+        if numbers and numbers[-1] not in signed:  # put among the versions, and about to be promoted
             self._finish(numbers[-1])
             self.clear()
         for left in (self.path / _VERSIONS).glob(".*"):
             shutil.rmtree(left)
 
     def _delete(self, place: Path) -> None:
-        """Delete a directory; it is gone from its name at once."""
+        """Delete a directory. It is renamed first, so that no reader opens a part of it."""
         if place.exists():
-            gone = self.path / _VERSIONS / f".{place.name}"
-            make_directory(gone.parent)
-            place.rename(gone)
+            renamed = self.path / _VERSIONS / f".{place.name}"
+            make_directory(renamed.parent)
+            place.rename(renamed)
             sync_directory(place.parent)
-            shutil.rmtree(gone)
+            shutil.rmtree(renamed)
 
 
 def _who() -> str:

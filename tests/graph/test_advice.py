@@ -67,10 +67,10 @@ def test_a_graph_without_fault_has_no_warning(fine):
         ({"queries_per_passage__mean": 20.0, "k": 1, "labelled_passage_among_neighbours": {"1": 1.0}}, "fewer queries"),
         (
             {"queries_per_passage__max": 501, "most_found": [{**HUB, "queries": 501}]},
-            "501 queries found passage hub",
+            "501 queries are joined to passage hub",
         ),
-        ({"queries_per_passage__edges_of_top_percent": 0.21}, "most-found 1 %"),
-        ({"queries_per_passage__share_never_found": 0.51}, "No query found 51% of the passages"),
+        ({"queries_per_passage__edges_of_top_percent": 0.21}, "1 % of the passages with most queries"),
+        ({"queries_per_passage__share_never_found": 0.51}, "51% of the passages are joined to no query"),
         ({"labelled_passage_among_neighbours": {"1": 0.1, "5": 0.49}}, "Only 49% of the queries"),
         ({"labelled_passage_among_neighbours": {}}, "Add judgements"),
         ({"agreement__paraphrase": 0.49}, "agree by 0.49 (0: no more alike than any two, 1: the same)"),

@@ -23,7 +23,7 @@ def test_each_training_query_is_joined_to_its_exact_top_k(tiny_graph, tiny_datas
     query_ids = list(dataset.split("train"))
     scores, order = ranked(dataset, tiny_features, query_ids)
     assert tiny_graph.neighbors.dtype == np.uint32
-    found, found_scores = tiny_graph.found(slice(60))
+    found, found_scores = tiny_graph.retrieved(slice(60))
     assert found.tolist() == order[:, :5].tolist()
     np.testing.assert_allclose(found_scores, np.take_along_axis(scores, order[:, :5], 1), rtol=1e-5)
     np.testing.assert_allclose(tiny_graph.scores, np.take_along_axis(scores, tiny_graph.neighbors, 1), rtol=1e-5)

@@ -52,7 +52,7 @@ def test_queries_a_passage_equal_brute_force(figures, tiny_graph):
 
 def test_recall_by_rank_equals_brute_force_on_the_judgements(figures, tiny_graph, tiny_dataset):
     judged = Dataset.open(tiny_dataset).split("train")
-    expected, (found, _) = {}, tiny_graph.found(slice(60))
+    expected, (found, _) = {}, tiny_graph.retrieved(slice(60))
     for depth in range(1, 6):
         hits = [
             any(judged[query].get(f"p{row:02d}", 0) > 0 for row in found[number, :depth])

@@ -96,7 +96,7 @@ def test_what_was_found_is_known_and_the_recall_ceiling_is_of_that(
     )
     assert not np.array_equal(labelled_graph.neighbors, plain.neighbors)
     for part in (slice(60), slice(7, 31), slice(0)):
-        for ours, theirs in zip(labelled_graph.found(part), plain.found(part), strict=True):
+        for ours, theirs in zip(labelled_graph.retrieved(part), plain.retrieved(part), strict=True):
             np.testing.assert_array_equal(ours, theirs)
     assert recall_by_rank(labelled_graph) == recall_by_rank(plain)
     assert recall_by_rank(labelled_graph.view(k=1)) == recall_by_rank(plain.view(k=1))
@@ -118,4 +118,4 @@ def test_passages_can_hear_only_the_queries_whose_hard_negative_they_are(labelle
     dropped = ~of_labels & (np.arange(len(of_labels)) % 2 == 0)
     both = set(view.subgraph(everyone, dropped=dropped).passage_edges)
     assert both == set(np.flatnonzero(~of_labels & ~dropped))
-    assert labelled_graph.unheard is None
+    assert labelled_graph.ignored is None

@@ -1,7 +1,7 @@
 import pytest
 
 from gnnretrieval.errors import InputError
-from gnnretrieval.index.kinds import bytes_a_vector, empty_index, factory_for, search_parameters, set_search
+from gnnretrieval.index.kinds import bytes_per_vector, empty_index, factory_for, search_parameters, set_search
 
 
 def test_exact_search_is_the_default_where_it_is_affordable():
@@ -25,12 +25,12 @@ def test_above_that_lists_of_vectors_that_fit_the_memory():
         ("IVF8,PQ4,RFlat", 76),
     ],
 )
-def test_bytes_a_vector_are_codes_and_numbers(factory, size):
-    assert bytes_a_vector(empty_index(factory, 16, 0)) == size
+def test_bytes_per_vector_are_codes_and_numbers(factory, size):
+    assert bytes_per_vector(empty_index(factory, 16, 0)) == size
 
 
 def test_a_graph_of_vectors_takes_its_links_too():
-    assert 64 + 4 * 2 * 8 < bytes_a_vector(empty_index("HNSW8", 16, 0)) < 64 + 8 * 2 * 8 + 16
+    assert 64 + 4 * 2 * 8 < bytes_per_vector(empty_index("HNSW8", 16, 0)) < 64 + 8 * 2 * 8 + 16
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,14 @@ def test_texts_with_one_hash_are_told_apart(tiny_graph, monkeypatch):
 
 def test_the_share_below_counts_best_scores_before_label_edges(tiny_graph):
     best = BestScores(tiny_graph)
-    found = tiny_graph.found(slice(None))[1].max(axis=1)
+    found = tiny_graph.retrieved(slice(None))[1].max(axis=1)
     assert len(found) == 60
     assert best.share_below(float(np.sort(found)[29])) == pytest.approx(0.5)
     assert (best.share_below(-2.0), best.share_below(2.0)) == (0.0, 1.0)
 
 
 def test_a_removed_passage_is_nobody_s_best(tiny_graph):
-    first = tiny_graph.found(slice(None))[0][:, 0]
+    first = tiny_graph.retrieved(slice(None))[0][:, 0]
     fewer = BestScores(tiny_graph.view(hidden=np.unique(first)))
     score = float(np.median(tiny_graph.scores[:, 0]))
     assert fewer.share_below(score) > BestScores(tiny_graph).share_below(score)

@@ -56,19 +56,32 @@ def write_cheap_features(
                     assert probabilities is not None
                     features[:, :, column] = probabilities[part]
                 elif name == "label":
-                    of_part = [relevant.get(row, ()) for row in range(part.start, part.stop)]
-                    for number, (passages, its) in enumerate(zip(neighbors[part], of_part, strict=True)):
-                        features[number, :, column] = np.isin(passages, its) if its else 0
+                    for number, passages in enumerate(neighbors[part]):
+                        features[number, :, column] = np.isin(passages, relevant.get(part.start + number, []))
                 else:
                     assert bm25 is not None
-                    known = 0 if kept is None else min(max(kept[1] - part.start, 0), len(features))
-                    if kept is not None:
-                        features[:known, :, column] = kept[0][part.start : part.start + known]
-                    rows = range(part.start + known, part.stop)
-                    for row, text in zip(rows, texts.texts_of_queries(list(rows)), strict=True):
-                        features[row - part.start, :, column] = bm25.shares_of_best(text, neighbors[row])
+                    _write_bm25_shares(features[:, :, column], part, texts, neighbors, bm25, kept)
             writer.write(features)
             meter.advance(len(features))
+
+
+def _write_bm25_shares(
+    column: NDArray[np.float16],
+    part: slice,
+    texts: TextStore,
+    neighbors: NDArray[np.uint32],
+    bm25: BM25,
+    kept: tuple[NDArray[np.float16], int] | None,
+) -> None:
+    """Fill a block's column ``(b, k)`` with BM25 shares: those of ``kept``, and new ones for the other queries."""
+    known = 0
+    if kept is not None:
+        shares, count = kept
+        known = min(max(count - part.start, 0), len(column))
+        column[:known] = shares[part.start : part.start + known]
+    rows = range(part.start + known, part.stop)
+    for row, text in zip(rows, texts.texts_of_queries(list(rows)), strict=True):
+        column[row - part.start] = bm25.shares_of_best(text, neighbors[row])
 
 
 def _relevant_of(texts: TextStore) -> dict[int, list[int]]:

@@ -13,8 +13,8 @@ from gnnretrieval.storage.arrays import blocks
 
 _PAIRS = 65536  # pairs scored at a time
 
-# Retrieved lists of the queries that got a label edge: query rows (r,), passages (r, k), scores (r, k).
-FOUND = ("found_queries", "found_neighbors", "found_scores")
+# Lists as retrieved, before label edges, of the queries that got one: query rows (r,), passages (r, k), scores (r, k).
+BEFORE_LABELS = ("found_queries", "found_neighbors", "found_scores")
 
 
 class Labelled(NamedTuple):
@@ -23,7 +23,7 @@ class Labelled(NamedTuple):
     Attributes:
         rows: ``(n, k)`` passage rows.
         scores: ``(n, k)``.
-        changed: ``(r,)`` sorted rows of the queries whose list changed.
+        changed: ``(r,)`` sorted rows of the queries with a changed list.
         put_in: Number of label edges added.
     """
 
@@ -62,6 +62,7 @@ def with_labels(
         given[part] = pair_scores(queries[query], passages[passage], similarity)
     order = np.lexsort((missing[:, 1], -given, missing[:, 0]))  # by query, then best first
     missing, given = missing[order], given[order]
+    # make room: relevant passages that were retrieved must stay, so only the others can be replaced
     changed, first, wanted = np.unique(missing[:, 0], return_index=True, return_counts=True)
     m = int(max(rows.max(initial=0), labels[:, 1].max(initial=0))) + 1
     free = ~np.isin(changed[:, None] * m + rows[changed], labels[:, 0] * m + labels[:, 1])  # (r, k) not relevant
@@ -74,21 +75,21 @@ def with_labels(
     scores[changed] = np.take_along_axis(scores[changed], kept_first, 1)
     number = np.arange(len(missing)) - np.repeat(first, wanted)  # position among its query's missing labels
     fits = number < np.repeat(put_in, wanted)
-    line = missing[fits, 0]
+    query = missing[fits, 0]
     place = k - np.repeat(put_in, wanted)[fits] + number[fits]
-    rows[line, place], scores[line, place] = missing[fits, 1], given[fits]
+    rows[query, place], scores[query, place] = missing[fits, 1], given[fits]
     return Labelled(rows, scores, changed[put_in > 0], int(put_in.sum()))
 
 
-def found_arrays(
+def arrays_before_labels(
     changed: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> dict[str, NDArray[np.generic]]:
-    """The arrays of :data:`FOUND` by name.
+    """The arrays of :data:`BEFORE_LABELS` by name.
 
     Args:
-        changed: ``(r,)`` rows of the queries whose list changed.
+        changed: ``(r,)`` rows of the queries with a changed list.
         rows: ``(n, k)`` passages before label edges were put in.
         scores: ``(n, k)`` their scores.
     """
     kept = (changed, rows[changed].astype(np.uint32), scores[changed])
-    return dict(zip(FOUND, kept, strict=True))
+    return dict(zip(BEFORE_LABELS, kept, strict=True))

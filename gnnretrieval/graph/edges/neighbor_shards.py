@@ -1,6 +1,6 @@
-"""The exact search of the dual-encoder in shards of the passages, whose best are merged by score and then by row.
+"""The exact search of the dual-encoder in shards of the passages. Their best are merged by score, then by row.
 
-A score depends on its two vectors alone (:mod:`gnnretrieval.encoders.exact_search`), so the result is the one of a
+A score depends on its two vectors alone (:mod:`gnnretrieval.encoders.exact_search`), so the result equals that of a
 single search over all passages.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +22,12 @@ from gnnretrieval.storage.arrays import blocks, load_array, save_array
 from gnnretrieval.storage.artifacts import whole_file
 
 _QUERIES = 4096  # queries merged together
-ALIGNED = 64  # passages, so that the search may look for its candidates by groups
+ALIGNED = 64  # passages: shards begin at multiples, because the search selects candidates by groups
 
 
 @dataclass(frozen=True)
 class NeighborShards:
-    """The ``k`` best passages of each query, each shard among some of the passages.
+    """The ``k`` best passages of each query; each shard searches a part of the passages.
 
     Attributes:
         dataset: The dataset.
@@ -37,9 +36,9 @@ class NeighborShards:
         split: Split of the queries.
         k: Passages per query.
         total: Number of passages.
-        count: Number of shards asked for.
+        count: Requested number of shards.
         directory: Directory of the shards.
-        device: Device of the products.
+        device: Where to compute.
     """
 
     dataset: DatasetPlace
@@ -68,7 +67,7 @@ class NeighborShards:
         return parts(self.total, self.count, ALIGNED)
 
     def path(self, number: int) -> Path:
-        """File of the passage rows that a shard finds; it is written after :meth:`_scores`."""
+        """File of a shard's passage rows, written after that of the scores: if it exists, the shard is done."""
         return Shard(number, len(self.parts)).file(self.directory, "rows")
 
     def _scores(self, number: int) -> Path:
@@ -78,7 +77,7 @@ class NeighborShards:
         """Search a shard's passages for all queries.
 
         Raises:
-            ArtifactError: The dataset or the features are others here.
+            ArtifactError: This machine has another dataset or other features.
         """
         queries, features = _opened(self)
         part = self.parts[number]
@@ -94,17 +93,15 @@ class NeighborShards:
         Raises:
             ArtifactError: A shard's file is damaged.
         """
-        found: list[tuple[Any, Any]] = []
-        for number, part in enumerate(self.parts):
-            shape = (None, min(self.k, part.stop - part.start))
-            found.append(
-                (load_array(self.path(number), shape, np.int64), load_array(self._scores(number), shape, np.float32))
-            )
-        n = len(found[0][0])
+        shapes = [(None, min(self.k, part.stop - part.start)) for part in self.parts]
+        rows_of = [load_array(self.path(number), shape, np.int64) for number, shape in enumerate(shapes)]
+        scores_of = [load_array(self._scores(number), shape, np.float32) for number, shape in enumerate(shapes)]
+        n = len(rows_of[0])
         rows, scores = np.empty((n, self.k), dtype=np.int64), np.empty((n, self.k), dtype=np.float32)
         for block in blocks(n, _QUERIES):
-            its_rows, its_scores = (np.hstack([one[side][block] for one in found]) for side in (0, 1))
-            rows[block], scores[block], _ = merge_top_k(its_rows, its_scores, self.k)
+            candidates = np.hstack([shard[block] for shard in rows_of])  # (b, shards * k)
+            candidate_scores = np.hstack([shard[block] for shard in scores_of])
+            rows[block], scores[block], _ = merge_top_k(candidates, candidate_scores, self.k)
         return rows, scores
 
 
@@ -115,7 +112,7 @@ def judged_queries(dataset: Dataset, split: str) -> list[str]:
         GnnRetrievalError: There is none.
     """
     judged = dataset.split(split)
-    ids = [query for query, its in judged.items() if any(relevance > 0 for relevance in its.values())]
+    ids = [query for query, grades in judged.items() if any(grade > 0 for grade in grades.values())]
     if not ids:
         raise GnnRetrievalError(f"{dataset.path}: split {split!r} has no query with a relevant passage.")
     return ids

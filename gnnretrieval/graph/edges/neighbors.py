@@ -17,8 +17,6 @@ from gnnretrieval.storage.arrays import blocks
 
 _QUERIES = 1024  # queries per block
 
-Found = Sequence[Sequence[int]]  # passage rows of each query, best first, at most k
-
 
 def by_dual_encoder(
     queries: NDArray[np.floating],
@@ -38,28 +36,28 @@ def by_dual_encoder(
 
 
 def filled_up(
-    found: Found,
+    rankings: Sequence[Sequence[int]],
     queries: NDArray[np.floating],
     passages: NDArray[np.floating],
     k: int,
     similarity: Similarity,
     device: str,
 ) -> tuple[NDArray[np.int64], int]:
-    """Fill each list up to ``k`` passages with the dual-encoder's best others.
+    """Fill each ranking of at most ``k`` passage rows up to ``k`` with the dual-encoder's best others.
 
     Returns:
         Passage rows ``(n, k)``, and the number of passages added.
     """
-    rows = np.full((len(found), k), -1, dtype=np.int64)
-    for number, some in enumerate(found):
-        rows[number, : len(some)] = some
+    rows = np.full((len(rankings), k), -1, dtype=np.int64)
+    for number, ranking in enumerate(rankings):
+        rows[number, : len(ranking)] = ranking
     short = np.flatnonzero((rows < 0).any(1))
     missing = int((rows < 0).sum())
     if len(short):
         with progress("filling up", len(passages), "passages") as meter:
             best, _ = exact_top_k(queries[short], passages, k, similarity, device=device, advance=meter.advance)
         for number, others in zip(short.tolist(), best.tolist(), strict=True):
-            own = set(found[number])
+            own = set(rankings[number])
             free = k - len(own)
             rows[number, k - free :] = [row for row in others if row not in own][:free]
     return rows, missing

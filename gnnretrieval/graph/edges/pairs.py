@@ -51,9 +51,9 @@ def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -
         from gnnretrieval.encoders.loading import check_max_tokens  # importing torch takes seconds
 
         checkpoint = find_checkpoint(str(settings.cross_encoder))
-        its = checkpoint.config
-        check_max_tokens(settings.pair_tokens, its.get("max_position_embeddings"), checkpoint, "pair_tokens")
-        width = its.get("hidden_size") if width is None else width
+        config = checkpoint.config
+        check_max_tokens(settings.pair_tokens, config.get("max_position_embeddings"), checkpoint, "pair_tokens")
+        width = config.get("hidden_size") if width is None else width
     if width is not None and (settings.edge_dimensions or 0) > width:
         raise GnnRetrievalError(
             f"edge_dimensions is {settings.edge_dimensions}, but edge vectors have {width}: give fewer, or none."
@@ -95,6 +95,7 @@ def encode_pairs(
         save_array(directory / f"{PROJECTION}.npy", projection)
     files = EdgeVectorFiles(directory, settings, shape, encoder.dimension, done is None)
     if done is None:
+        # no pair counts as done before the projection is on disk: all vectors must be projected in the same way
         if carry is not None:
             carry(files)
         if settings.edge_vectors != "none" and files.width < encoder.dimension and files.projection is None:
@@ -106,19 +107,19 @@ def encode_pairs(
     if shards is not None:
         stage, sharding = shards
         run_stage(stage, sharding)
-        for some, vectors, probabilities in stage.blocks(encoder.dimension):
-            files.put(some, vectors, probabilities)
+        for block, vectors, probabilities in stage.blocks(encoder.dimension):
+            files.put(block, vectors, probabilities)
         files.flush()
         done = len(edges)
         record_progress(directory, manifest, {"done": done})
     with progress("cross-encoder", len(edges), "pairs", done) as meter:
         for part in blocks(len(edges) - done, PAIRS):
-            some = edges[done + part.start : done + part.stop]
-            encoded = encoder.encode_pairs(*pairs.of(some))
-            files.put(some, encoded.vectors, encoded.probabilities)
+            block = edges[done + part.start : done + part.stop]
+            encoded = encoder.encode_pairs(*pairs.of(block))
+            files.put(block, encoded.vectors, encoded.probabilities)
             files.flush()
             record_progress(directory, manifest, {"done": done + part.stop})
-            meter.advance(len(some))
+            meter.advance(len(block))
     if settings.self_loops == "cross-encoder":
         n, m = shape[0], pairs.texts.counts()[0]
         _write_loops(directory, "query", encoder, pairs.texts.texts_of_queries, n, files)

@@ -1,7 +1,7 @@
 """Adding queries and passages to a graph store. Only what changes is computed; the result equals a complete build.
 
-A new query is joined to its top-k of all passages. A new passage is compared with the old queries and enters the lists
-where it is among the top-k. BM25 scores depend on the whole corpus: new passages change them on every edge.
+A new query is joined to its top-k of all passages. A new passage is compared with the old queries, and enters the lists
+in which it is among the top-k. BM25 scores depend on the whole corpus: new passages change them on every edge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edges.features import write_cheap_features
-from gnnretrieval.graph.edges.labels import found_arrays, with_labels
+from gnnretrieval.graph.edges.labels import arrays_before_labels, with_labels
 from gnnretrieval.graph.edges.neighbors import filled_up, scores_of
 from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.pairs import begin_loops, encode_pairs, pairs_begun
@@ -81,7 +81,7 @@ def add_to_graph(
     Raises:
         ArtifactError: Another process writes the store, its edge vectors come from the user's file, or its
             cross-encoder has changed.
-        GnnRetrievalError: Passages are added to a graph whose edges come from BM25.
+        GnnRetrievalError: Passages are added to a graph with edges by BM25.
     """
     settle(Path(path), KIND)
     store = open_graph(path)
@@ -112,7 +112,7 @@ def add_objects(store: Graph, queries: Any, passages: Any, qrels: Any, *, device
         if qrels is not None:
             files["qrels"] = place / "qrels.tsv"
             judged = qrels_of(qrels)
-            rows = (Qrel(query, passage, value) for query, its in judged.items() for passage, value in its.items())
+            rows = (Qrel(query, passage, grade) for query, row in judged.items() for passage, grade in row.items())
             write_qrels(files["qrels"], rows)
         additions = read_additions(store, **files, device=device, **how)
     return store if additions is None else add_to_graph(store.path, additions, device=device)
@@ -154,32 +154,32 @@ class _Growth:
         self._grow("passage_features.npy", self.additions.passage_vectors)
         self._extend_texts()
         bm25 = self._bm25()
-        found = self._neighbors(bm25)
-        neighbors = found.rows.astype(np.uint32)
+        grown = self._neighbors(bm25)
+        neighbors = grown.rows.astype(np.uint32)
         indptr, edges = passage_side(neighbors, m + len(self.additions.passages))
         for name, array in (
             ("neighbors.npy", neighbors),
-            ("scores.npy", found.scores),
+            ("scores.npy", grown.scores),
             ("passage_indptr.npy", indptr),
             ("passage_edges.npy", edges),
         ):
             save_array(rewrite(directory, name), array)
         with TextStore(directory / TEXTS) as texts:
             if settings.reads_pairs:
-                self._encode_pairs(texts, found, neighbors, edges)
+                self._encode_pairs(texts, grown, neighbors, edges)
             kept = None
-            stayed = np.array_equal(found.came_from[:n], np.arange(n * store.stride).reshape(n, -1))
+            stayed = np.array_equal(grown.came_from[:n], np.arange(n * store.stride).reshape(n, -1))
             if "bm25" in settings.edge_features and stayed and not self.additions.passages:
                 kept = store.edge_arrays.cheap[:, :, settings.edge_features.index("bm25")], n
             rewrite(directory, "edge_features.npy")
-            write_cheap_features(directory, settings, texts, neighbors, found.scores, bm25, kept)
-        changed = self._changed(found)
+            write_cheap_features(directory, settings, texts, neighbors, grown.scores, bm25, kept)
+        changed = self._changed(grown)
         self.changed_passages = len(changed)
         record_changes(directory, store, changed)
         return {
             "num_passages": m + len(self.additions.passages),
             "num_queries": n + len(self.additions.queries),
-            "filled": store.meta["filled"] + found.filled,
+            "filled": store.meta["filled"] + grown.filled,
         }
 
     def _grow(self, name: str, rows: NDArray[np.float16]) -> None:
@@ -221,7 +221,7 @@ class _Growth:
 
     def _neighbors(self, bm25: BM25 | None) -> _Neighbors:
         n, k = self.store.num_queries, self.store.stride
-        rows, scores = self.store.found(slice(n))
+        rows, scores = self.store.retrieved(slice(n))
         came_from = np.arange(n * k).reshape(n, k)
         similarity, passages = self.store.similarity, self.additions.passage_vectors
         if len(passages) and self.settings.source is None and n:
@@ -245,21 +245,21 @@ class _Growth:
         neighbors = _Neighbors(rows, scores, came_from, filled)
         return self._with_labels(neighbors) if self.settings.label_edges else neighbors
 
-    def _with_labels(self, found: _Neighbors) -> _Neighbors:
-        """Put label edges into the retrieved lists again, and find each edge's name before the addition."""
+    def _with_labels(self, retrieved: _Neighbors) -> _Neighbors:
+        """Put label edges into the retrieved lists again, and look up each edge's name before the addition."""
         with TextStore(self.directory / TEXTS) as texts:
             labels = relevant_pairs(texts)
         queries = load_array(self.directory / "query_features.npy")
         passages = load_array(self.directory / "passage_features.npy")
-        labelled = with_labels(found.rows, found.scores, labels, queries, passages, self.store.similarity)
-        for name, array in found_arrays(labelled.changed, found.rows, found.scores).items():
+        labelled = with_labels(retrieved.rows, retrieved.scores, labels, queries, passages, self.store.similarity)
+        for name, array in arrays_before_labels(labelled.changed, retrieved.rows, retrieved.scores).items():
             save_array(rewrite(self.directory, f"{name}.npy"), array)
-        k, came_from = self.store.stride, np.full(found.rows.shape, -1)
+        k, came_from = self.store.stride, np.full(retrieved.rows.shape, -1)
         for part in blocks(self.store.num_queries, _ROWS // k + 1):
             same = labelled.rows[part][:, :, None] == self.store.neighbors[part][:, None, :]  # (b, k, k)
             before = k * np.arange(part.start, part.stop)[:, None] + same.argmax(2)
             came_from[part] = np.where(same.any(2), before, -1)
-        return _Neighbors(labelled.rows, labelled.scores, came_from, found.filled)
+        return _Neighbors(labelled.rows, labelled.scores, came_from, retrieved.filled)
 
     def _neighbors_of_new(
         self, queries: NDArray[np.float16], bm25: BM25 | None
@@ -274,13 +274,13 @@ class _Growth:
             ids = [query.id for query in self.additions.queries]
             first = self.store.num_queries
             rows_of_new = range(first, first + len(ids))
-            found = self.settings.source.find(Wanted(rows_of_new, ids, texts, k, bm25, self.additions.run))
-        rows, filled = filled_up(found, queries, passages, k, similarity, self.device)
+            rankings = self.settings.source.find(Wanted(rows_of_new, ids, texts, k, bm25, self.additions.run))
+        rows, filled = filled_up(rankings, queries, passages, k, similarity, self.device)
         return rows, scores_of(rows, queries, passages, similarity), filled
 
-    def _encode_pairs(self, texts: TextStore, found: _Neighbors, neighbors: NDArray[np.uint32], edges: Rows) -> None:
+    def _encode_pairs(self, texts: TextStore, grown: _Neighbors, neighbors: NDArray[np.uint32], edges: Rows) -> None:
         """Encode the new pairs by the cross-encoder, and move the vectors of old edges to their new places."""
-        arrays, came_from = self.store.edge_arrays, found.came_from.ravel()
+        arrays, came_from = self.store.edge_arrays, grown.came_from.ravel()
         probabilities = self.store.array(PROBABILITIES).reshape(-1)
         if not pairs_begun(self.directory):
             for name in (VECTORS, SCALES, PROBABILITIES):
@@ -305,16 +305,17 @@ class _Growth:
         new = edges[came_from[edges] < 0]
         encode_pairs(self.directory, self.settings, Pairs(texts, neighbors), new, self.device, carry, projection)
 
-    def _changed(self, found: _Neighbors) -> Rows:
-        """Sorted rows of the passages whose embedding may change."""
+    def _changed(self, grown: _Neighbors) -> Rows:
+        """Sorted rows of the passages with an embedding that may change."""
         n, m = self.store.num_queries, self.store.num_passages
         new_passages = np.arange(m, m + len(self.additions.passages))
-        touched = [found.rows[n:].ravel(), new_passages]
+        touched = [grown.rows[n:].ravel(), new_passages]
         if self.additions.passages and "bm25" in self.settings.edge_features:
-            touched.append(found.rows.ravel())  # BM25's shares change on every edge
+            touched.append(grown.rows.ravel())  # BM25's shares change on every edge
         with TextStore(self.directory / TEXTS) as texts:  # new labels change which edges passages attend to
             judged = texts.rows_of_queries(list(self.additions.qrels)).values()
-        touched.append(found.rows[np.array([row for row in judged if row < n], dtype=np.int64)].ravel())
-        moved = (found.came_from[:n] != np.arange(n * self.store.stride).reshape(n, -1)).any(axis=1)
-        touched += [found.rows[:n][moved].ravel(), self.store.neighbors[moved].ravel().astype(np.int64)]
+        touched.append(grown.rows[np.array([row for row in judged if row < n], dtype=np.int64)].ravel())
+        # a list that changed touches the passages that it lost, too
+        moved = (grown.came_from[:n] != np.arange(n * self.store.stride).reshape(n, -1)).any(axis=1)
+        touched += [grown.rows[:n][moved].ravel(), self.store.neighbors[moved].ravel().astype(np.int64)]
         return np.unique(np.concatenate(touched)).astype(np.int64)

@@ -37,7 +37,7 @@ class Additions(NamedTuple):
         qrels: Relevance by query id and passage id, of new or old queries and passages.
         query_vectors: ``(len(queries), d)`` float16.
         passage_vectors: ``(len(passages), d)`` float16.
-        run: Passages that the new queries are joined to, for a graph whose edges come from a run.
+        run: Passages that the new queries are joined to, for a graph with edges by a run.
         split: Split of the new queries.
         identity: Content hashes of the files: the same addition is not made twice in a row.
     """
@@ -86,7 +86,7 @@ def read_additions(
         query_vectors: Vectors of the queries: ``.npy`` in the order of the file, or Parquet with ids; None: encode
             them.
         passage_vectors: The same for passages.
-        run: TREC run, for a graph whose edges come from a run.
+        run: TREC run, for a graph with edges by a run.
         split: Split of the new queries; None: that of the graph.
         device: Where to encode.
         encoder: The store's encoder as a Python object; None: open it.

@@ -27,13 +27,13 @@ def neighbors_from(
     similarity: Similarity,
     device: str = "cpu",
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Rows and scores ``(n, k)`` as :func:`gnnretrieval.encoders.exact_search.exact_top_k` finds them.
+    """Rows and scores ``(n, k)`` as :func:`gnnretrieval.encoders.exact_search.exact_top_k` returns them.
 
     A query that ``known`` has keeps its list, and is compared with new passages. It is searched again if a passage of
     its list is gone or changed.
 
     Args:
-        known: An earlier graph over the same encoder, whose lists have ``k`` passages too.
+        known: An earlier graph over the same encoder, with the same ``k``.
         ids: Ids of the queries and of the passages.
         queries: ``(n, d)``.
         passages: ``(m, d)``.
@@ -51,19 +51,20 @@ def neighbors_from(
     usable = known.k == k and known.similarity == similarity and bool((np.diff(kept) > 0).all())
     settled = np.zeros(n, dtype=bool)
     if usable:  # otherwise passages of equal score would have another order
-        now = np.full(len(old_passages), -1, dtype=np.int64)
-        now[kept] = np.flatnonzero(was_passage >= 0)
-        before, its_scores = known.found(slice(known.num_queries))
-        asked = np.flatnonzero(was_query >= 0)
-        found = now[before[was_query[asked]]]
-        whole = (found >= 0).all(1)
-        settled[asked[whole]] = True
-        rows[asked[whole]], scores[asked[whole]] = found[whole], its_scores[was_query[asked[whole]]]
+        row_now = np.full(len(old_passages), -1, dtype=np.int64)
+        row_now[kept] = np.flatnonzero(was_passage >= 0)
+        rows_before, scores_before = known.retrieved(slice(known.num_queries))
+        same_query = np.flatnonzero(was_query >= 0)
+        neighbors = row_now[rows_before[was_query[same_query]]]  # (queries, k)
+        whole = (neighbors >= 0).all(1)
+        old = same_query[whole]
+        settled[old] = True
+        rows[old], scores[old] = neighbors[whole], scores_before[was_query[old]]
     fresh = np.flatnonzero(was_passage < 0)
     old, others = np.flatnonzero(settled), np.flatnonzero(~settled)
     if len(old) and len(fresh):
-        more, their_scores = exact_top_k(queries[old], passages[fresh], min(k, len(fresh)), similarity, device=device)
-        both = np.hstack([rows[old], fresh[more]]), np.hstack([scores[old], their_scores])
+        new_rows, new_scores = exact_top_k(queries[old], passages[fresh], min(k, len(fresh)), similarity, device=device)
+        both = np.hstack([rows[old], fresh[new_rows]]), np.hstack([scores[old], new_scores])
         rows[old], scores[old], _ = merge_top_k(*both, k)
     if len(others):
         rows[others], scores[others] = exact_top_k(queries[others], passages, k, similarity, device=device)
@@ -75,9 +76,9 @@ def _rows_before(
     ids: list[str], vectors: NDArray[np.float16], old_ids: list[str], old: NDArray[np.float16]
 ) -> NDArray[np.int64]:
     """Row ``(n,)`` in ``old`` of each id with the same vector; -1: it is new, or its vector has changed."""
-    row = {id_: number for number, id_ in enumerate(old_ids)}
-    found = np.array([row.get(id_, -1) for id_ in ids], dtype=np.int64)
+    row_of = {id_: row for row, id_ in enumerate(old_ids)}
+    rows = np.array([row_of.get(id_, -1) for id_ in ids], dtype=np.int64)
     for part in blocks(len(ids), _ROWS):
-        same = (np.asarray(vectors[part]) == old[np.maximum(found[part], 0)]).all(1)
-        found[part] = np.where(same, found[part], -1)
-    return found
+        same = (np.asarray(vectors[part]) == old[np.maximum(rows[part], 0)]).all(1)
+        rows[part] = np.where(same, rows[part], -1)
+    return rows

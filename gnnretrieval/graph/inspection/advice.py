@@ -10,7 +10,7 @@ from gnnretrieval.graph.inspection.report import GraphReport
 
 CROWDED = 15.0  # mean queries per passage above which passages turn into hubs
 HUB = 50  # a hub has this many times the mean number of queries
-# Share of the edges of the most-found 1 % of the passages. In graphs of three real sets it is 0.05 to 0.10.
+# Share of the edges into the 1 % of the passages with most queries. In graphs of three real sets it is 0.05 to 0.10.
 HUBS = 0.2
 NEVER_FOUND = 0.5
 LOW_CEILING = 0.5
@@ -33,7 +33,7 @@ class Gain(NamedTuple):
 
 # Of measured sets with fewer paraphrases. Five sets are too few for an interval of what another set gains.
 GAINED = {"squad-open": Gain(5.0, 1.6, (1.0, 2.2))}
-GAINED_UNTAUGHT = {  # no passage asked for has questions
+GAINED_UNTAUGHT = {  # no relevant test passage has training questions
     "squad-open-by-passage": Gain(12.5, 0.4, (0.2, 0.6)),
     "fairytaleqa": Gain(9.7, 1.6, (0.5, 2.7)),
 }
@@ -60,18 +60,18 @@ def _of_degrees(figures: GraphReport) -> Iterator[str]:
     if degrees.max > HUB * max(degrees.mean, 1):
         hub = figures.most_found[0]
         yield (
-            f"{hub.queries:,} queries found passage {hub.id}, {degrees.max / degrees.mean:.0f} times the "
+            f"{hub.queries:,} queries are joined to passage {hub.id}, {degrees.max / degrees.mean:.0f} times the "
             "mean: if its text is boilerplate, delete it."
         )
     if figures.passages >= 100 and degrees.edges_of_top_percent > HUBS:
         yield (
-            f"The most-found 1 % of the passages have {degrees.edges_of_top_percent:.0%} of the edges: they are "
+            f"The 1 % of the passages with most queries have {degrees.edges_of_top_percent:.0%} of the edges: they are "
             "hubs, which mix questions about many subjects. Use a smaller k, or fine-tune the dual-encoder."
         )
     if degrees.share_never_found > NEVER_FOUND:
         yield (
-            f"No query found {degrees.share_never_found:.0%} of the passages: they keep the dual-encoder's vector. "
-            "More training queries, or a larger k, would reach more."
+            f"{degrees.share_never_found:.0%} of the passages are joined to no query: they keep the dual-encoder's "
+            "vector. More training queries, or a larger k, would reach more."
         )
 
 
@@ -140,7 +140,7 @@ def _of_overlap(splits: Mapping[str, SplitOverlap]) -> Iterator[str]:
 
 
 def _untaught(splits: Mapping[str, SplitOverlap]) -> dict[str, float]:
-    """The splits few of whose relevant passages have training questions, with their share."""
+    """Splits with few relevant passages that have training questions, and the share of these."""
     return {
         name: split.share_with_training_questions
         for name, split in splits.items()

@@ -1,6 +1,6 @@
 """Agreement of a passage's questions: whether they paraphrase each other, and so how much a graph can help.
 
-A GNN-encoder moves a passage towards the questions that found it. This brings it closer to the next question about it
+A GNN-encoder moves a passage towards the questions joined to it. This brings it closer to the next question about it
 only if questions about one passage are alike. The figure to look at before training is therefore the mean cosine of a
 passage's labelled questions, corrected for the cosine of random questions.
 """
@@ -38,7 +38,7 @@ class RandomPairs(MeanAndPercentiles):
 
 
 class Disagreeing(Figures):
-    """A passage whose questions are little alike."""
+    """A passage with questions that are little alike."""
 
     id: str
     title: str
@@ -68,7 +68,7 @@ class Agreement(MeanAndPercentiles, _Counted):  # in JSON the fields of the last
     paraphrase: float
     """The mean on a scale where 0 is that of random pairs and 1 that of equal questions."""
     share_above_random: float
-    """Passages whose agreement is above the 99th percentile of random pairs."""
+    """Share of passages with an agreement above the 99th percentile of random pairs."""
     disagreeing: list[Disagreeing]
     meaning: str
     """What ``paraphrase`` says, in words."""
@@ -96,6 +96,7 @@ def agreement_figures(store: Graph, most: int, seed: int) -> Agreement | None:
     if not len(several):
         return None
     in_all, siblings = len(several), len(np.unique(labels[np.repeat(counts >= 2, counts), 0]))
+    # whole passages are sampled, not questions: half a passage's questions would change its agreement
     if counts[several].sum() > QUESTIONS:
         chosen = np.random.default_rng([seed, 1]).permutation(several)
         several = np.sort(chosen[: max(1, int(np.searchsorted(np.cumsum(counts[chosen]), QUESTIONS, side="right")))])
@@ -165,10 +166,10 @@ def _random_pairs(store: Graph, seed: int) -> NDArray[np.float32]:
     n = len(shown)  # at least 2, because some passage has two questions
     rng = np.random.default_rng([seed, 2])
     places = rng.integers(n, size=RANDOM_PAIRS)
-    one, other = shown[places], shown[(places + rng.integers(1, n, size=RANDOM_PAIRS)) % n]
+    first, second = shown[places], shown[(places + rng.integers(1, n, size=RANDOM_PAIRS)) % n]
     cosines = np.empty(RANDOM_PAIRS, dtype=np.float32)
     for part in blocks(RANDOM_PAIRS, _BLOCK):
-        cosines[part] = (unit_queries(store, one[part]) * unit_queries(store, other[part])).sum(1)
+        cosines[part] = (unit_queries(store, first[part]) * unit_queries(store, second[part])).sum(1)
         release(store.query_features)
     return np.clip(cosines, -1, 1)
 

@@ -48,7 +48,7 @@ class Histogram(Figures):
 
 
 class DegreeBin(Figures):
-    """Passages that a number of queries found."""
+    """Number of passages that are joined to ``first`` to ``last`` queries."""
 
     first: int = Field(alias="from")
     """Least number of queries; ``from`` in JSON."""
@@ -58,19 +58,19 @@ class DegreeBin(Figures):
 
 
 class Degrees(MeanAndPercentiles):
-    """Number of queries that found a passage, over all passages."""
+    """Number of queries joined to a passage, over all passages."""
 
     max: int
     share_never_found: float
-    """Share of passages that no query found."""
+    """Share of passages joined to no query."""
     edges_of_top_percent: float
-    """Share of the edges into the most-found 1 % of the passages: 0.01 if all are found equally often."""
+    """Share of the edges into the 1 % of the passages with most queries: 0.01 if all have equally many."""
     histogram: list[DegreeBin]
     """In bins 0, 1, 2, 3-4, 5-8, …"""
 
 
 class MostFound(Figures):
-    """A passage that many queries found."""
+    """A passage that is joined to many queries."""
 
     id: str
     title: str
@@ -115,7 +115,7 @@ def histogram(values: NDArray[Any], low: float, high: float, bins: int = BINS) -
 
 
 def degree_figures(degrees: Rows) -> Degrees:
-    """Distribution of ``degrees`` ``(m,)``, the number of queries that found each passage."""
+    """Distribution of ``degrees`` ``(m,)``, the number of queries joined to each passage."""
     m, total = len(degrees), int(degrees.sum())
     first_percent = max(1, round(m / 100))
     top = np.partition(degrees, m - first_percent)[m - first_percent :]
@@ -137,7 +137,7 @@ def degree_figures(degrees: Rows) -> Degrees:
 
 
 def most_found(store: Graph, degrees: Rows, most: int) -> list[MostFound]:
-    """The ``most`` passages that most queries found; ties by row."""
+    """The ``most`` passages that are joined to most queries; ties by row."""
     if store.hidden:
         degrees = degrees.copy()
         degrees[list(store.hidden)] = 0
@@ -160,14 +160,14 @@ def recall_by_rank(store: Graph) -> tuple[int, list[float]]:
     """
     labels, m = store.labels, store.num_passages
     labelled = len(np.unique(labels[:, 0]))
-    found = np.zeros(store.k, dtype=np.int64)
+    hits = np.zeros(store.k, dtype=np.int64)  # queries with a relevant passage among the first 1, 2, … k
     for rows in blocks(store.num_queries, _BLOCK):
         first, last = np.searchsorted(labels[:, 0], (rows.start, rows.stop))
         relevant = labels[first:last, 0] * m + labels[first:last, 1]
-        pairs = np.arange(rows.start, rows.stop)[:, None] * m + store.found(rows)[0]
-        found += np.maximum.accumulate(np.isin(pairs, relevant), axis=1).sum(0)
+        pairs = np.arange(rows.start, rows.stop)[:, None] * m + store.retrieved(rows)[0]
+        hits += np.maximum.accumulate(np.isin(pairs, relevant), axis=1).sum(0)
         release(store.neighbors)
-    return labelled, [float(count) / labelled for count in found] if labelled else []
+    return labelled, [float(count) / labelled for count in hits] if labelled else []
 
 
 def score_figures(store: Graph, seed: int) -> Scores:

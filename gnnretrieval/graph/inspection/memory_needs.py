@@ -75,7 +75,7 @@ def memory_needs(
         k: Passages per query.
         dimension: ``d``.
         edge_dim: ``d_e``.
-        queries_per_candidate: Mean number of queries that found a candidate of a batch. Often-found passages are
+        queries_per_candidate: Mean number of queries joined to a candidate of a batch. Passages with many queries are
             candidates more often, so this is the mean of the squared degrees divided by the mean degree.
         shape: Training settings; None: the defaults.
     """

@@ -71,23 +71,24 @@ def similar_queries(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) 
     query = np.repeat(rows, shared)
     order = np.lexsort((query, -score, passage))
     passage, query = passage[order], query[order]
-    found = _Found(store.num_queries)
+    similar_pairs = _Pairs(store.num_queries)
     with progress("near-duplicate queries", len(query), "entries") as meter:
         for part in blocks(len(query), max(1, _FLOATS // store.dimension)):
             beyond = slice(part.start, part.stop + WINDOW)
-            rows_here, of = query[beyond], passage[beyond]
+            rows_here, passages = query[beyond], passage[beyond]
             unit = unit_queries(store, rows_here)
+            # entries are sorted by passage, so those of one passage are compared by shifting the block against itself
             for distance in range(1, WINDOW + 1):
-                left = np.flatnonzero(of[:-distance] == of[distance:])
+                left = np.flatnonzero(passages[:-distance] == passages[distance:])
                 left = left[left < part.stop - part.start]
                 if not len(left):
                     break  # no passage of the block has more queries
                 near = np.einsum("ij,ij->i", unit[left], unit[left + distance])
                 similar = near >= threshold
-                found.add(rows_here[left[similar]], rows_here[left[similar] + distance], near[similar])
+                similar_pairs.add(rows_here[left[similar]], rows_here[left[similar] + distance], near[similar])
             release(store.query_features)
             meter.advance(part.stop - part.start)
-    return found.pairs(len(rows), len(shown_queries(store)))
+    return similar_pairs.sorted(len(rows), len(shown_queries(store)))
 
 
 def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE) -> DuplicatePairs:
@@ -103,7 +104,7 @@ def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE)
             vectors[part] = gather_rows(store.passage_features, rows[part], np.float16)
             meter.advance(part.stop - part.start)
     release(store.passage_features)
-    found = _Found(store.num_passages)
+    similar_pairs = _Pairs(store.num_passages)
     above = np.triu(np.ones((k, k), dtype=bool), 1)
     with progress("near-duplicate passages", len(queries), "queries") as meter:
         for part in blocks(len(queries), max(1, _FLOATS // (k * store.dimension))):
@@ -113,29 +114,29 @@ def similar_passages(store: Graph, seed: int, threshold: float = NEAR_DUPLICATE)
             near = unit[index.reshape(-1, k)]  # (b, k, d)
             cosine = near @ near.transpose(0, 2, 1)  # (b, k, k)
             number, left, right = np.nonzero((cosine >= threshold) & above)
-            of = around[part]
-            found.add(of[number, left], of[number, right], cosine[number, left, right])
+            passages = around[part]
+            similar_pairs.add(passages[number, left], passages[number, right], cosine[number, left, right])
             meter.advance(part.stop - part.start)
-    return found.pairs(len(rows), int((store.degrees() > 0).sum()))
+    return similar_pairs.sorted(len(rows), int((store.degrees() > 0).sum()))
 
 
-class _Found:
-    """Collects pairs; each pair counts once."""
+class _Pairs:
+    """Collects pairs of rows below ``count``; each pair counts once."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._keys: list[Rows] = []
         self._cosines: list[NDArray[np.float32]] = []
 
-    def add(self, one: Rows, other: Rows, cosine: NDArray[np.float32]) -> None:
-        if len(one):
-            key, first = np.unique(
-                np.minimum(one, other).astype(np.int64) * self.count + np.maximum(one, other), return_index=True
-            )
-            self._keys.append(key)
+    def add(self, left: Rows, right: Rows, cosine: NDArray[np.float32]) -> None:
+        if len(left):
+            keys = np.minimum(left, right).astype(np.int64) * self.count + np.maximum(left, right)
+            keys, first = np.unique(keys, return_index=True)
+            self._keys.append(keys)
             self._cosines.append(cosine[first])
 
-    def pairs(self, compared: int, of: int) -> DuplicatePairs:
+    def sorted(self, compared: int, of: int) -> DuplicatePairs:
+        """The pairs, highest cosine first; ties by row."""
         keys = np.concatenate([np.empty(0, dtype=np.int64), *self._keys])
         cosines = np.concatenate([np.empty(0, dtype=np.float32), *self._cosines])
         keys, first = np.unique(keys, return_index=True)
@@ -145,7 +146,7 @@ class _Found:
 
 
 class SimilarPair(Figures):
-    """Two texts whose vectors are alike."""
+    """Two texts with similar vectors."""
 
     cosine: float
     pair: list[NamedText]
@@ -156,7 +157,7 @@ class NearRows(Figures):
 
     compared: int
     of: int
-    """All queries, or all passages that a query found."""
+    """All queries, or all passages that are joined to a query."""
     pairs: int
     near: int
     """Queries or passages with a near-duplicate."""

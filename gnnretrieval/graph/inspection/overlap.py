@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnretrieval.data.beir import read_qrels, read_queries
 from gnnretrieval.data.dataset import QUERIES, Dataset
-from gnnretrieval.data.inspection.same_text import SeenTexts
+from gnnretrieval.data.inspection.same_text import text_key
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.pages.reports import Figures
@@ -28,14 +28,14 @@ class SplitOverlap(Figures):
     queries: int
     """Queries with a relevant passage."""
     same_id: int
-    """Queries whose id is in the graph."""
+    """Queries with an id that is in the graph."""
     same_text: int
-    """Queries whose normalised text is in the graph."""
+    """Queries with a normalised text that is in the graph."""
     relevant_passages: int
     share_with_training_questions: float
-    """Of the relevant passages, those that are relevant to a query of the graph."""
+    """Share of the relevant passages that are also relevant to a query of the graph."""
     share_never_found: float
-    """Of the relevant passages, those that no query of the graph found."""
+    """Share of the relevant passages that are joined to no query of the graph."""
 
 
 class Overlap(Figures):
@@ -64,31 +64,30 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> Overlap:
         place = Path(data) if data is not None else store.made_from("dataset")
         if data is None and not place.exists():
             raise ArtifactError(f"{place} does not exist: name the dataset with --data")
-        found = list(_splits(store, place))
+        others = list(_splits(store, place))
     except GnnRetrievalError as error:
         if data is not None:
             raise
         return Overlap(dataset=None, why=str(error).rstrip("."), splits={})
-    seen, asked = SeenTexts(), set[str]()
+    ids, keys = set[str](), set[int]()
     with store.texts() as texts:
-        keys = set()
         for query in texts.queries():
             if store.visible is None or store.visible[query.row]:
-                keys.add(seen.add(query.text))
-                asked.add(query.id)
-        rows = {split.name: texts.rows_of_passages(split.relevant) for split in found}
-    if data is not None and found and not any(rows.values()):
+                keys.add(text_key(query.text))
+                ids.add(query.id)
+        rows = {split.name: texts.rows_of_passages(split.relevant) for split in others}
+    if data is not None and others and not any(rows.values()):
         raise InputError(f"none of its judged passages is in {store.path}: it is another dataset.", place)
     taught = np.zeros(store.num_passages, dtype=bool)
     taught[store.labels[:, 1]] = True
     reached = store.degrees() > 0
     splits = {}
-    for split in found:
+    for split in others:
         relevant = np.array(sorted(rows[split.name].values()), dtype=np.int64)
         splits[split.name] = SplitOverlap(
             queries=len(split.texts),
-            same_id=sum(id_ in asked for id_ in split.texts),
-            same_text=sum(seen.add(text) in keys for text in split.texts.values()),
+            same_id=sum(id_ in ids for id_ in split.texts),
+            same_text=sum(text_key(text) in keys for text in split.texts.values()),
             relevant_passages=len(relevant),
             share_with_training_questions=float(taught[relevant].mean()) if len(relevant) else 0.0,
             share_never_found=float((~reached[relevant]).mean()) if len(relevant) else 0.0,
@@ -112,14 +111,14 @@ def _splits(store: Graph, place: Path) -> Iterator[_Split]:
     judged = {file.stem: read_qrels(file) for file in files if file.stem != store.config["split"]}
     wanted: set[str] = set().union(*judged.values())
     texts = {query.id: query.text for query, _ in read_queries(place / QUERIES, unique=False) if query.id in wanted}
-    for name, found in judged.items():
-        yield _split(name, found, texts)
+    for name, qrels_of_split in judged.items():
+        yield _split(name, qrels_of_split, texts)
 
 
-def _split(name: str, judged: dict[str, dict[str, int]], texts: dict[str, str]) -> _Split:
-    hits = {query: [passage for passage, grade in found.items() if grade > 0] for query, found in judged.items()}
+def _split(name: str, qrels: dict[str, dict[str, int]], texts: dict[str, str]) -> _Split:
+    relevant = {query: [passage for passage, grade in judged.items() if grade > 0] for query, judged in qrels.items()}
     return _Split(
         name,
-        {query: texts[query] for query, passages in hits.items() if passages and query in texts},
-        list(dict.fromkeys(passage for passages in hits.values() for passage in passages)),
+        {query: texts[query] for query, passages in relevant.items() if passages and query in texts},
+        list(dict.fromkeys(passage for passages in relevant.values() for passage in passages)),
     )

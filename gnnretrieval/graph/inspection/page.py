@@ -11,57 +11,58 @@ from gnnretrieval.pages.html import Html, figures, page, paragraph, section, sho
 from gnnretrieval.pages.quantities import in_bytes
 
 
-def page_of(found: GraphReport) -> str:
+def page_of(report: GraphReport) -> str:
     """HTML page of the figures."""
-    plots = section("Plots", figures(plots_of(found)))
-    shown = (warnings(found.warnings), tiles(tiles_of(found)), plots, *_tables(found))
-    return page(f"{found.path}: the graph", summary_of(found), *shown)
+    plots = section("Plots", figures(plots_of(report)))
+    shown = (warnings(report.warnings), tiles(tiles_of(report)), plots, *_tables(report))
+    return page(f"{report.path}: the graph", summary_of(report), *shown)
 
 
-def summary_of(found: GraphReport) -> str:
+def summary_of(report: GraphReport) -> str:
     """Size, encoder and edge features of the graph, in a line."""
     return (
-        f"{found.passages:,} passages, {found.queries:,} queries, k = {found.k}: {found.edges:,} edges. "
-        f"{found.dimension} dimensions by {found.encoder}; edge features: "
-        f"{', '.join(found.edge_features) or 'none'}."
+        f"{report.passages:,} passages, {report.queries:,} queries, k = {report.k}: {report.edges:,} edges. "
+        f"{report.dimension} dimensions by {report.encoder}; edge features: "
+        f"{', '.join(report.edge_features) or 'none'}."
     )
 
 
-def tiles_of(found: GraphReport) -> Iterator[tuple[str, str]]:
+def tiles_of(report: GraphReport) -> Iterator[tuple[str, str]]:
     """The main figures, each with its meaning."""
-    degrees, recall = found.queries_per_passage, found.labelled_passage_among_neighbours
+    degrees, recall = report.queries_per_passage, report.labelled_passage_among_neighbours
     if recall:
-        yield f"{recall[str(found.k)]:.1%}", f"of queries reach their passage within k = {found.k}"
-    if found.agreement is not None:
-        yield f"{found.agreement.paraphrase:.2f}", "paraphrase: 0 like any two questions, 1 the same"
+        yield f"{recall[str(report.k)]:.1%}", f"of queries reach their passage within k = {report.k}"
+    if report.agreement is not None:
+        yield f"{report.agreement.paraphrase:.2f}", "paraphrase: 0 like any two questions, 1 the same"
     yield f"{degrees.mean:.1f}", f"queries per passage; at most {degrees.max:,}"
-    yield f"{degrees.share_never_found:.1%}", "of passages never found by a query"
-    yield f"{found.near_duplicates.queries.share:.1%}", "of queries have a near-duplicate"
-    yield f"{found.near_duplicates.passages.share:.1%}", "of retrieved passages have a near-duplicate"
-    yield in_bytes(found.memory.training_batch), "to train against the batch's passages"
-    yield in_bytes(found.memory.training_corpus), "to train against all passages"
-    yield in_bytes(found.memory.embedding), "to embed every passage"
+    yield f"{degrees.share_never_found:.1%}", "of passages joined to no query"
+    yield f"{report.near_duplicates.queries.share:.1%}", "of queries have a near-duplicate"
+    yield f"{report.near_duplicates.passages.share:.1%}", "of retrieved passages have a near-duplicate"
+    yield in_bytes(report.memory.training_batch), "to train against the batch's passages"
+    yield in_bytes(report.memory.training_corpus), "to train against all passages"
+    yield in_bytes(report.memory.embedding), "to embed every passage"
 
 
-def _tables(found: GraphReport) -> Iterator[Html]:
+def _tables(report: GraphReport) -> Iterator[Html]:
     most = [
         (row.id, f"{row.queries:,}", row.title if row.title != row.id else "", short(row.text))
-        for row in found.most_found
+        for row in report.most_found
     ]
-    yield section("Most-found passages", table(("passage", "queries", "title", "text"), most, numbers=[1]))
-    near = found.near_duplicates
-    for what, its in (("queries", near.queries), ("passages", near.passages)):
-        rows = [(f"{example.cosine:.3f}", *(short(side.text) for side in example.pair)) for example in its.examples]
-        title = f"Near-duplicate {what}: {its.pairs:,} pairs of cosine {near.threshold:g} or more"
+    title = "Passages joined to most queries"
+    yield section(title, table(("passage", "queries", "title", "text"), most, numbers=[1]))
+    near = report.near_duplicates
+    for what, pairs in (("queries", near.queries), ("passages", near.passages)):
+        rows = [(f"{example.cosine:.3f}", *(short(side.text) for side in example.pair)) for example in pairs.examples]
+        title = f"Near-duplicate {what}: {pairs.pairs:,} pairs of cosine {near.threshold:g} or more"
         yield section(title, table(("cosine", "one", "other"), rows, numbers=[0]))
-    if found.agreement is not None:
+    if report.agreement is not None:
         disagreeing = [
             (row.id, f"{row.agreement:.3f}", row.questions, *(short(side.text) for side in row.apart))
-            for row in found.agreement.disagreeing
+            for row in report.agreement.disagreeing
         ]
         named = ("passage", "agreement", "questions", "one question", "another")
         yield section("Passages whose questions disagree most", table(named, disagreeing, numbers=[1, 2]))
-    yield section("Other splits and the graph", _overlap(found.overlap))
+    yield section("Other splits and the graph", _overlap(report.overlap))
 
 
 def _overlap(overlap: Overlap) -> Html:
@@ -79,5 +80,12 @@ def _overlap(overlap: Overlap) -> Html:
         )
         for name, split in overlap.splits.items()
     ]
-    head = ("queries", "id in graph", "text in graph", "relevant passages", "with training questions", "never found")
+    head = (
+        "queries",
+        "id in graph",
+        "text in graph",
+        "relevant passages",
+        "with training questions",
+        "joined to no query",
+    )
     return table(("split", *head), rows, numbers=range(1, 7))

@@ -39,10 +39,10 @@ def _degrees(degrees: Degrees) -> Figure:
     names = [str(bin_.first) if bin_.first == bin_.last else f"{bin_.first}-{bin_.last}" for bin_ in bins]
     counts = [bin_.passages for bin_ in bins]
     return Figure(
-        "Queries that found a passage",
-        "Passages by the number of queries that found them, both on a logarithmic scale. A long tail to the right "
-        f"means hubs: here the most-found 1 % have {degrees.edges_of_top_percent:.1%} of the edges.",
-        bar_plot("Passages by the number of queries that found them", names, counts, "queries", "passages", log=True),
+        "Queries per passage",
+        "Passages by the number of queries joined to them, both on a logarithmic scale. A long tail to the right means "
+        f"hubs: here the 1 % with most queries have {degrees.edges_of_top_percent:.1%} of the edges.",
+        bar_plot("Passages by the number of queries joined to them", names, counts, "queries", "passages", log=True),
     )
 
 

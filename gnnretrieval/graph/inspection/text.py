@@ -59,11 +59,11 @@ def _connectivity(figures: GraphReport) -> Iterator[str]:
     degrees, recall = figures.queries_per_passage, shown_ranks(figures.labelled_passage_among_neighbours)
     yield "\nEdges"
     yield _line("queries per passage", f"mean {degrees.mean:.1f}, {_spread(degrees, '.0f')}, max {degrees.max:,}")
-    yield _line("never found", f"{degrees.share_never_found:.1%} of the passages")
-    yield _line("most-found 1 %", f"have {degrees.edges_of_top_percent:.1%} of the edges")
+    yield _line("joined to no query", f"{degrees.share_never_found:.1%} of the passages")
+    yield _line("1 % with most queries", f"have {degrees.edges_of_top_percent:.1%} of the edges")
     for number, passage in enumerate(figures.most_found):
         yield _line(
-            "" if number else "most found",
+            "" if number else "most queries",
             f"{passage.queries:>7,}  {_named(passage.id, passage.title or passage.text)}",
         )
     yield _line("scores", _spread(figures.scores, ".3f"))
@@ -130,13 +130,13 @@ def _overlap(figures: Overlap) -> Iterator[str]:
         return
     yield (
         f"  {'split':<12}{'queries':>9}{'same id':>9}{'same text':>11}{'relevant passages':>19}"
-        f"{'with training questions':>25}{'never found':>13}"
+        f"{'with training questions':>25}{'joined to no query':>20}"
     )
     for name, split in figures.splits.items():
         yield (
             f"  {name:<12}{split.queries:>9,}{split.same_id:>9,}{split.same_text:>11,}"
             f"{split.relevant_passages:>19,}{split.share_with_training_questions:>25.1%}"
-            f"{split.share_never_found:>13.1%}"
+            f"{split.share_never_found:>20.1%}"
         )
 
 
