@@ -185,6 +185,11 @@ def measure_dense(
     return values if clicked is None else values * clicked.shares
 
 
+def lowest_mean(values: NDArray[np.float64], parts: NDArray[np.integer]) -> float:
+    """The lowest mean of values ``(q,)`` over the kinds of dev questions ``(q,)``."""
+    return min(float(values[parts == part].mean()) for part in np.unique(parts))
+
+
 def choose_dense(
     graph: MessageGraph,
     whole: MessageGraph,
@@ -218,27 +223,28 @@ def choose_dense(
     """
     features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
     wanted = {
-        name: [one._replace(steps=steps_over(len(graph.labels), one.steps)) for one in CHOICES[name]]
+        name: [setting._replace(steps=steps_over(len(graph.labels), setting.steps)) for setting in CHOICES[name]]
         for name in CHOICES
         if name in names and (priors or not name.endswith("label-prior"))
     }
-    shapes = dict.fromkeys((one.steps, one.sides) for choices in wanted.values() for one in choices if one.steps)
+    settings = dict.fromkeys(setting for choices in wanted.values() for setting in choices)
+    shapes = dict.fromkeys((setting.steps, setting.sides) for setting in settings if setting.steps)
     with progress("training the baselines' heads", sum(steps for steps, _ in shapes), "steps") as meter:
-        trained = train_each(graph, [HeadTraining(*one) for one in shapes], seed=seed, advance=meter.advance)
+        trained = train_each(graph, [HeadTraining(*shape) for shape in shapes], seed=seed, advance=meter.advance)
     heads = dict(zip(shapes, trained, strict=True))
-    baselines, measured = {}, dict[DenseSetting, float]()
-    alike: dict[DenseSetting, list[DenseSetting]] = {}  # settings that share their prepared vectors
-    for one in dict.fromkeys(one for choices in wanted.values() for one in choices):
-        alike.setdefault(one._replace(questions=0.0, prior=0.0), []).append(one)
-    for shared, settings in alike.items():
-        its = heads.get((shared.steps, shared.sides))
-        by_setting = measure_dense(graph, its, settings, features, relevant, clicked)
-        for one, values in zip(settings, by_setting, strict=True):
-            measured[one] = min(float(values[parts == part].mean()) for part in np.unique(parts))
+    # Settings that differ only in these two share their prepared vectors, so that each is prepared once.
+    alike: dict[DenseSetting, list[DenseSetting]] = {}
+    for setting in settings:
+        alike.setdefault(setting._replace(questions=0.0, prior=0.0), []).append(setting)
+    dev: dict[DenseSetting, float] = {}
+    for shared, group in alike.items():
+        by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), group, features, relevant, clicked)
+        dev |= {setting: lowest_mean(values, parts) for setting, values in zip(group, by_setting, strict=True)}
+    baselines = {}
     for name, choices in wanted.items():
-        best = max(choices, key=lambda one: measured[one])
-        its = heads.get((best.steps, best.sides))
-        if its is not None and whole is not graph:
-            its = train_heads(whole, best.steps, sides=best.sides, seed=seed)
-        baselines[name] = DenseBaseline(best, measured[best], whole, its)
+        best = max(choices, key=lambda setting: dev[setting])
+        best_heads = heads.get((best.steps, best.sides))
+        if best_heads is not None and whole is not graph:
+            best_heads = train_heads(whole, best.steps, sides=best.sides, seed=seed)
+        baselines[name] = DenseBaseline(best, dev[best], whole, best_heads)
     return baselines

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.baselines import EXPANSION
-from gnnretrieval.baselines.dense import DenseSetting, measure_dense
+from gnnretrieval.baselines.dense import DenseSetting, lowest_mean, measure_dense
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import ENDPOINT, EncoderSettings
@@ -29,7 +29,7 @@ from gnnretrieval.nn.label_messages import MessageGraph
 from gnnretrieval.progress import progress
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
-MOST = 20_000  # passages with questions, up to which they are encoded again without being asked to
+MOST = 20_000  # passages with questions that are encoded again by default, at most
 _AT_ONCE = 256  # texts
 
 
@@ -56,14 +56,14 @@ class Expanded(NamedTuple):
         questions = label_questions(store, visible)
         rows = sorted(questions)
         with store.texts() as texts:
-            written = [
+            expanded = [
                 "\n".join([*questions[row], passage])
                 for row, passage in zip(rows, texts.texts_of_passages(rows), strict=True)
             ]
         vectors = [np.zeros((0, encoder.dimension), dtype=np.float32)]
         with progress("encoding passages with their questions", len(rows), "passages") as meter:
             for start in range(0, len(rows), _AT_ONCE):
-                vectors.append(encoder.encode(written[start : start + _AT_ONCE], "passage"))
+                vectors.append(encoder.encode(expanded[start : start + _AT_ONCE], "passage"))
                 meter.advance(len(vectors[-1]))
         return cls(torch.tensor(rows, dtype=torch.int64), torch.from_numpy(np.concatenate(vectors)))
 
@@ -117,10 +117,10 @@ def choose_weight(
         parts: Kind of each dev question ``(q,)``; a weight counts by its lowest mean over the kinds.
         clicked: How the dev questions count if their labels are clicks; None: all alike.
     """
-    asked = torch.from_numpy(np.asarray(queries, dtype=np.float32))
+    features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
     dev: dict[float, float] = {}
     for weight in WEIGHTS:
-        (values,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], asked, relevant, clicked)
-        dev[weight] = min(float(values[parts == part].mean()) for part in np.unique(parts))
+        (values,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], features, relevant, clicked)
+        dev[weight] = lowest_mean(values, parts)
     best = max(WEIGHTS, key=lambda weight: dev[weight])
     return best, dev[best]

@@ -20,7 +20,7 @@ from gnnretrieval.index.lexical import LexicalSetting, Questions, joined, requir
 from gnnretrieval.progress import progress
 
 CUTOFF = 10  # cutoff of the reciprocal rank on dev
-_DEPTH = 1000  # passages among which those that were shown are looked for
+_DEPTH = 1000  # retrieved passages, of which those that were shown count by clicks
 
 CHOICES = {
     "repeats": (0, 1, 2, 3),
@@ -134,13 +134,13 @@ class _Search:
 
     def _reciprocal_rank(self, bm25: BM25) -> float:
         """Mean RR@10; ties are ranked by row."""
-        found = [rows.tolist() for rows, _ in bm25.top_k_of(self._queries, _DEPTH if self._clicked else CUTOFF)]
+        retrieved = [rows.tolist() for rows, _ in bm25.top_k_of(self._queries, _DEPTH if self._clicked else CUTOFF)]
         if self._clicked is not None:
-            ranked = zip(found, self._clicked.shown, strict=True)
-            found = [rows if shown is None else [row for row in rows if row in shown] for rows, shown in ranked]
+            ranked = zip(retrieved, self._clicked.shown, strict=True)
+            retrieved = [rows if shown is None else [row for row in rows if row in shown] for rows, shown in ranked]
         values = [
             next((1 / rank for rank, row in enumerate(rows[:CUTOFF], 1) if row in relevant), 0.0)
-            for rows, relevant in zip(found, self._relevant, strict=True)
+            for rows, relevant in zip(retrieved, self._relevant, strict=True)
         ]
         return fmean(values) if self._clicked is None else float(np.mean(self._clicked.shares * values))
 

@@ -58,8 +58,8 @@ class Baselines(Artifact):
         """The chosen setting of each baseline as text, one line each."""
         width = max(map(len, self.names))
         return [
-            f"{name:<{width}}  dev RR@10 {100 * its['dev']:.1f}  by {its['said']}"
-            for name, its in self.meta["chosen"].items()
+            f"{name:<{width}}  dev RR@10 {100 * chosen['dev']:.1f}  by {chosen['said']}"
+            for name, chosen in self.meta["chosen"].items()
         ]
 
 
@@ -102,7 +102,7 @@ def rank_baselines(
         overwrite: Replace rankings made from other inputs.
 
     Raises:
-        GnnRetrievalError: There are no questions to choose by, the split is missing or is the one to choose by, or the
+        GnnRetrievalError: There are no questions to choose on, the split is missing or chooses the settings, or the
             vectors do not fit into memory.
     """
     features.require_of(dataset)
@@ -113,26 +113,21 @@ def rank_baselines(
     if split == held_out.name:
         raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
     require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
-    names, encoder = [name for name in BASELINES if name in only or not only], None
-    if EXPANSION in names:
-        try:
-            encoder = expanding_encoder(store, features, device, wanted=bool(only))
-        except GnnRetrievalError as error:
-            if only:
-                raise
-            say(f"without {EXPANSION}: {error}")
-            names.remove(EXPANSION)
+    names = [name for name in BASELINES if name in only or not only]
+    encoder = _expanding_encoder(store, features, only, device) if EXPANSION in names else None
+    if encoder is None:
+        names = [name for name in names if name != EXPANSION]
 
     def write(directory: Path) -> dict[str, Any]:
         rank = _Ranker(dataset, features, directory, depth)
-        asked = {split: queries}
+        queries_by_split = {split: queries}
         if held_out.is_split:
-            asked[DEV] = {query.id: query.text for query in dataset.queries_of(held_out.name)}
-        chosen = _rank_dense(store, held_out, rank, asked, seed, [name for name in names if name in DENSE])
+            queries_by_split[DEV] = {query.id: query.text for query in dataset.queries_of(held_out.name)}
+        chosen = _rank_dense(store, held_out, rank, queries_by_split, seed, [name for name in names if name in DENSE])
         if encoder is not None:
-            chosen |= _rank_expansion(store, held_out, rank, asked, encoder)
+            chosen |= _rank_expansion(store, held_out, rank, queries_by_split, encoder)
         if LEXICAL in names:
-            chosen |= _rank_lexical(store, held_out, rank, asked)
+            chosen |= _rank_lexical(store, held_out, rank, queries_by_split)
         return {
             "split": split,
             "queries": len(queries),
@@ -156,6 +151,17 @@ def rank_baselines(
     return Baselines(artifact.path, artifact.meta)
 
 
+def _expanding_encoder(store: Graph, features: Features, only: Sequence[str], device: str) -> TextEncoder | None:
+    """The encoder for document expansion; None where that costs too much and is not among ``only``."""
+    try:
+        return expanding_encoder(store, features, device, wanted=bool(only))
+    except GnnRetrievalError as error:
+        if only:
+            raise
+        say(f"without {EXPANSION}: {error}")
+        return None
+
+
 class _Ranker:
     """Writes runs on the splits of one dataset."""
 
@@ -172,8 +178,10 @@ class _Ranker:
 
         return run_of
 
-    def write(self, name: str, asked: dict[str, dict[str, str]], run_of: Callable[[dict[str, str]], Run]) -> None:
-        for split, queries in asked.items():
+    def write(
+        self, name: str, queries_by_split: dict[str, dict[str, str]], run_of: Callable[[dict[str, str]], Run]
+    ) -> None:
+        for split, queries in queries_by_split.items():
             folder = self.directory / DEV if split == DEV else self.directory
             folder.mkdir(exist_ok=True)
             write_run(folder / f"{name}.run", run_of(queries), name)
@@ -183,13 +191,13 @@ def _rank_dense(
     store: Graph,
     held_out: HeldOut,
     rank: _Ranker,
-    asked: dict[str, dict[str, str]],
+    queries_by_split: dict[str, dict[str, str]],
     seed: int,
     names: Sequence[str],
 ) -> dict[str, Any]:
     whole = message_graph(store)
     graph = whole if held_out.hidden is None else message_graph(store, held_out.hidden)
-    found = choose_dense(
+    chosen = choose_dense(
         graph,
         whole,
         held_out.queries,
@@ -200,16 +208,16 @@ def _rank_dense(
         names=names,
         clicked=held_out.clicked,
     )
-    for name, baseline in found.items():
-        rank.write(name, asked, rank.by(baseline))
+    for name, baseline in chosen.items():
+        rank.write(name, queries_by_split, rank.by(baseline))
     return {
-        name: {"setting": one.setting._asdict(), "dev": one.dev, "said": one.setting.in_words()}
-        for name, one in found.items()
+        name: {"setting": baseline.setting._asdict(), "dev": baseline.dev, "said": baseline.setting.in_words()}
+        for name, baseline in chosen.items()
     }
 
 
 def _rank_expansion(
-    store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]], encoder: TextEncoder
+    store: Graph, held_out: HeldOut, rank: _Ranker, queries_by_split: dict[str, dict[str, str]], encoder: TextEncoder
 ) -> dict[str, Any]:
     hidden = held_out.hidden
     graph = message_graph(store, hidden)
@@ -219,12 +227,14 @@ def _rank_expansion(
         graph = message_graph(store)
         expanded = Expanded.of(store, encoder) if weight else expanded
     baseline = DenseBaseline(DenseSetting(), dev, expanded.mixed(graph, weight), None)
-    rank.write(EXPANSION, asked, rank.by(baseline))
+    rank.write(EXPANSION, queries_by_split, rank.by(baseline))
     said = f"weight {weight:g}" if weight else "the dual-encoder"
     return {EXPANSION: {"setting": {"weight": weight}, "dev": dev, "said": said}}
 
 
-def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _rank_lexical(
+    store: Graph, held_out: HeldOut, rank: _Ranker, queries_by_split: dict[str, dict[str, str]]
+) -> dict[str, Any]:
     with store.texts() as texts:
 
         def passages() -> Iterator[str]:
@@ -242,7 +252,7 @@ def _rank_lexical(store: Graph, held_out: HeldOut, rank: _Ranker, asked: dict[st
         )
         neighbours = neighbour_questions(store) if choice.best.neighbour_weight else None
         bm25 = lexical_index(passages, store.num_passages, label_questions(store), choice.best, neighbours)
-    rank.write(LEXICAL, asked, lambda queries: bm25_run(bm25, queries, rank.passage_ids, rank.depth))
+    rank.write(LEXICAL, queries_by_split, lambda queries: bm25_run(bm25, queries, rank.passage_ids, rank.depth))
     return {
         LEXICAL: {
             "setting": choice.best._asdict(),

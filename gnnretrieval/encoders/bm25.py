@@ -13,7 +13,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.postings import K1, TEXTS, Advance, B, Counts, Postings, count_texts
-from gnnretrieval.encoders.postings_search import Found, PostingsSearch
+from gnnretrieval.encoders.postings_search import Hits, PostingsSearch
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, release
@@ -174,13 +174,13 @@ class BM25:
         """BM25 score of every passage ``(m,)`` float32; 0 for a passage that shares no word with the query."""
         return self._search.scores(self._terms([query])[0])
 
-    def top_k(self, query: str, k: int) -> Found:
+    def top_k(self, query: str, k: int) -> Hits:
         """Rows and scores of the ``k`` best passages that share a word with the query, best first, ties by row."""
         return self._search.top_k(self._terms([query])[0], k)
 
     def top_k_of(
         self, queries: Sequence[str], k: int, advance: Callable[[int], None] = lambda count: None
-    ) -> Iterator[Found]:
+    ) -> Iterator[Hits]:
         """:meth:`top_k` of each of ``queries``, in order; ``advance`` is called with 1 after each."""
         for part in blocks(len(queries), TEXTS):
             for terms in self._terms(queries[part]):

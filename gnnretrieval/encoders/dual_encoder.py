@@ -14,7 +14,7 @@ from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
 from gnnretrieval.encoders.late_vectors import LateEncoder, TokenVectors
-from gnnretrieval.encoders.loading import check_max_tokens, load_sentence_transformer, weights_dtype
+from gnnretrieval.encoders.loading import check_max_tokens, declared_width, load_sentence_transformer, weights_dtype
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.parallel_batches import map_batches
@@ -119,12 +119,8 @@ class DualEncoder:
 
     def _width(self, model: Any) -> int:
         """Width of a model's vectors; a model that does not declare it encodes a text first."""
-        newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
-        width: int | None = getattr(model, newer if hasattr(model, newer) else older)()
-        if width is None:
-            tokens = model.tokenizer(["a"])
-            width = self._forward(model, dict(tokens)).shape[1]
-        return width
+        width = declared_width(model)
+        return self._forward(model, dict(model.tokenizer(["a"]))).shape[1] if width is None else width
 
     def _prompt(self, model: Any, side: Side) -> str:
         given = self.settings.query_prompt if side == "query" else self.settings.passage_prompt
@@ -135,8 +131,8 @@ class DualEncoder:
         """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine.
 
         A text's vector does not depend on the other texts: bit for bit for BERT-like checkpoints on the CPU (see
-        :mod:`gnnretrieval.encoders.packed_pass`), else up to rounding, because batches are padded. The vector of a
-        passage read by sentences is the mean of their vectors, and with late interaction a text that of its tokens.
+        :mod:`gnnretrieval.encoders.packed_pass`), else up to rounding, because batches are padded. A passage that
+        is read by sentences has the mean of their vectors; with late interaction, a text has the mean of its tokens'.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -180,7 +176,7 @@ class DualEncoder:
         return self.sentences.encode(texts, self.settings.token_budget)
 
     def encode_tokens(self, texts: Sequence[str], side: Side) -> TokenVectors:
-        """Vectors of the tokens of some texts, for late interaction; a question has always as many.
+        """Vectors of the tokens of some texts, for late interaction; all questions have the same number.
 
         Raises:
             GnnRetrievalError: The encoder has one vector per text.

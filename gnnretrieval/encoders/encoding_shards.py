@@ -38,7 +38,7 @@ class EncodingShards:
         weights: Hash of the encoder's weights for this side.
         side: Passages or queries.
         total: Number of texts.
-        count: Number of shards asked for; there are no more than windows.
+        count: Number of shards requested; there are at most as many as windows.
         directory: Directory of the shards.
         device: Device of the encoder.
     """

@@ -23,7 +23,7 @@ KEY_VARIABLE = "GNNRETRIEVAL_KEY_VARIABLE"  # names the variable of the key for 
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client: waits double from 0.5 s to 8 s, 40 s in all, unless the endpoint says how long
 _TIMEOUT = 600.0  # seconds per request: a small server answers one at a time, and giving up early repeats its work
-_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # for few questions, whose answers somebody waits for: fail soon
+_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # for a few questions: somebody waits, so fail soon
 _Batch = Sequence[str]
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -137,9 +137,9 @@ class EndpointEncoder:
     def _vectors_in(self, answer: Any, count: int) -> NDArray[np.float32]:
         """Vectors ``(count, d)`` of an answer, in the order of the texts."""
         try:
-            rows = sorted(answer.data, key=lambda one: one.index)
-            vectors = np.array([one.embedding for one in rows], dtype=np.float32)
-            complete = [one.index for one in rows] == list(range(count)) and vectors.ndim == 2
+            items = sorted(answer.data, key=lambda item: item.index)
+            vectors = np.array([item.embedding for item in items], dtype=np.float32)
+            complete = [item.index for item in items] == list(range(count)) and vectors.ndim == 2
         except (AttributeError, TypeError, ValueError):
             complete = False
         if not complete:
@@ -200,8 +200,8 @@ def _in_threads(
 
 def endpoint_fingerprint(settings: EncoderSettings) -> dict[str, str]:
     """As :attr:`EndpointEncoder.fingerprint`, from the settings alone."""
-    asked = settings.api.model_dump(mode="json", include={"dimensions", "input_types"})
-    common = {**asked, "similarity": similarity_of(settings, says_dot=False).model_dump()}
+    options = settings.api.model_dump(mode="json", include={"dimensions", "input_types"})
+    common = {**options, "similarity": similarity_of(settings, says_dot=False).model_dump()}
     sides = {
         "query": (settings.query_checkpoint or settings.checkpoint, settings.query_prompt),
         "passage": (settings.checkpoint, settings.passage_prompt),
@@ -227,12 +227,12 @@ def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
     """
     variable = os.environ.get(KEY_VARIABLE) or EndpointSettings().key_variable
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"key_variable": variable})})
-    address = str(settings.api.endpoint)
-    own = endpoint or os.environ.get("OPENAI_BASE_URL")
     if endpoint is not None:
         api = settings.api.parse(settings.api.model_dump() | {"endpoint": endpoint})
         return settings.model_copy(update={"api": api})
-    if address in {OPENAI, (own or "").rstrip("/")} or urlsplit(address).hostname in _LOOPBACK:
+    address = str(settings.api.endpoint)
+    trusted = {OPENAI, os.environ.get("OPENAI_BASE_URL", "").rstrip("/")}
+    if address in trusted or urlsplit(address).hostname in _LOOPBACK:
         return settings
     raise GnnRetrievalError(
         f"questions are encoded by {settings.checkpoint.removeprefix(ENDPOINT)} at {address}, and would be sent there "
@@ -251,5 +251,5 @@ def _client(settings: EncoderSettings) -> Any:
 def _reason(error: Any) -> str:
     """The endpoint's error message, shortened."""
     body = getattr(error, "body", None)
-    said = body.get("message") if isinstance(body, dict) else None
-    return " ".join(str(said or error.message).split())[:200].rstrip(".")
+    message = body.get("message") if isinstance(body, dict) else None
+    return " ".join(str(message or error.message).split())[:200].rstrip(".")

@@ -73,10 +73,11 @@ def exact_top_k(
     levels = [(torch.float32, min(m, k + 8)), (torch.float32, min(m, 4 * k + 64))]
     if n * m * queries.shape[1] > _REDUCED and computes_in_bfloat16(device):
         levels.insert(0, (torch.bfloat16, min(m, 2 * k + 16)))
+    # Most queries settle at the first level; only the others pay for a wider search.
     for number, (dtype, width) in enumerate(levels):
         if not len(unsettled):
             break
-        found, cut, error = _candidates(
+        candidates, cut, error = _candidates(
             queries[unsettled] if number else queries,
             passages,
             width,
@@ -84,9 +85,9 @@ def exact_top_k(
             dtype,
             device,
             (lambda count: None) if number else advance,
-            resume if not number else None,
+            None if number else resume,
         )
-        best_rows, best = _scored_again(queries, unsettled, passages, found, k, similarity)
+        best_rows, best = _scored_again(queries, unsettled, passages, candidates, k, similarity)
         settled = (best[:, -1] > cut + error) | (width == m)
         rows[unsettled[settled]], scores[unsettled[settled]] = best_rows[settled], best[settled]
         unsettled = unsettled[~settled]
@@ -128,12 +129,12 @@ def _candidates(
     """
     n, m, d = len(queries), len(passages), queries.shape[1]
     best = np.full((n, width), -np.inf, dtype=np.float32)
-    found = np.zeros((n, width), dtype=np.int64)
+    rows = np.zeros((n, width), dtype=np.int64)
     start, longest, saved = 0, 0.0, time.monotonic()
     if resume is not None and (resume / "search.json").is_file():
         state = json.loads((resume / "search.json").read_text())
         turn, start, longest = state["turn"], state["passages"], state["longest"]
-        best, found = np.load(resume / f"best-{turn}.npy"), np.load(resume / f"found-{turn}.npy")
+        best, rows = np.load(resume / f"best-{turn}.npy"), np.load(resume / f"found-{turn}.npy")
         advance(start)
     for first in range(start, m, _PASSAGES):
         prepared = similarity.prepare(torch.from_numpy(np.array(passages[first : first + _PASSAGES])).to(device))
@@ -141,27 +142,27 @@ def _candidates(
         longest = max(longest, float(prepared.norm(dim=1).max()))
         block = prepared.to(dtype)
         for part in blocks(n, _QUERIES):
-            asked = torch.from_numpy(similarity.prepare_array(queries[part])).to(device, dtype)
-            values, columns = _top(asked @ block.T, min(width, len(block)))
+            query_block = torch.from_numpy(similarity.prepare_array(queries[part])).to(device, dtype)
+            values, columns = _top(query_block @ block.T, min(width, len(block)))
             values = torch.cat([torch.from_numpy(best[part]).to(device), values], dim=1)
-            columns = torch.cat([torch.from_numpy(found[part]).to(device), columns + first], dim=1)
+            columns = torch.cat([torch.from_numpy(rows[part]).to(device), columns + first], dim=1)
             values, order = values.topk(width, dim=1)
-            best[part], found[part] = values.cpu().numpy(), columns.gather(1, order).cpu().numpy()
+            best[part], rows[part] = values.cpu().numpy(), columns.gather(1, order).cpu().numpy()
         advance(len(block))
         if resume is not None and time.monotonic() - saved > _SAVE_EVERY:
-            _save_state(resume, best, found, first + len(block), longest)
+            _save_state(resume, best, rows, first + len(block), longest)
             saved = time.monotonic()
     lengths = np.linalg.norm(similarity.prepare_array(queries), axis=1) if not similarity.normalize else np.ones(n)
     # A float32 sum of d products has at most d rounding errors; bfloat16 rounds both factors and the result.
     unit = (d + 2) * 2.0**-24 + (3 * 2.0**-8 if dtype == torch.bfloat16 else 0.0)
-    return found, best[:, -1], (unit * lengths * longest).astype(np.float32)
+    return rows, best[:, -1], (unit * lengths * longest).astype(np.float32)
 
 
-def _save_state(resume: Path, best: NDArray[np.float32], found: NDArray[np.int64], done: int, longest: float) -> None:
+def _save_state(resume: Path, best: NDArray[np.float32], rows: NDArray[np.int64], done: int, longest: float) -> None:
     """Save the state, alternating between two sets of files so that one is always complete."""
     turn = done // _PASSAGES % 2
     save_array(resume / f"best-{turn}.npy", best)
-    save_array(resume / f"found-{turn}.npy", found)
+    save_array(resume / f"found-{turn}.npy", rows)
     sync_tree(resume)
     with whole_file(resume / "search.json") as partial:
         partial.write_text(json.dumps({"turn": turn, "passages": done, "longest": longest}))
@@ -184,18 +185,18 @@ def _top(scores: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 def _scored_again(
     queries: NDArray[np.floating],
-    asked: NDArray[np.int64],
+    query_rows: NDArray[np.int64],
     passages: NDArray[np.floating],
-    found: NDArray[np.int64],
+    candidates: NDArray[np.int64],
     k: int,
     similarity: Similarity,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The ``k`` best by :func:`pair_scores` among candidates ``found`` ``(a, width)`` of queries ``asked`` ``(a,)``."""
-    rows, scores = np.empty((len(asked), k), dtype=np.int64), np.empty((len(asked), k), dtype=np.float32)
-    size = max(1, 4096 // found.shape[1])
-    for part in blocks(len(asked), size):
-        own = pair_scores(queries[asked[part]][:, None], passages[found[part]], similarity)
-        rows[part], scores[part], _ = merge_top_k(found[part], own, k)
+    """The ``k`` best by :func:`pair_scores` among the ``candidates`` ``(a, width)`` of ``query_rows`` ``(a,)``."""
+    rows = np.empty((len(query_rows), k), dtype=np.int64)
+    scores = np.empty((len(query_rows), k), dtype=np.float32)
+    for part in blocks(len(query_rows), max(1, 4096 // candidates.shape[1])):
+        exact = pair_scores(queries[query_rows[part]][:, None], passages[candidates[part]], similarity)
+        rows[part], scores[part], _ = merge_top_k(candidates[part], exact, k)
         release(passages)
     return rows, scores
 
@@ -206,9 +207,9 @@ def _of_all(
     """The ``k`` best of all passages for one query ``(d,)``, by :func:`pair_scores`."""
     rows, scores = np.empty((1, 0), dtype=np.int64), np.empty((1, 0), dtype=np.float32)
     for part in blocks(len(passages), 4096):
-        own = pair_scores(query[None], passages[part], similarity)
-        here = np.arange(part.start, part.stop)
-        rows, scores, _ = merge_top_k(np.hstack([rows, here[None]]), np.hstack([scores, own[None]]), k)
+        exact = pair_scores(query[None], passages[part], similarity)
+        block = np.arange(part.start, part.stop)
+        rows, scores, _ = merge_top_k(np.hstack([rows, block[None]]), np.hstack([scores, exact[None]]), k)
     return rows[0], scores[0]
 
 
@@ -233,12 +234,12 @@ def ranks_of(
     Returns:
         The rank of each passage, in the order of ``rows``.
     """
-    asked = similarity.prepare_array(query)
+    prepared = similarity.prepare_array(query)
     places = np.asarray(rows, dtype=np.int64)
-    scores = similarity.prepare_array(vectors[places]) @ asked  # (r,)
+    scores = similarity.prepare_array(vectors[places]) @ prepared  # (r,)
     above = np.zeros(len(places), dtype=np.int64)
     for part in blocks(len(vectors), _PASSAGES):
-        block = similarity.prepare_array(vectors[part]) @ asked
+        block = similarity.prepare_array(vectors[part]) @ prepared
         higher = block[:, None] > scores  # (block, r)
         here = (places >= part.start) & (places < part.stop)
         higher[places[here] - part.start, np.flatnonzero(here)] = False  # its two products may round differently

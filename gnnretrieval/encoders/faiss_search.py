@@ -87,21 +87,20 @@ def faiss_top_k(
     short = np.zeros(n, dtype=bool)
     with progress("top-k", n, "queries") as meter:
         for part in blocks(n, _QUERIES):
-            asked = np.ascontiguousarray(similarity.prepare_array(queries[part]))
-            _, found = index.search(asked, min(m, k + 8))
-            short[part] = (found >= 0).sum(1) < k
-            own = pair_scores(queries[part][:, None], passages[np.maximum(found, 0)], similarity)
-            own[found < 0] = -np.inf
-            rows[part], scores[part], _ = merge_top_k(found, own, k)
+            query_block = np.ascontiguousarray(similarity.prepare_array(queries[part]))
+            _, candidates = index.search(query_block, min(m, k + 8))  # (b, k + 8), -1 where the lists hold fewer
+            short[part] = (candidates >= 0).sum(1) < k
+            exact = pair_scores(queries[part][:, None], passages[np.maximum(candidates, 0)], similarity)
+            exact[candidates < 0] = -np.inf
+            rows[part], scores[part], _ = merge_top_k(candidates, exact, k)
             release(passages)
             meter.advance(part.stop - part.start)
-    if short.any():  # the searched lists hold fewer than k
+    if short.any():
         rows[short], scores[short] = exact_top_k(queries[short], passages, k, similarity, device=device)
     checked = np.unique(np.linspace(0, n - 1, min(n, _CHECKED)).astype(np.int64))
     best, _ = exact_top_k(queries[checked], passages, k, similarity, device=device)
-    recall = np.mean(
-        [len({*own} & {*true}) / k for own, true in zip(rows[checked].tolist(), best.tolist(), strict=True)]
-    )
+    pairs = zip(rows[checked].tolist(), best.tolist(), strict=True)
+    recall = np.mean([len({*retrieved} & {*nearest}) / k for retrieved, nearest in pairs])
     say(
         f"FAISS looked into {index.nprobe:,} of {lists:,} lists: recall of the exact top {k} {100 * recall:.1f} % "
         f"({len(checked)} queries)"

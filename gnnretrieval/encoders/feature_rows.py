@@ -171,7 +171,7 @@ class SentencesAsPassages(WholeTexts):
         """As :meth:`WholeTexts.in_words`."""
         alone = self.state["sentences_alone"]
         lost = f"; {alone:,} beyond the limit of tokens were encoded alone" if alone else ""
-        return f"passages are sentences, and are read with the others of theirs{lost}"
+        return f"passages are sentences, each read with the others of its text{lost}"
 
 
 class ByEndpoint(WholeTexts):
@@ -221,7 +221,7 @@ def require_finite(vectors: NDArray[np.floating], encoder: TextEncoder | SparseE
     """Check vectors before they are written.
 
     Raises:
-        ArtifactError: One is not finite.
+        ArtifactError: A vector is not finite.
     """
     if not np.isfinite(vectors).all():
         raise ArtifactError(

@@ -197,7 +197,7 @@ def encode_dataset(
         return {
             **figures,
             **canary,
-            "encoder": found_from_anywhere(settings).model_dump(),
+            "encoder": with_absolute_paths(settings).model_dump(),
             "similarity": opened.similarity.model_dump(),
             "source": plan.source,
             "checkpoint_hash": fingerprint,
@@ -215,7 +215,7 @@ def encode_dataset(
 def encode_shard(
     dataset: Dataset, encoder: EncoderSettings, out: str | Path, shard: Shard, *, device: str = "cpu"
 ) -> list[Path]:
-    """Encode one shard of the features ``out``, for :func:`encode_dataset` with as many shards to merge.
+    """Encode one shard of the features ``out``; :func:`encode_dataset` with the same number of shards merges them.
 
     Args:
         dataset: The texts.
@@ -225,7 +225,7 @@ def encode_shard(
         device: Device of the checkpoint.
 
     Returns:
-        Files of the shard, one of passages, and one of queries if there are as many windows of them.
+        Files of the shard: one of passages, and one of queries unless there are fewer windows of them than shards.
 
     Raises:
         GnnRetrievalError: As :func:`encode_dataset`.
@@ -289,7 +289,7 @@ class _Plan(NamedTuple):
         """The shards of the features ``out``: passages, and queries."""
         batches = {"window": self.settings.window, "token_budget": self.settings.token_budget}  # decide how they round
         directory = shard_directory(Path(out), fingerprint(KIND, self.inputs, self.config | batches))
-        settings = found_from_anywhere(self.settings).model_dump_json()
+        settings = with_absolute_paths(self.settings).model_dump_json()
         counts = (len(self.dataset.passage_ids), len(self.dataset.query_ids))
         return [
             EncodingShards(
@@ -318,8 +318,8 @@ def encoder_records(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {name: meta[name] for name in names if name in meta}
 
 
-def found_from_anywhere(settings: EncoderSettings) -> EncoderSettings:
-    """The settings with absolute paths of checkpoints that are directories."""
+def with_absolute_paths(settings: EncoderSettings) -> EncoderSettings:
+    """The settings with absolute paths of local checkpoints, so that any working directory finds them."""
     names = {"checkpoint": settings.checkpoint, "query_checkpoint": settings.query_checkpoint}
     places = {key: str(Path(name).resolve()) for key, name in names.items() if name and Path(name).is_dir()}
     return settings.model_copy(update=places)
@@ -357,6 +357,7 @@ def _encode_side(
             array.write(vectors)
             array.flush()
             done += len(vectors)
+            # Only after the rows are on disk, so that a resumed run never counts rows that are not there.
             record_progress(directory, manifest_path, {**manifest, **reading.state, name: done})
             meter.advance(len(vectors))
     if words := reading.in_words():

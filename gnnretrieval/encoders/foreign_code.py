@@ -14,7 +14,7 @@ _REMEDY = "Give a checkpoint that transformers and sentence-transformers load by
 
 
 def refuse_foreign_code(directory: Path) -> None:
-    """Refuse a checkpoint that names code to run (``auto_map``, modules of other packages), an adapter, or outer files.
+    """Refuse an adapter, and a checkpoint that names code to run (``auto_map``, other packages) or files outside of it.
 
     For code, the libraries would ask at the terminal, run it, or load their own class for another class's weights.
 
@@ -22,8 +22,8 @@ def refuse_foreign_code(directory: Path) -> None:
         InputError: The checkpoint is refused, or a configuration is not JSON.
     """
     for file in sorted(directory.rglob("*config.json")):
-        found = read_json(file, "checkpoint's configuration")
-        if isinstance(found, dict) and found.get("auto_map"):
+        config = read_json(file, "checkpoint's configuration")
+        if isinstance(config, dict) and config.get("auto_map"):
             raise InputError(f"this checkpoint brings code to run (auto_map); none is run. {_REMEDY}", file)
         if file.name == "adapter_config.json":
             raise InputError("this is an adapter of another checkpoint. Merge the two and save the result.", file)

@@ -35,14 +35,14 @@ def cached(name: str) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = snapshot_download(
+        snapshot = snapshot_download(
             name, cache_dir=constants.HF_HUB_CACHE, allow_patterns=list(_WANTED), local_files_only=True
         )
     except HFValidationError:
         raise InputError("no such directory, and no name that a model hub could have. Check the path.", name) from None
     except (OSError, ValueError):
         return None
-    return Path(found) if _is_whole(Path(found)) else None
+    return Path(snapshot) if _is_whole(Path(snapshot)) else None
 
 
 def download(name: str) -> Path:
@@ -77,12 +77,12 @@ def download(name: str) -> Path:
         process.kill()
         process.wait()
     try:
-        found = json.loads(answer)
-        return Path(found["directory"])
+        result = json.loads(answer)
+        return Path(result["directory"])
     except ValueError:
         raise HubError(f"the download ended with exit code {process.returncode}.") from None
     except KeyError:
-        raise HubError(found["reason"].rstrip(".") + ".") from None
+        raise HubError(result["reason"].rstrip(".") + ".") from None
 
 
 def _await(process: subprocess.Popen[str], place: Path, wait: float) -> None:

@@ -10,10 +10,10 @@ def main(name: str, cache: str, *patterns: str) -> None:
     """Print the checkpoint's directory, or the reason of the failure, as a line of JSON."""
     constants.DOWNLOAD_CHUNK_SIZE = 2**16  # with its 10 MB a slow connection looks dead
     try:
-        found = {"directory": snapshot_download(name, cache_dir=cache, allow_patterns=list(patterns), etag_timeout=10)}
+        result = {"directory": snapshot_download(name, cache_dir=cache, allow_patterns=list(patterns), etag_timeout=10)}
     except (OSError, ValueError) as error:  # not reachable, not found, not allowed
-        found = {"reason": (str(error).splitlines() or [type(error).__name__])[0]}
-    print(json.dumps(found))
+        result = {"reason": (str(error).splitlines() or [type(error).__name__])[0]}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

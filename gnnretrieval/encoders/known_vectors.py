@@ -20,10 +20,10 @@ from gnnretrieval.storage.provenance import sha256_of_json
 
 
 class KnownVectors:
-    """Encodes as the encoder of some features does; vectors of their texts are taken from them.
+    """Encodes as the encoder of some features does, and takes the vectors of their texts from them.
 
     Args:
-        features: Features by one encoder. The last ones come first.
+        features: Features by one encoder. A text in several of them has the vector of the last.
         sides: Sides whose vectors are looked up.
         device: Device of the encoder, which is opened for the first new text.
 
@@ -85,19 +85,20 @@ class KnownVectors:
     @cached_property
     def _arrays(self) -> dict[str, list[NDArray[np.float16]]]:
         return {
-            "passage": [one.passages for one in self._features],
-            "query": [one.queries for one in self._features],
+            "passage": [features.passages for features in self._features],
+            "query": [features.queries for features in self._features],
         }
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Place of each known text's vector by the text's hash and side: number of the features, and row."""
-        found: dict[str, dict[str, tuple[int, int]]] = {"passage": {}, "query": {}}
+        rows: dict[str, dict[str, tuple[int, int]]] = {"passage": {}, "query": {}}
         for number, features in enumerate(self._features):
             with TextStore(features.path / TEXTS) as texts:
                 if "passage" in self._sides:
-                    its = {sha256_of_json(one.full_text): (number, one.row) for one in texts.passages()}
-                    found["passage"].update(its)
+                    for passage in texts.passages():
+                        rows["passage"][sha256_of_json(passage.full_text)] = (number, passage.row)
                 if "query" in self._sides:
-                    found["query"].update({sha256_of_json(one.text): (number, one.row) for one in texts.queries()})
-        return found
+                    for query in texts.queries():
+                        rows["query"][sha256_of_json(query.text)] = (number, query.row)
+        return rows

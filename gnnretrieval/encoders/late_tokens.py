@@ -58,7 +58,7 @@ class LateTokenizer:
         most: ``passage_vectors`` of the same.
 
     Raises:
-        InputError: The vocabulary lacks one of them.
+        InputError: The vocabulary lacks a marker or a mask token.
     """
 
     def __init__(self, tokenizer: Any, match: TokenMatch = "all", most: int | None = None) -> None:
@@ -87,10 +87,10 @@ class LateTokenizer:
             side: ``query`` or ``passage``.
             max_tokens: Length of every question (the maximum where it has no masks); maximum length of a passage.
         """
-        marker, its = self._marker[side], self._tokenizer
+        marker, tokenizer = self._marker[side], self._tokenizer
         made = []
-        for ids in its(list(texts), truncation=True, max_length=max_tokens - 1, verbose=False)["input_ids"]:
-            place = 1 if ids and ids[0] == its.cls_token_id else 0
+        for ids in tokenizer(list(texts), truncation=True, max_length=max_tokens - 1, verbose=False)["input_ids"]:
+            place = 1 if ids and ids[0] == tokenizer.cls_token_id else 0
             whole = [*ids[:place], marker, *ids[place:]]
             last = len(whole) - 1
             if self._most is not None:
@@ -98,10 +98,10 @@ class LateTokenizer:
                 made.append(LateTokens(np.array(whole, dtype=np.int64), np.arange(first)))
                 continue
             if side == "query":
-                whole += [its.mask_token_id] * (max_tokens - len(whole))
+                whole += [tokenizer.mask_token_id] * (max_tokens - len(whole))
             row = np.array(whole, dtype=np.int64)
             kept = np.arange(len(row)) if side == "query" else np.flatnonzero(~np.isin(row, self._punctuation))
-            if self._match == "same" and whole[last] == its.sep_token_id:
+            if self._match == "same" and whole[last] == tokenizer.sep_token_id:
                 kept = kept[kept != last]
             made.append(LateTokens(row, kept))
         return made

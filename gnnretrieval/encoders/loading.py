@@ -79,11 +79,17 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
         )
         # Some wrong settings of its modules fail only at the first text.
         width = model.encode(["a"], show_progress_bar=False).shape[1]
-        newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"
-        declared = getattr(model, newer if hasattr(model, newer) else older)()
+        declared = declared_width(model)
         if declared not in (None, width):
             raise ValueError(f"it says that its vectors have {declared} dimensions, and they have {width}")
         return model
+
+
+def declared_width(model: Any) -> int | None:
+    """Width of the vectors that a ``SentenceTransformer`` declares; None if it declares none."""
+    newer, older = "get_embedding_dimension", "get_sentence_embedding_dimension"  # renamed in sentence-transformers
+    width: int | None = getattr(model, newer if hasattr(model, newer) else older)()
+    return width
 
 
 def load_sparse_encoder(checkpoint: Checkpoint, device: str | torch.device, **options: Any) -> Any:
@@ -131,7 +137,7 @@ def is_splade(checkpoint: Checkpoint) -> bool:
     try:
         modules = json.loads((checkpoint.directory / "modules.json").read_text(encoding="utf-8"))
         return any(str(module.get("type")).endswith(".SpladePooling") for module in modules)
-    except (OSError, ValueError, AttributeError, TypeError):  # what is damaged fails when it is loaded
+    except (OSError, ValueError, AttributeError, TypeError):  # a damaged list fails when it is loaded
         return False
 
 

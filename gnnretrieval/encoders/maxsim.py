@@ -29,7 +29,7 @@ def maxsim(queries: Tensor, tokens: Tensor, counts: Tensor, same: Tensor | None 
     """MaxSim ``(q, c)`` of questions and passages, with gradient.
 
     Args:
-        queries: Vectors of the questions ``(q, l, d)``, as many each.
+        queries: Vectors of the questions ``(q, l, d)``, the same number for each.
         tokens: Vectors of all passages' tokens ``(T, d)``, in order.
         counts: Number of tokens of each passage ``(c,)`` int64, at least 1.
         same: ``(T, q l)`` bool, whether a passage's token is that of the question, so that the two are compared; None:
@@ -89,14 +89,14 @@ def maxsim_top_k(
     Returns:
         Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
     """
-    asked = torch.from_numpy(np.asarray(queries, dtype=np.float32)).to(device)
-    rows = np.zeros((len(asked), 0), dtype=np.int64)
-    scores = np.zeros((len(asked), 0), dtype=np.float32)
+    questions = torch.from_numpy(np.asarray(queries, dtype=np.float32)).to(device)
+    rows = np.zeros((len(questions), 0), dtype=np.int64)
+    scores = np.zeros((len(questions), 0), dtype=np.float32)
     for passages in _passage_blocks(starts):
         block = restored(tokens[starts[passages.start] : starts[passages.stop]]).to(device)
         counts = torch.from_numpy(np.diff(starts[passages.start : passages.stop + 1])).to(device)
-        parts = [maxsim(asked[part], block, counts).cpu().numpy() for part in blocks(len(asked), _QUERIES)]
-        here = np.broadcast_to(np.arange(passages.start, passages.stop), (len(asked), len(counts)))
+        parts = [maxsim(questions[part], block, counts).cpu().numpy() for part in blocks(len(questions), _QUERIES)]
+        here = np.broadcast_to(np.arange(passages.start, passages.stop), (len(questions), len(counts)))
         new = np.concatenate(parts) if parts else np.zeros(here.shape, dtype=np.float32)
         rows, scores, _ = merge_top_k(np.hstack([rows, here]), np.hstack([scores, new]), k)
         release(tokens)
@@ -134,8 +134,8 @@ def maxsim_of(
     if ids is not None:
         same = torch.from_numpy(of_rows(ids[1])[:, None] == np.asarray(ids[0])[None]).to(device)
     counts = torch.from_numpy(starts[rows + 1] - starts[rows]).to(device)
-    asked = torch.from_numpy(np.asarray(query, dtype=np.float32)).to(device)
-    scores: NDArray[np.float32] = maxsim(asked[None], vectors.to(device), counts, same)[0].cpu().numpy()
+    question = torch.from_numpy(np.asarray(query, dtype=np.float32)).to(device)
+    scores: NDArray[np.float32] = maxsim(question[None], vectors.to(device), counts, same)[0].cpu().numpy()
     return scores
 
 

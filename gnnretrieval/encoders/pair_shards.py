@@ -39,7 +39,7 @@ class PairShards(ABC):
         settings: The cross-encoder, as JSON of :class:`CrossEncoderSettings`.
         weights: Hash of the cross-encoder.
         total: Number of pairs.
-        count: Number of shards asked for; there are no more than blocks.
+        count: Number of shards requested; there are at most as many as blocks.
         directory: Directory of the shards.
         device: Device of the cross-encoder.
         vectors: Type of the vectors in a shard's file; None: only probabilities are wanted.

@@ -32,16 +32,8 @@ class PairTokenizer:
     """
 
     def __init__(self, tokenizer: Any, max_tokens: int, directory: Path) -> None:
-        from tokenizers import Tokenizer
-
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if not isinstance(backend, Tokenizer):
-            raise InputError("this checkpoint's tokenizer has no tokenizer.json. Save it with one.", directory)
         self.max_tokens = max_tokens
-        self.splitter: Any = Tokenizer.from_str(backend.to_str())  # a copy, so that the tokenizer's own settings stay
-        self.splitter.no_truncation()
-        self.splitter.no_padding()
-        self.joiner: Any = Tokenizer.from_str(self.splitter.to_str())
+        self.splitter, self.joiner = splitter_of(tokenizer, directory), splitter_of(tokenizer, directory)
         self.joiner.enable_truncation(max_tokens, strategy="longest_first")
         self.special: int = self.joiner.num_special_tokens_to_add(True)
 
@@ -70,3 +62,20 @@ class PairTexts:
         """The pair of the texts at row ``first`` of the first and row ``second`` of the second texts."""
         joined = self.tokenizer.joiner.post_process(self.first[first], self.second[second])
         return PairTokens(np.array(joined.ids, dtype=np.int64), np.array(joined.type_ids, dtype=np.int64))
+
+
+def splitter_of(tokenizer: Any, directory: str | Path | None) -> Any:
+    """A copy of a transformers tokenizer's backend that neither cuts nor pads; the tokenizer keeps its settings.
+
+    Raises:
+        InputError: The tokenizer is not backed by the ``tokenizers`` library; the message names ``directory``.
+    """
+    from tokenizers import Tokenizer
+
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        raise InputError("this checkpoint's tokenizer has no tokenizer.json. Save it with one.", directory)
+    splitter: Any = Tokenizer.from_str(backend.to_str())
+    splitter.no_truncation()
+    splitter.no_padding()
+    return splitter

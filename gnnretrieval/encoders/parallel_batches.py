@@ -19,7 +19,7 @@ _AT_WORK = Lock()
 def map_batches(
     function: Callable[[Item], Result], items: Sequence[Item], stop: Event | None = None
 ) -> Iterator[Result]:
-    """``function`` of each item, in order, with one item per thread and as many threads as torch has.
+    """``function`` of each item, in order, with one item on each of torch's threads.
 
     This is faster than one item on all threads, which wait for one another after every operator. A single item, or a
     call during another one, uses torch's threads as usual. Until the last item, torch's number of threads is 1 in the
@@ -28,7 +28,7 @@ def map_batches(
     Args:
         function: What is done; for long work it looks at ``stop``.
         items: What it is done to.
-        stop: Set where several are at work: on an error or Ctrl-C, which else waits for those begun, and at the end.
+        stop: Set when parallel work ends, also by an error or Ctrl-C, which otherwise wait for running items.
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(items) < 2 or not _AT_WORK.acquire(blocking=False):

@@ -83,7 +83,7 @@ class PartEncoder:
             )
         if modules[1].pooling_output_dimension != modules[1].embedding_dimension:
             raise InputError(
-                "this checkpoint joins several poolings, which a part of a text has not: encode whole texts.",
+                "this checkpoint joins several poolings, which a part of a text lacks: encode whole texts.",
                 checkpoint.directory,
             )
         self.model, self.packed, self.at, self.similarity = model, packed, at, similarity
@@ -121,10 +121,10 @@ class PartEncoder:
         ids = {"input_ids": [text.ids.tolist() for text in texts]}
         padded = self.model.tokenizer.pad(ids, return_tensors="pt", padding_side="right").to(self.model.device)
         states = self.model[0](dict(padded))["token_embeddings"]  # (texts, longest, d)
-        return [of_one[: len(text.ids)] for of_one, text in zip(states, texts, strict=True)]
+        return [rows[: len(text.ids)] for rows, text in zip(states, texts, strict=True)]
 
     def _packed_states(self, packed: PackedPass, texts: Sequence[PartTokens]) -> list[Tensor]:
-        return [of_one for run in packed([text.ids for text in texts]) for of_one in run]
+        return [states for run in packed([text.ids for text in texts]) for states in run]
 
     def _pool(self, states: Tensor, text: PartTokens) -> Tensor:
         """Vectors ``(s, d)`` of one text's parts, pooled in float32 from states ``(t, d)`` (law 4)."""

@@ -111,10 +111,10 @@ class Counts:
         """Count a block of consecutive passages, given bm25s' tokens of each field (``ids`` by passage, ``vocab``)."""
         lengths = np.array([[len(ids) for ids in tokens.ids] for tokens in fields], dtype=np.int32)  # (fields, block)
         size = max(1, lengths.shape[1])
-        found = [self._counted(tokens, of_field, size) for tokens, of_field in zip(fields, lengths, strict=True)]
-        keys = np.unique(np.concatenate([keys for keys, _ in found])) if len(found) > 1 else found[0][0]
+        counted = [self._counted(tokens, of_field, size) for tokens, of_field in zip(fields, lengths, strict=True)]
+        keys = np.unique(np.concatenate([keys for keys, _ in counted])) if len(counted) > 1 else counted[0][0]
         counts = np.zeros((len(fields), len(keys)), dtype=np.int32)
-        for row, (keys_of_field, counts_of_field) in zip(counts, found, strict=True):
+        for row, (keys_of_field, counts_of_field) in zip(counts, counted, strict=True):
             row[np.searchsorted(keys, keys_of_field)] = counts_of_field
         self._starts.append((self._spool.tell(), len(keys)))
         for column in (keys // size, keys % size + self._passages, *counts):
@@ -147,8 +147,8 @@ class Counts:
         for field, weight in enumerate(weights):
             if weight:
                 counts += weight * self._column(block, 2 + field, part)
-        there = slice(None) if all(weights) else counts > 0
-        return terms[there], rows[there], counts[there]
+        kept = slice(None) if all(weights) else counts > 0
+        return terms[kept], rows[kept], counts[kept]
 
     def postings(
         self,
@@ -174,6 +174,7 @@ class Counts:
         for block in blocks:
             documents += np.bincount(self._weighted(block, self._whole(block), weights)[0], minlength=size)
         indptr = np.concatenate([[0], np.cumsum(documents)])
+        # A block is sorted by term, so each range of terms is one part of it.
         cuts = _ranges(indptr)
         terms_of = (self._column(block, 0, self._whole(block)) for block in blocks)
         bounds = np.array([np.searchsorted(terms, cuts) for terms in terms_of]).reshape(-1, len(cuts))

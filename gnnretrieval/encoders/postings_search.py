@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.postings import Postings
 from gnnretrieval.errors import ArtifactError
 
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+Hits = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows of passages and their scores
 
 
 class PostingsSearch:
@@ -29,20 +29,20 @@ class PostingsSearch:
 
     def scores(self, terms: Sequence[int]) -> NDArray[np.float32]:
         """Score of every passage ``(m,)`` float32, each term with weight 1."""
-        sums, found = self._summed(terms, None)
+        sums, rows_by_term = self._summed(terms, None)
         scores = sums.copy()
-        _clear(sums, found)
+        _clear(sums, rows_by_term)
         return scores
 
     def shares_of_best(self, terms: Sequence[int], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Scores of ``rows``, each divided by the query's best score over all passages (0 if that is 0)."""
-        sums, found = self._summed(terms, None)
-        best = max((float(sums[rows_of_term].max(initial=0.0)) for rows_of_term in found), default=0.0)
+        sums, rows_by_term = self._summed(terms, None)
+        best = max((float(sums[term_rows].max(initial=0.0)) for term_rows in rows_by_term), default=0.0)
         shares: NDArray[np.float32] = sums[rows] / np.float32(best or 1.0)
-        _clear(sums, found)
+        _clear(sums, rows_by_term)
         return shares
 
-    def top_k(self, terms: Sequence[int], k: int, weights: NDArray[np.float32] | None = None) -> Found:
+    def top_k(self, terms: Sequence[int], k: int, weights: NDArray[np.float32] | None = None) -> Hits:
         """Rows and scores of the ``k`` best passages with a score above 0, best first, ties by row.
 
         Args:
@@ -50,17 +50,17 @@ class PostingsSearch:
             k: Maximum number of passages.
             weights: Weight of each term; None: 1 each.
         """
-        sums, found = self._summed(terms, weights)
+        sums, rows_by_term = self._summed(terms, weights)
         kept = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))]
         cut = np.float32(0)  # lower bound of the k-th best score
-        for rows in found:
+        for rows in rows_by_term:
             scores = sums[rows]
             sums[rows] = 0  # keep a row once, however many terms it shares with the query
             good = (scores >= cut) & (scores > 0)
             kept.append((rows[good], scores[good]))
             cut = max(cut, _kth_best(kept[-1][1], k))
         rows, scores = (np.concatenate(column) for column in zip(*kept, strict=True))
-        good = scores >= _kth_best(scores, k)  # with all ties at the cut
+        good = scores >= _kth_best(scores, k)  # all ties at the cut stay until they are ordered by row
         rows, scores = rows[good], scores[good]
         order = np.lexsort((rows, -scores))[:k]
         return rows[order].astype(np.int64), scores[order]
@@ -86,6 +86,6 @@ def _kth_best(scores: NDArray[np.float32], k: int) -> np.float32:
     return np.float32(np.partition(scores, place)[place]) if place >= 0 and k > 0 else np.float32(0)
 
 
-def _clear(sums: NDArray[np.float32], found: Iterable[NDArray[np.int32]]) -> None:
-    for rows in found:
+def _clear(sums: NDArray[np.float32], rows_by_term: Iterable[NDArray[np.int32]]) -> None:
+    for rows in rows_by_term:
         sums[rows] = 0

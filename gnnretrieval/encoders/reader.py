@@ -65,8 +65,8 @@ def log_probabilities(readings: Sequence[Reading]) -> NDArray[np.float64]:
     logits, starts, ends = np.array([reading[2:] for reading in readings], dtype=np.float64).reshape(-1, 3).T
     if not np.isfinite(logits).any():
         return logits
-    found: NDArray[np.float64] = logits - np.logaddexp.reduce(starts) - np.logaddexp.reduce(ends)
-    return found
+    log_p: NDArray[np.float64] = logits - np.logaddexp.reduce(starts) - np.logaddexp.reduce(ends)
+    return log_p
 
 
 def best_span(logits: NDArray[np.floating], longest: int) -> tuple[int, int, float]:
@@ -134,26 +134,26 @@ class Reader:
             InputError: The weights are damaged: the logits are not finite.
         """
         windows = self.tokens.windows(questions, passages)
-        found: list[Reading] = [NOTHING] * len(passages)
+        readings: list[Reading] = [NOTHING] * len(passages)
         for window, logits in self._logits(windows):
             if not np.isfinite(logits).all():
                 raise InputError("its logits are not finite: the weights are damaged.", self.checkpoint.directory)
             first, last, logit = best_span(logits, self.settings.answer_tokens)
             starts, ends = np.logaddexp.reduce(logits, axis=0).tolist()
-            before = found[window.pair]
+            before = readings[window.pair]
             place = (int(window.characters[first, 0]), int(window.characters[last, 1]), logit)
             best = place if logit > before.logit else before[:3]
             totals = (np.logaddexp(before.starts, starts), np.logaddexp(before.ends, ends))
-            found[window.pair] = Reading(*best, *map(float, totals))
-        return found
+            readings[window.pair] = Reading(*best, *map(float, totals))
+        return readings
 
     def _logits(self, windows: Sequence[Window]) -> Iterator[tuple[Window, NDArray[np.float64]]]:
         """Windows, longest first, with the logits of their text's tokens ``(t, 2)``."""
         lengths = np.array([len(window.ids) for window in windows], dtype=np.int64)
-        for batch in batches_by_tokens(lengths, self.settings.token_budget, padded=self._packed is None):
-            some = [windows[number] for number in batch]
-            forward = self._forward if self._packed is None else self._forward_packed
-            for window, logits in zip(some, forward(some), strict=True):
+        forward = self._forward if self._packed is None else self._forward_packed
+        for numbers in batches_by_tokens(lengths, self.settings.token_budget, padded=self._packed is None):
+            batch = [windows[number] for number in numbers]
+            for window, logits in zip(batch, forward(batch), strict=True):
                 part = slice(window.first, window.first + len(window.characters))
                 yield window, logits[part].double().cpu().numpy()
 
@@ -167,8 +167,8 @@ class Reader:
         assert self._packed is not None
         typed = "token_type_ids" in self.tokens.tokenizer.model_input_names
         types = [window.types for window in windows] if typed else None
-        states = self._packed([window.ids for window in windows], types)
-        return [self._model.qa_outputs(one.float()) for run in states for one in run]
+        runs = self._packed([window.ids for window in windows], types)
+        return [self._model.qa_outputs(states.float()) for run in runs for states in run]
 
 
 def padded_logits(

@@ -12,8 +12,8 @@ from gnnretrieval.data.records import Passage
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.errors import InputError
 
-_OVERLAP = 8  # windows share one in so many of the longest window's tokens
-_QUESTION = 2  # a question has at most one in so many of its tokens; the rest is cut
+_OVERLAP = 8  # adjacent windows share 1 / 8 of max_tokens
+_QUESTION = 2  # a question has at most 1 / 2 of max_tokens; the rest is cut
 
 
 class Window(NamedTuple):

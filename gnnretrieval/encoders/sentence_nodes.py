@@ -34,7 +34,8 @@ def encode_sentence_passages(
         spans.append([(end - 1 - len(piece), end - 1) for end, piece in zip(ends, pieces, strict=True)])
     made = encoder.sentences.encode(texts, encoder.settings.token_budget, spans)
     vectors = np.empty((sum(len(group.texts) for group in groups), encoder.dimension), dtype=np.float32)
-    alone: dict[int, str] = {}  # by row
+    # Sentences beyond the limit have no span in the result; they are encoded together at the end.
+    alone: dict[int, str] = {}  # text by row
     row = first = 0
     for group, own, kept, count in zip(groups, spans, made.spans, made.counts.tolist(), strict=True):
         place = {span: first + number for number, span in enumerate(kept)}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.sentence_split import Span, split_sentences
+from gnnretrieval.encoders.pair_tokens import splitter_of
 from gnnretrieval.errors import InputError
 
 SENT = "<sent>"
@@ -51,16 +52,7 @@ class SentenceTokenizer:
     """
 
     def __init__(self, tokenizer: Any, max_tokens: int | None, prompt: str = "") -> None:
-        from tokenizers import Tokenizer
-
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if not isinstance(backend, Tokenizer):
-            raise InputError(
-                "this checkpoint's tokenizer has no tokenizer.json. Save it with one.", tokenizer.name_or_path or None
-            )
-        self._splitter: Any = Tokenizer.from_str(backend.to_str())  # a copy, so that the tokenizer's own settings stay
-        self._splitter.no_truncation()
-        self._splitter.no_padding()
+        self._splitter = splitter_of(tokenizer, tokenizer.name_or_path or None)
         framed = self._splitter.encode("a")
         own = np.flatnonzero(np.array(framed.special_tokens_mask) == 0)
         self._before, self._after = framed.ids[: own[0]], framed.ids[own[-1] + 1 :]
@@ -93,7 +85,7 @@ class SentenceTokenizer:
         present = np.unique(owner)  # sentences with tokens
         begins = np.searchsorted(owner, present)
         if self.marker is not None:
-            if not len(present):
+            if not len(present):  # an empty text still has a sentence: its marker alone
                 present = begins = np.zeros(1, dtype=np.int64)
             ids = np.insert(ids, begins, self.marker)
             begins = begins + np.arange(len(begins))

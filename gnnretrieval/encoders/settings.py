@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -57,7 +58,7 @@ class EndpointSettings(Settings):
 
     @field_validator("input_types")
     @classmethod
-    def _two(cls, types: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _one_per_side(cls, types: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if types is not None and len(types) != 2:
             raise ValueError("give two, of queries and of passages, such as query,document")
         return types
@@ -81,11 +82,11 @@ class EncoderSettings(Settings):
             the mean of them. Not given: one vector per text.
         token_match: What a question's token is compared with: ``all`` tokens of the passage, by cosine (ColBERT), or
             the ``same`` token alone, by dot product (COIL).
-        passage_vectors: Number of vectors of a passage, those of its first tokens; the best counts for a question,
-            which has one (ME-BERT). Not given: those of all tokens.
+        passage_vectors: Number of vectors of a passage, those of its first tokens. A question has one, and the
+            nearest of the passage's counts (ME-BERT). Not given: those of all tokens.
         sparse: Texts become weights of the vocabulary's terms instead of a vector, by a head for masked language
             modelling (SPLADE).
-        own_terms: With sparse, a text has weights of the terms that it contains alone, as in DeepCT and uniCOIL.
+        own_terms: With sparse, a text has weights only of terms that it contains, as in DeepCT and uniCOIL.
         token_storage: How the vectors of passages' tokens are stored: ``float16``, or ``int8`` in half the bytes.
         precision: Precision of weights and matrix products. ``auto``: bfloat16 if the processor supports it.
         token_budget: Maximum number of tokens in a batch, with padding if texts are padded.
@@ -129,8 +130,8 @@ class EncoderSettings(Settings):
         }
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_there(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is off is left out, as in settings from before it existed: endpoint, late interaction, sparse."""
+    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is off, as in settings of versions that lacked it: endpoint, late interaction, sparse."""
         values: dict[str, Any] = dump(self)
         if self.api.endpoint is None:
             values.pop("api", None)
@@ -147,7 +148,7 @@ class EncoderSettings(Settings):
         return values
 
     @model_validator(mode="after")
-    def _tokens_are_all(self) -> EncoderSettings:
+    def _token_settings_fit(self) -> EncoderSettings:
         if self.token_match == "same":
             if self.late_interaction is None or self.similarity == "cosine" or self.token_storage == "int8":
                 raise ValueError(
@@ -163,7 +164,7 @@ class EncoderSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _terms_are_all(self) -> EncoderSettings:
+    def _sparse_settings_fit(self) -> EncoderSettings:
         if self.sparse and (self.late_interaction is not None or self.sentences != "none"):
             raise ValueError("sparse has weights of terms, not of tokens or sentences: leave the other one out")
         if self.own_terms and not self.sparse:
@@ -178,6 +179,11 @@ class EncoderSettings(Settings):
     def is_checkpoint(self) -> bool:
         """Whether the encoder is a checkpoint, not an endpoint, a Python function or imported vectors."""
         return not self.checkpoint.startswith((ENDPOINT, FUNCTION, VECTORS))
+
+    def for_checkpoint(self, checkpoint: str | Path) -> EncoderSettings:
+        """Settings of another checkpoint with the precision and batch sizes of these."""
+        shared = self.model_dump(include={"precision", "token_budget", "window"})
+        return EncoderSettings(checkpoint=str(checkpoint), **shared)
 
 
 class CrossEncoderSettings(Settings):

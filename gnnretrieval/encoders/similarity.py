@@ -37,8 +37,8 @@ class Similarity(Settings):
         if not self.normalize:
             return rows
         if rows.size == rows.shape[-1]:  # one question: the same bits in fewer calls, for a short search
-            one: NDArray[np.float32] = rows / max(math.sqrt(np.add.reduce(rows * rows, axis=None)), _SHORTEST)
-            return one
+            single: NDArray[np.float32] = rows / max(math.sqrt(np.add.reduce(rows * rows, axis=None)), _SHORTEST)
+            return single
         lengths: Any = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
         unit: NDArray[np.float32] = rows / np.maximum(lengths, _SHORTEST)
         return unit

@@ -72,8 +72,8 @@ class SparseEncoder:
         passage = find_checkpoint(settings.checkpoint)
         query = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage
         self.checkpoints: dict[Side, Checkpoint] = {"query": query, "passage": passage}
-        models = {one.hash: self._load(one) for one in (passage, query)}
-        self._models: dict[Side, Any] = {side: models[one.hash] for side, one in self.checkpoints.items()}
+        models = {checkpoint.hash: self._load(checkpoint) for checkpoint in (passage, query)}
+        self._models: dict[Side, Any] = {"query": models[query.hash], "passage": models[passage.hash]}
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         if not has_language_model_head(checkpoint):
@@ -116,8 +116,8 @@ class SparseEncoder:
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
         made: dict[int, TermWeights] = {}
         for batch in batches_by_tokens(lengths, settings.token_budget):
-            some = {name: [values[row] for row in batch] for name, values in tokens.items()}
-            padded = dict(model.tokenizer.pad(some, return_tensors="pt").to(self.device))
+            batch_tokens = {name: [values[row] for row in batch] for name, values in tokens.items()}
+            padded = dict(model.tokenizer.pad(batch_tokens, return_tensors="pt").to(self.device))
             rows = pooled_terms(model, padded, own_terms=settings.own_terms)
             for row, weights in zip(batch.tolist(), rows, strict=True):
                 made[row] = TermWeights.of_rows(weights[None])
@@ -131,7 +131,7 @@ def pooled_terms(model: Any, features: dict[str, Any], *, own_terms: bool = Fals
     Args:
         model: A masked language model and SPLADE's pooling.
         features: Ids and attention mask ``(b, t)``.
-        own_terms: Give terms that a text does not contain no weight.
+        own_terms: Give weight only to terms that the text contains.
     """
     ids = features["input_ids"]
     if model[1].pooling_strategy == "max":

@@ -15,12 +15,12 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.encoded_texts import TEXTS, EncodedTexts
 from gnnretrieval.encoders.encoding_shards import FILES
 from gnnretrieval.encoders.feature_rows import require_finite
-from gnnretrieval.encoders.features import config_of, found_from_anywhere, write_texts
+from gnnretrieval.encoders.features import config_of, with_absolute_paths, write_texts
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.opening import fingerprint_of
 from gnnretrieval.encoders.part_files import PartFiles
 from gnnretrieval.encoders.postings import Postings
-from gnnretrieval.encoders.postings_search import Found, PostingsSearch
+from gnnretrieval.encoders.postings_search import Hits, PostingsSearch
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_encoder import SparseEncoder
@@ -71,10 +71,10 @@ class SparseFeatures(EncodedTexts):
 
     def top_k(
         self, query_ids: Iterable[str], k: int, advance: Callable[[int], None] = lambda count: None
-    ) -> Iterator[Found]:
+    ) -> Iterator[Hits]:
         """Rows and scores of the ``k`` best passages of each query, best first, ties by row.
 
-        A passage without a term of the query is not among them.
+        A passage that shares no term with the query is left out.
 
         Args:
             query_ids: Ids of the queries.
@@ -87,8 +87,8 @@ class SparseFeatures(EncodedTexts):
         search = PostingsSearch(self.postings, self.meta["num_passages"])
         starts, terms, weights = self.queries()
         for row in self.rows_of(query_ids).tolist():
-            own = slice(starts[row], starts[row + 1])
-            yield search.top_k(terms[own].tolist(), k, weights[own].astype(np.float32))
+            part = slice(starts[row], starts[row + 1])
+            yield search.top_k(terms[part].tolist(), k, weights[part].astype(np.float32))
             advance(1)
 
 
@@ -117,7 +117,7 @@ def encode_sparse(
         overwrite: Replace features that were made from other inputs.
 
     Raises:
-        GnnRetrievalError: The encoder is none of terms or cannot be opened, or ``out`` holds something else.
+        GnnRetrievalError: The encoder makes vectors or cannot be opened, or ``out`` holds something else.
     """
     learned_from = read_learned_from(settings.checkpoint)
     settings = trained_settings(settings)
@@ -140,7 +140,7 @@ def encode_sparse(
         say(f"{per_passage:,.1f} terms a passage, {per_query:,.1f} a query")
         return {
             **figures,
-            "encoder": found_from_anywhere(settings).model_dump(),
+            "encoder": with_absolute_paths(settings).model_dump(),
             "source": source,
             "checkpoint_hash": fingerprint,
             "num_passages": counts["passage"],
@@ -180,7 +180,7 @@ def _invert(directory: Path, passages: int, count: int, vocabulary: int) -> None
     """Write the inverted lists of the passages, each in the order of rows, with about 20 bytes of memory per weight."""
     starts, terms, weights = _stored(directory, "passage", passages, count, vocabulary)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=vocabulary))]).astype(np.int64)
-    order = np.argsort(terms, kind="stable")
+    order = np.argsort(terms, kind="stable")  # keeps the order of rows within a term
     rows = np.repeat(np.arange(passages, dtype=np.int32), np.diff(starts))
     Postings(indptr, rows[order], weights[order].astype(np.float32)).save(directory)
 

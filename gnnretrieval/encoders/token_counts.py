@@ -65,11 +65,10 @@ class EncoderTokens:
 def _tokenizer(checkpoint: Checkpoint) -> Any:
     """The tokenizer, with the limit that sentence-transformers would set."""
     folder = _first_module(checkpoint)
-    said = _json(folder / "sentence_bert_config.json")
     tokenizer = load_tokenizer(checkpoint, folder)
     positions = _positions(checkpoint)
-    if (own := said.get("max_seq_length")) is not None:
-        tokenizer.model_max_length = own
+    if (limit := _json(folder / "sentence_bert_config.json").get("max_seq_length")) is not None:
+        tokenizer.model_max_length = limit
     elif positions is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
     return tokenizer
@@ -93,8 +92,9 @@ def _positions(checkpoint: Checkpoint) -> int | None:
 
 
 def _prompts(checkpoint: Checkpoint) -> dict[str, str]:
-    found: dict[str, str] = _json(checkpoint.directory / "config_sentence_transformers.json").get("prompts") or {}
-    return found
+    config = _json(checkpoint.directory / "config_sentence_transformers.json")
+    prompts: dict[str, str] = config.get("prompts") or {}
+    return prompts
 
 
 def _json(path: Path) -> Any:

@@ -42,21 +42,22 @@ class TokenIndex:
             query: Vectors of its tokens ``(l, d)``.
             ids: Their ids ``(l,)``.
         """
-        asked, total = np.asarray(query, dtype=np.float32), np.zeros(self._count, dtype=np.float32)
+        vectors, totals = np.asarray(query, dtype=np.float32), np.zeros(self._count, dtype=np.float32)
         for token in np.unique(ids):
             place = int(np.searchsorted(self._ids, token))
             if place == len(self._ids) or self._ids[place] != token:
                 continue
-            its = slice(self._bounds[place], self._bounds[place + 1])
-            rows, passages = self._rows[its], self._passages[its]
-            of_token = asked[ids == token]  # (times in the question, d)
+            occurrences = slice(self._bounds[place], self._bounds[place + 1])
+            rows, passages = self._rows[occurrences], self._passages[occurrences]
+            of_token = vectors[ids == token]  # (times in the question, d)
             parts = [
                 np.asarray(self._tokens[rows[start : start + _ROWS]], dtype=np.float32) @ of_token.T
                 for start in range(0, len(rows), _ROWS)
             ]
+            # Occurrences are in the order of the corpus, so those of a passage are adjacent.
             firsts = np.flatnonzero(np.append(True, passages[1:] != passages[:-1]))
-            total[passages[firsts]] += np.maximum.reduceat(np.concatenate(parts), firsts, axis=0).sum(1)
-        return total
+            totals[passages[firsts]] += np.maximum.reduceat(np.concatenate(parts), firsts, axis=0).sum(1)
+        return totals
 
     def top_k(
         self,
@@ -77,9 +78,9 @@ class TokenIndex:
             Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
         """
         rows, scores = np.zeros((len(queries), k), dtype=np.int64), np.zeros((len(queries), k), dtype=np.float32)
-        for number, (query, its) in enumerate(zip(queries, ids, strict=True)):
-            found = self.scores(query, its)
-            best = np.flatnonzero(found >= np.partition(found, -k)[-k])  # k passages, and those equal to the last
-            (rows[number],), (scores[number],), _ = merge_top_k(best[None], found[best][None], k)
+        for number, (query, token_ids) in enumerate(zip(queries, ids, strict=True)):
+            totals = self.scores(query, token_ids)
+            best = np.flatnonzero(totals >= np.partition(totals, -k)[-k])  # k passages, and those equal to the last
+            (rows[number],), (scores[number],), _ = merge_top_k(best[None], totals[best][None], k)
             advance(1)
         return rows, scores

@@ -20,7 +20,7 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
 
     The artifact has ``passage/`` and, if queries have separate weights, ``query/``, each a sentence-transformers
     checkpoint. A GNN-encoder's artifact has them too, if its dual-encoder was trained with it. Values that ``settings``
-    set themselves stay.
+    have stay.
 
     Raises:
         ArtifactError: The directory is another kind of artifact, or a GNN-encoder without a separate dual-encoder.
@@ -31,9 +31,9 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
     if kind is None:
         return settings
     _require_encoder(place, kind, (ENCODER, GNN_ENCODER))
-    its = open_artifact(place, kind, ("encoder",)).meta[JOINT if kind == GNN_ENCODER else "encoder"]
+    trained = open_artifact(place, kind, ("encoder",)).meta[JOINT if kind == GNN_ENCODER else "encoder"]
     update: dict[str, Any] = {
-        name: value for name, value in its.items() if getattr(settings, name) in _UNSET and value not in _UNSET
+        name: value for name, value in trained.items() if getattr(settings, name) in _UNSET and value not in _UNSET
     }
     update["checkpoint"] = str(place / PASSAGE)
     if settings.query_checkpoint is None and (place / QUERY).is_dir():
@@ -64,6 +64,6 @@ def _require_encoder(place: Path, kind: str, kinds: tuple[str, ...]) -> None:
         joint = open_artifact(place, kind).config.get("mode") == "joint"
         why = "joint training gained nothing, so it kept" if joint else "it was trained over"
         raise ArtifactError(
-            f"{place}: this GNN-encoder has no dual-encoder of its own: {why} the one of its graph's features. "
+            f"{place}: this GNN-encoder has no separate dual-encoder: {why} the one of its graph's features. "
             "Give that encoder; the GNN-encoder is embedded over the graph as it is, without --features."
         )

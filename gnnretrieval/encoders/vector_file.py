@@ -133,15 +133,15 @@ class _Parquet(VectorFile):
         self.path = path
         schema = self._file.schema_arrow
         self._column = _column_of_vectors(schema, path)
-        found = [name for name in _ID_COLUMNS if name in schema.names]
-        if not found:
+        id_column = next((name for name in _ID_COLUMNS if name in schema.names), None)
+        if id_column is None:
             raise InputError(f"no column of ids: wanted id or _id; present: {', '.join(schema.names)}.", path)
-        kind = schema.field(found[0]).type
+        kind = schema.field(id_column).type
         if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or pyarrow.types.is_integer(kind)):
-            raise InputError(f"the column {found[0]} holds {kind}; wanted ids as strings or integers.", path)
-        ids = [id_ for batch in self._batches(found[0]) for id_ in batch.to_pylist()]
+            raise InputError(f"the column {id_column} holds {kind}; wanted ids as strings or integers.", path)
+        ids = [id_ for batch in self._batches(id_column) for id_ in batch.to_pylist()]
         if None in ids:
-            raise InputError(f"row {ids.index(None)} has no {found[0]}.", path)
+            raise InputError(f"row {ids.index(None)} has no {id_column}.", path)
         self.ids = [str(id_) for id_ in ids]
         self.count = len(self.ids)
         self.dimension = self._first_width()
@@ -197,8 +197,8 @@ def open_vectors(path: str | Path, ids_path: str | Path | None = None, ids: Sequ
     """
     path = Path(path)
     if not path.is_file():
-        found = "this is a directory" if path.is_dir() else "no such file"
-        raise InputError(f"{found}; wanted a file of vectors.", path)
+        reason = "this is a directory" if path.is_dir() else "no such file"
+        raise InputError(f"{reason}; wanted a file of vectors.", path)
     if path.suffix.lower() in {".parquet", ".pq"}:
         if ids_path is not None:
             raise InputError("a Parquet file has its ids in a column: leave out the file of ids.", path)
@@ -217,9 +217,9 @@ def _require_ids(opened: VectorFile, source: Path) -> None:
     if opened.ids is None:
         return
     if len(opened.ids) != opened.count:
-        whose = f"{source} has" if source != opened.path else "there are"
+        counted = f"{source} has" if source != opened.path else "there are"
         raise InputError(
-            f"{opened.count:,} vectors, and {whose} {len(opened.ids):,} ids: give one id a vector.", opened.path
+            f"{opened.count:,} vectors, and {counted} {len(opened.ids):,} ids: give one id a vector.", opened.path
         )
     if len(set(opened.ids)) < opened.count:
         seen: set[str] = set()
@@ -254,12 +254,12 @@ def _column_of_vectors(schema: Any, path: Path) -> str:
         and types.is_floating(field.type.value_type)
     ]
     named = [name for name in lists if name.lower() in _VECTOR_COLUMNS]
-    for one in (lists, named):
-        if len(one) == 1:
-            return str(one[0])
-    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    found = f"{len(lists)} columns of vectors ({', '.join(lists)})" if lists else "no column of vectors"
-    raise InputError(f"{found}; wanted one of lists of floats, called vector or embedding. Present: {columns}.", path)
+    for columns in (lists, named):
+        if len(columns) == 1:
+            return str(columns[0])
+    present = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    problem = f"{len(lists)} columns of vectors ({', '.join(lists)})" if lists else "no column of vectors"
+    raise InputError(f"{problem}; wanted one of lists of floats, called vector or embedding. Present: {present}.", path)
 
 
 def _sha256(path: Path) -> str:

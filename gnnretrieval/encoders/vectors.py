@@ -14,7 +14,7 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.encoded_texts import TEXTS
 from gnnretrieval.encoders.features import KIND, Features, write_texts
 from gnnretrieval.encoders.settings import VECTORS, EncoderSettings
-from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.similarity import Similarity, similarity_of
 from gnnretrieval.encoders.vector_file import BLOCK, VectorFile, open_vectors
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress, say
@@ -55,8 +55,7 @@ class VectorSettings(Settings):
 
     def compares(self) -> Similarity:
         """The similarity of its vectors."""
-        cosine = self.similarity == "cosine"
-        return Similarity(normalize=cosine, scale=self.scale if self.scale is not None else 20.0 if cosine else 1.0)
+        return similarity_of(self.encoder(), says_dot=False)
 
     def hash(self, dimension: int) -> str:
         """Hash in place of that of the weights: equal for vectors ``(…, dimension)`` of the same encoder."""
@@ -155,11 +154,11 @@ class _Side:
         self.rows = np.array([row_of.get(id_, -1) for id_ in file.ids], dtype=np.int64)  # row in the dataset, or -1
         self.ignored = int((self.rows < 0).sum())
         if file.count - self.ignored < len(ids):
-            found = np.zeros(len(ids), dtype=np.bool_)
-            found[self.rows[self.rows >= 0]] = True
+            has_vector = np.zeros(len(ids), dtype=np.bool_)
+            has_vector[self.rows[self.rows >= 0]] = True
             raise InputError(
-                f"{len(ids) - int(found.sum()):,} of the dataset's {len(ids):,} have no vector among these "
-                f"{file.count:,}, the first of them {ids[int(found.argmin())]!r}. Make the vectors of all.",
+                f"{len(ids) - int(has_vector.sum()):,} of the dataset's {len(ids):,} have no vector among these "
+                f"{file.count:,}, the first of them {ids[int(has_vector.argmin())]!r}. Make the vectors of all.",
                 file.path,
             )
 

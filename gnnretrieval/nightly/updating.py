@@ -13,7 +13,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.dataset import CORPUS
 from gnnretrieval.data.formats.recognise import ALL_FORMATS
 from gnnretrieval.data.records import Passage
-from gnnretrieval.encoders.features import Features, found_from_anywhere
+from gnnretrieval.encoders.features import Features, with_absolute_paths
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, InputError
@@ -370,7 +370,7 @@ class _Night:
 
     def _require_same_encoder(self, served: Version) -> None:
         was = EncoderSettings.parse(served.features.meta["encoder"])
-        now = found_from_anywhere(trained_settings(self.recipe.encoder))
+        now = with_absolute_paths(trained_settings(self.recipe.encoder))
         left_out = {"token_budget", "window", "api"}
         if was.model_dump(exclude=left_out) != now.model_dump(exclude=left_out):
             raise ArtifactError(

@@ -177,7 +177,7 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
         ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
         ("index", "index", f"{m:,} vectors"),
         ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
-        *(shown if model.get("dev", {}).get("believed", True) else ()),  # nothing moved where the dual-encoder was kept
+        *(shown if model.get("dev", {}).get("believed", True) else ()),  # a kept dual-encoder moved nothing
         ("rankings", "rankings", f"3 systems, {sizes.reported_queries:,} queries, {recipe.compare.depth:,} deep"),
         *(baselines if recipe.compare.baselines else ()),
         ("comparison", "comparison.json", ", ".join(recipe.compare.measures)),
@@ -226,7 +226,8 @@ def _downloads(recipe: Recipe, path: Path, data: str | Path | None) -> list[Plan
     folder = folder_of(recipe.data, path, data)
     return [
         PlannedDownload(
-            **dict(one), there=all(is_there(name, recipe.data, folder) for name in one.holds or (one.name,))
+            **dict(download),
+            there=all(is_there(name, recipe.data, folder) for name in download.holds or (download.name,)),
         )
-        for one in recipe.data.download
+        for download in recipe.data.download
     ]

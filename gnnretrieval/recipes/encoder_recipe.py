@@ -53,9 +53,8 @@ class Stage(Settings):
     Attributes:
         name: The stage's directory, and its name in later stages.
         kind: ``pre-train`` trains the checkpoint on passages alone; ``encoder``, ``cross-encoder`` and ``reader`` train
-            a model on labels; ``negatives`` mines hard negatives,
-            ``denoise`` filters mined negatives by a cross-encoder, and ``pseudo-label`` labels unjudged queries by a
-            cross-encoder.
+            a model on labels; ``negatives`` mines hard negatives; ``denoise`` filters them by a cross-encoder, and
+            ``pseudo-label`` labels unjudged queries by one.
         by: What retrieves passages for ``negatives`` and ``pseudo-label``: ``bm25``, ``start`` (the checkpoint before
             training) or an encoder's stage.
         start: The stage of an encoder or of pre-training to continue training from; not given: the checkpoint.
@@ -125,24 +124,8 @@ class EncoderRecipe(KindSettings):
         for stage in self.stages:
             if stage.name in kinds or stage.name in _TAKEN or stage.name.endswith(FEATURES):
                 raise ValueError(f"stage {stage.name!r}: the name is taken; choose another")
-            _require_its_own(stage)
-            examples = {"negatives", "denoise", "pseudo-label"}
-            wanted: list[tuple[str, set[str], tuple[str, ...]]] = [
-                ("examples", examples, (LABELS,) if stage.kind == "encoder" else ()),
-                ("by", {"encoder"}, (BM25, START) if stage.kind == "negatives" else (START,)),
-                ("start", {"encoder", "pre-train"}, ()),
-                ("dev", examples, ()),
-            ]
-            for field, allowed, given in wanted:
-                value = getattr(stage, field)
-                for name in value if isinstance(value, tuple) else (value,):
-                    if name is not None and name not in given and kinds.get(name) not in allowed:
-                        before = [other for other, kind in kinds.items() if kind in allowed] + list(given)
-                        raise ValueError(
-                            f"stage {stage.name!r}: {field} names {name!r}, which is no earlier stage of kind "
-                            f"{' or '.join(sorted(allowed))}.{nearest(name, before)} Possible here: "
-                            f"{', '.join(before) or 'none'}"
-                        )
+            _require_fields_of_kind(stage)
+            _require_earlier_stages(stage, kinds)
             kinds[stage.name] = stage.kind
         return self
 
@@ -181,10 +164,9 @@ class EncoderRecipe(KindSettings):
 
     def start_settings(self, small: bool) -> EncoderSettings:
         """Settings of the checkpoint before training: one vector per text, by its own similarity."""
-        replaced = {"sentences", "late_interaction", "token_match", "passage_vectors", "sparse", "own_terms"}
-        more = {"similarity", "scale", "query_max_tokens"}
-        values = self.encoder_settings(small).model_dump(exclude=replaced | more)
-        return EncoderSettings.parse(values)
+        parts = {"sentences", "late_interaction", "token_match", "passage_vectors", "sparse", "own_terms"}
+        compared = {"similarity", "scale", "query_max_tokens"}
+        return EncoderSettings.parse(self.encoder_settings(small).model_dump(exclude=parts | compared))
 
     def settings_of(self, stage: Stage, small: bool, **more: Any) -> Any:
         """Settings of a stage: those of its kind, then those for small data, then the stage's, then ``more``."""
@@ -197,7 +179,28 @@ class EncoderRecipe(KindSettings):
             raise InputError(f"stage {stage.name!r}: {error}") from None
 
 
-def _require_its_own(stage: Stage) -> None:
+def _require_earlier_stages(stage: Stage, kinds: Mapping[str, str]) -> None:
+    """Refuse a stage that builds on another than an earlier one of a fitting kind; ``kinds`` has the earlier ones."""
+    examples = {"negatives", "denoise", "pseudo-label"}
+    wanted: list[tuple[str, set[str], tuple[str, ...]]] = [  # field, kinds of stages, and names that are no stages
+        ("examples", examples, (LABELS,) if stage.kind == "encoder" else ()),
+        ("by", {"encoder"}, (BM25, START) if stage.kind == "negatives" else (START,)),
+        ("start", {"encoder", "pre-train"}, ()),
+        ("dev", examples, ()),
+    ]
+    for field, allowed, built_in in wanted:
+        value = getattr(stage, field)
+        for name in value if isinstance(value, tuple) else (value,):
+            if name is not None and name not in built_in and kinds.get(name) not in allowed:
+                possible = [other for other, kind in kinds.items() if kind in allowed] + list(built_in)
+                raise ValueError(
+                    f"stage {stage.name!r}: {field} names {name!r}, which is no earlier stage of kind "
+                    f"{' or '.join(sorted(allowed))}.{nearest(name, possible)} Possible here: "
+                    f"{', '.join(possible) or 'none'}"
+                )
+
+
+def _require_fields_of_kind(stage: Stage) -> None:
     """Refuse a stage that lacks a field its kind needs, or has one its kind does not use."""
     unused = stage.model_fields_set - {"name", "kind", "settings", "small"} - _USED[stage.kind]
     if unused:

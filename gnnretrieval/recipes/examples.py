@@ -51,7 +51,7 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
     )
     helped, hurt = most_changed(after, before, len(after))
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}
-    explainer = explainer_of(run.model, run.graph, run.its_features)
+    explainer = explainer_of(run.model, run.graph, run.joint_features)
 
     def explain(passage: str) -> Explanation:
         with run.graph.texts() as store:
@@ -66,13 +66,13 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
             now, then = (run.runs[name].get(change.query, []) for name in (GNN_ENCODER, DUAL_ENCODER))
             ranks = relevant_ranks(judgements[change.query], now, then)
             ranked = {passage: pair[gained] for passage, pair in ranks.items() if pair[gained] is not None}
-            passage = min(ranked, key=lambda one: ranked[one] or 0, default=None)
+            passage = min(ranked, key=lambda id_: ranked[id_] or 0, default=None)
             if passage is None or passage in by_passage:
                 continue
             first = now[0].passage_id if now and not gained else passage
             above = None if first in ranks else (first, explain(first))
-            its_ranks, why = ranks[passage], explain(passage)
-            by_passage[passage] = RankedExample(change, texts[change.query], passage, *its_ranks, why, above)
+            question, why = texts[change.query], explain(passage)
+            by_passage[passage] = RankedExample(change, question, passage, *ranks[passage], why, above)
         return list(by_passage.values())
 
     return examples(helped, True), examples(hurt, False)
@@ -81,7 +81,7 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
 def write_examples(run: RecipeRun, examples: Sequence[RankedExample]) -> None:
     """Write the examples into the run's directory, where the explorer looks for sample questions."""
     values = [
-        {"question": one.question, "passage": one.passage_id, "before": one.before, "after": one.after}
-        for one in examples
+        {"question": example.question, "passage": example.passage_id, "before": example.before, "after": example.after}
+        for example in examples
     ]
     write_json(run.directory / FILE, values)

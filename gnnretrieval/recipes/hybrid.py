@@ -121,9 +121,10 @@ def clicked_dev(dataset: Dataset, split: str, queries: Collection[str]) -> Click
     if clicks is None:
         return None
     ids = dataset.passage_ids
-    its = clicked_questions(clicks, split, {id_: row for row, id_ in enumerate(ids)}, queries)
-    shown = [None if rows is None else {ids[row] for row in rows} for rows in its.shown]
-    return ClickedDev(dict(zip(queries, shown, strict=True)), dict(zip(queries, its.weights.tolist(), strict=True)))
+    clicked = clicked_questions(clicks, split, {id_: row for row, id_ in enumerate(ids)}, queries)
+    shown = [None if rows is None else {ids[row] for row in rows} for rows in clicked.shown]
+    weights = clicked.weights.tolist()
+    return ClickedDev(dict(zip(queries, shown, strict=True)), dict(zip(queries, weights, strict=True)))
 
 
 def compare_hybrids(
@@ -175,15 +176,17 @@ def compare_hybrids(
     if settings.fuse != "chosen" or not dev_runs or not dev_qrels:
         method = "rrf" if settings.fuse == "chosen" else settings.fuse
         systems = {bm25: runs[bm25]}
-        systems |= {f"{bm25}+{one}": fuse([runs[bm25], runs[one]], method, depth=settings.depth) for one in (dual, gnn)}
+        for name in (dual, gnn):
+            systems[f"{bm25}+{name}"] = fuse([runs[bm25], runs[name]], method, depth=settings.depth)
         pipeline = RankingSettings(hybrid=True, fuse=method, candidates=settings.depth)
-        said = {**provenance, "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
-        return compare(qrels, systems, f"{bm25}+{dual}", settings.measures, settings.split, said, answers=answers)
+        provenance = {**provenance, "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
+        baseline = f"{bm25}+{dual}"
+        return compare(qrels, systems, baseline, settings.measures, settings.split, provenance, answers=answers)
     pipelines = choose_pipelines(lexical, dense, dev_runs, dev_qrels, clicked)
     best = pipelines[WITH]
     ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None)
     systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
-    said = {
+    provenance = {
         **provenance,
         "fusion": "chosen on dev",
         "pipeline": ranking.model_dump(mode="json"),
@@ -192,7 +195,7 @@ def compare_hybrids(
             for name, pair in pipelines.items()
         },
     }
-    return compare(qrels, systems, WITHOUT, settings.measures, settings.split, said, answers=answers)
+    return compare(qrels, systems, WITHOUT, settings.measures, settings.split, provenance, answers=answers)
 
 
 def choose_pipelines(
@@ -217,9 +220,9 @@ def choose_pipelines(
     queries = list(dev_qrels)
     dev_qrels = {queries[row]: dev_qrels[queries[row]] for row in rows_of(len(queries)).tolist()}
     pairs = [
-        Pipeline(one, other, choose_fusion([dev_runs[one], dev_runs[other]], dev_qrels, clicked=clicked))
-        for one in lexical
-        for other in dense
+        Pipeline(first, second, choose_fusion([dev_runs[first], dev_runs[second]], dev_qrels, clicked=clicked))
+        for first in lexical
+        for second in dense
     ]
     return {
         f"{lexical[0]}+{dense[0]}": pairs[0],

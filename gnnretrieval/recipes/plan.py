@@ -15,7 +15,7 @@ class PlannedDownload(Download):
     """A file that the user downloads.
 
     Attributes:
-        there: Whether it is there, or all that it holds.
+        there: Whether the file, or everything that it holds, is there.
     """
 
     there: bool
@@ -67,11 +67,11 @@ class RunPlan(Report):
     def to_text(self) -> str:
         """The plan as text."""
         lines = []
-        for one in self.downloads:
-            sums = (f", {kind} {sum_}" for kind, sum_ in (("sha256", one.sha256), ("md5", one.md5)) if sum_)
+        for file in self.downloads:
+            sums = (f", {kind} {sum_}" for kind, sum_ in (("sha256", file.sha256), ("md5", file.md5)) if sum_)
             checked = next(sums, ", no published checksum")
-            there = "there" if one.there else "to download"
-            lines.append(f"{there}: {one.url} ({_in_words(one.bytes)}{checked})")
+            there = "there" if file.there else "to download"
+            lines.append(f"{there}: {file.url} ({_in_words(file.bytes)}{checked})")
         counts = self.sizes
         lines += [
             f"{counts.passages:,} passages, {counts.queries:,} queries, {counts.graph_queries:,} of them in the "

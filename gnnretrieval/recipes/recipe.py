@@ -174,7 +174,7 @@ class Recipe(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _joint_goes_on_from_gat(cls, values: Any) -> Any:
+    def _joint_continues_gat(cls, values: Any) -> Any:
         if not isinstance(values, Mapping) or not isinstance(train := values.get("train", {}), Mapping):
             return values
         return {**values, "train": {"layer": "gat", **train}} if values.get("joint") is not None else values
@@ -228,7 +228,7 @@ def _tables_of(path: Path, extended: Any, line: int) -> dict[str, Any]:
     text, values = read_toml(beside)
     if "extends" in values:
         raise InputError(f"{extended} extends another recipe: extend that one.", path, line)
-    Recipe.parse(values, beside, lines_of_keys(text))  # so that its errors name its own lines
+    Recipe.parse(values, beside, lines_of_keys(text))  # so that errors name lines of this file
     return values
 
 

@@ -79,18 +79,23 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
     Returns:
         Path of the page.
     """
-    of = _reported(run)
-    path = of.directory / REPORT
-    made = {name: [artifact.hash, artifact.meta["made"]] for name, artifact in of.artifacts.items()}
+    reported = _reported(run)
+    path = reported.directory / REPORT
+    made = {name: [artifact.hash, artifact.meta["made"]] for name, artifact in reported.artifacts.items()}
     inputs = sha256_of_json(
-        {"form": _FORM, "comparison": of.comparison.as_json(), "made": made, "map": (of.directory / MAP).is_file()}
+        {
+            "form": _FORM,
+            "comparison": reported.comparison.as_json(),
+            "made": made,
+            "map": (reported.directory / MAP).is_file(),
+        }
     )
     if inputs_of(path) == inputs:
         say(f"{path}: already made from these inputs, reused")
         return path
-    cards = list(_of_gnn(of, run) if isinstance(run, RecipeRun) else _of_encoders(of, run))
-    name = of.comparison.provenance["recipe"]["name"]
-    summary = f"{of.comparison.queries:,} queries of {of.comparison.split}, measures × 100."
+    cards = list(_of_gnn(reported, run) if isinstance(run, RecipeRun) else _of_encoders(reported, run))
+    name = reported.comparison.provenance["recipe"]["name"]
+    summary = f"{reported.comparison.queries:,} queries of {reported.comparison.split}, measures × 100."
     first, *further = cards
     head = [_verdict(run), first] if isinstance(run, RecipeRun) else [first]
     write_page(page(f"{name}: the run", summary, *head, *(card.folded() for card in further), inputs=inputs), path)
@@ -126,7 +131,7 @@ def _picture(shown: PassageMap, whole: tuple[object, ...]) -> Html:
 
 
 def _with_code(text: str) -> Html:
-    """A paragraph in which what stands between backticks is code."""
+    """A paragraph in which text between backticks is code."""
     return paragraph(*(element("code", part) if number % 2 else part for number, part in enumerate(text.split("`"))))
 
 
@@ -140,7 +145,7 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
             del kinds["map"]
         if run.same_labels is None:
             del kinds["baselines"]
-        if run.its_features is None:
+        if run.joint_features is None:
             del kinds["features-joint"]
         texts = "features"
     else:
@@ -154,35 +159,35 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
     return Reported(run.directory, run.dataset, artifacts, run.comparison, run.runs, texts, run.answers)
 
 
-def _of_gnn(of: Reported, run: RecipeRun) -> Iterator[Card]:
-    provenance = of.comparison.provenance
+def _of_gnn(reported: Reported, run: RecipeRun) -> Iterator[Card]:
+    provenance = reported.comparison.provenance
     encoder = run.features.meta["encoder"]["checkpoint"]
     said = {
         "recipe": provenance["recipe"]["name"],
         "dual-encoder": f"{encoder} ({provenance['encoder_source']})",
-        "dataset": f"{of.dataset.name}: {len(of.dataset.passage_ids):,} passages",
+        "dataset": f"{reported.dataset.name}: {len(reported.dataset.passage_ids):,} passages",
         "seed": provenance["seed"],
     }
-    compared, *tests = comparison_sections(of.evidence(), most=0)
+    compared, *tests = comparison_sections(reported.evidence(), most=0)
     yield compared
     if run.same_labels is not None:
         yield _same_labels(run.same_labels)
     if run.hybrids is not None:
         yield _with_bm25(run.hybrids)
-    yield examples(of, run, run.model.path.name)
-    yield what_was_run(of, said)
-    yield data(of)
-    yield _graph(of, run)
+    yield examples(reported, run, run.model.path.name)
+    yield what_was_run(reported, said)
+    yield data(reported)
+    yield _graph(reported, run)
     for name in ("model", "model-joint"):
-        if name in of.artifacts:
-            yield training(of, name)
+        if name in reported.artifacts:
+            yield training(reported, name)
     yield from tests
-    yield costs(of)
-    yield where_it_is_from(of)
+    yield costs(reported)
+    yield where_it_is_from(reported)
 
 
-def _graph(of: Reported, run: RecipeRun) -> Card:
-    inspection = inspect_graph(run.graph, of.dataset.path)
+def _graph(reported: Reported, run: RecipeRun) -> Card:
+    inspection = inspect_graph(run.graph, reported.dataset.path)
     return section(
         "Graph",
         paragraph(summary_of(inspection)),
@@ -216,7 +221,7 @@ def _same_labels(compared: SameLabels) -> Card:
         table(header, rows, numbers=numbers, name="Questions about passages with and without training questions"),
         table(
             ("baseline", "RR@10 on dev", "setting chosen on dev"),
-            [(name, f"{100 * its['dev']:.1f}", its["said"]) for name, its in chosen.items()],
+            [(name, f"{100 * choice['dev']:.1f}", choice["said"]) for name, choice in chosen.items()],
             numbers=[1],
             name="Baselines",
         ),
@@ -224,26 +229,26 @@ def _same_labels(compared: SameLabels) -> Card:
     )
 
 
-def _of_encoders(of: Reported, run: EncoderRun) -> Iterator[Card]:
-    recipe = of.comparison.provenance["recipe"]
+def _of_encoders(reported: Reported, run: EncoderRun) -> Iterator[Card]:
+    recipe = reported.comparison.provenance["recipe"]
     said = {
         "recipe": recipe["name"],
         "stages": ", ".join(f"{name} ({artifact.meta['kind']})" for name, artifact in run.made.items()),
-        "settings for small data": "yes" if of.comparison.provenance["small"] else "no",
-        "dataset": f"{of.dataset.name}: {len(of.dataset.passage_ids):,} passages",
+        "settings for small data": "yes" if reported.comparison.provenance["small"] else "no",
+        "dataset": f"{reported.dataset.name}: {len(reported.dataset.passage_ids):,} passages",
     }
-    compared, *tests = comparison_sections(of.evidence(), most=_CHANGED)
+    compared, *tests = comparison_sections(reported.evidence(), most=_CHANGED)
     yield compared
-    yield what_was_run(of, said)
-    yield data(of)
+    yield what_was_run(reported, said)
+    yield data(reported)
     for name, artifact in run.made.items():
-        yield training(of, name) if "encoder" in artifact.meta["kind"] else _mined(of, name)
+        yield training(reported, name) if "encoder" in artifact.meta["kind"] else _mined(reported, name)
     yield from tests
-    yield costs(of)
-    yield where_it_is_from(of)
+    yield costs(reported)
+    yield where_it_is_from(reported)
 
 
-def _mined(of: Reported, name: str) -> Card:
+def _mined(reported: Reported, name: str) -> Card:
     """The report of a mining stage: what it kept and dropped, and why."""
-    report = open_examples(of.directory / name).report
+    report = open_examples(reported.directory / name).report
     return section(f"Mining: {name}", element("pre", report.to_text()), source(f"{name}/{MINED}"))

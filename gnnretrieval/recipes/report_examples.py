@@ -21,16 +21,16 @@ _HOW = {  # by whether the layer is linear
 }
 
 
-def examples(of: Reported, run: RecipeRun, model: str) -> Card:
+def examples(reported: Reported, run: RecipeRun, model: str) -> Card:
     """The questions that the GNN-encoder helped most and hurt most.
 
     Args:
-        of: The run as the report sees it.
+        reported: The run as the report sees it.
         run: The run with its parts.
         model: Name of the GNN-encoder's directory.
     """
     helped, hurt = changed_examples(run, _MOST)
-    texts = of.passages(
+    texts = reported.passages(
         {
             id_
             for example in (*helped, *hurt)
@@ -41,19 +41,19 @@ def examples(of: Reported, run: RecipeRun, model: str) -> Card:
         }
     )
     measure = run.recipe.compare.measures[0]
-    judged = of.judged
+    judged = reported.judged
     named = source(
         *(f"rankings/{name}.run" for name in (DUAL_ENCODER, GNN_ENCODER)),
-        of.judgements,
+        reported.judgements,
         f"{model}/model.safetensors",
-        f"{of.texts}/texts.sqlite",
+        f"{reported.texts}/texts.sqlite",
         "graph/texts.sqlite",
     )
 
-    def shown(some: Sequence[RankedExample]) -> list[Html]:
+    def shown(group: Sequence[RankedExample]) -> list[Html]:
         return [
-            _example(example, run, measure, judged[example.change.query], texts, is_open=example is some[0])
-            for example in some
+            _example(example, run, measure, judged[example.change.query], texts, is_open=example is group[0])
+            for example in group
         ] or [paragraph("None.")]
 
     return section(
@@ -122,10 +122,12 @@ def _why(passage: str, why: Explanation) -> list[Html]:
         return [paragraph(element("code", passage), said, f" {alone[0].upper()}{alone[1:]}.")]
     rows = [
         (
-            join([short(one.text), " ", element("mark", "labelled with it")]) if one.labelled else short(one.text),
-            f"{one.attention:.2f}",
+            join([short(neighbor.text), " ", element("mark", "labelled with it")])
+            if neighbor.labelled
+            else short(neighbor.text),
+            f"{neighbor.attention:.2f}",
         )
-        for one in why.neighbors
+        for neighbor in why.neighbors
     ]
     moved = table(("training question that moved it", "attention"), rows, numbers=[1], name=f"What moved {passage}")
     return [paragraph("What moved ", element("code", passage), said), moved]

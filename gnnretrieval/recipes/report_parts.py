@@ -104,14 +104,14 @@ class Reported(NamedTuple):
         )
 
 
-def what_was_run(of: Reported, said: Mapping[str, object]) -> Card:
+def what_was_run(reported: Reported, said: Mapping[str, object]) -> Card:
     """The recipe with all its settings, seed, versions and revision.
 
     Args:
-        of: The run.
+        reported: The run.
         said: Facts to show first, by name.
     """
-    provenance = of.comparison.provenance
+    provenance = reported.comparison.provenance
     settings = [(name, _written(value)) for name, value in _flat(provenance["recipe"]) if value is not None]
     return section(
         "What was run",
@@ -144,9 +144,9 @@ def _written(value: Any) -> str:
     return "none" if value == {} else str(value)
 
 
-def data(of: Reported) -> Card:
+def data(reported: Reported) -> Card:
     """The contents of the dataset, and warnings about it."""
-    inspection = inspect_dataset(of.dataset)
+    inspection = inspect_dataset(reported.dataset)
     splits = [
         (
             name,
@@ -159,7 +159,7 @@ def data(of: Reported) -> Card:
         for name, split in inspection.splits.items()
     ]
     seen = inspection.test_passages_in_train_share
-    files = ("corpus.jsonl", "queries.jsonl", *(f"{of.dataset.qrels}/{name}.tsv" for name in inspection.splits))
+    files = ("corpus.jsonl", "queries.jsonl", *(f"{reported.dataset.qrels}/{name}.tsv" for name in inspection.splits))
     head = ("split", "queries", "judgements", "per query", "relevant passages", "queries with a train query's text")
     repeated = f"{inspection.duplicate_passages:,} passages, {inspection.duplicate_queries:,} queries"
     return section(
@@ -178,7 +178,7 @@ def data(of: Reported) -> Card:
             }
         ),
         table(head, splits, numbers=range(1, 6), name="Splits"),
-        source(*map(of.of_dataset, files)),
+        source(*map(reported.of_dataset, files)),
     )
 
 
@@ -186,9 +186,9 @@ def _spread(words: Spread) -> str:
     return f"median {words.median:,}, p95 {words.p95:,}, most {words.max:,}"
 
 
-def training(of: Reported, name: str) -> Card:
+def training(reported: Reported, name: str) -> Card:
     """A trained artifact: what was kept by dev, and the curves of its log."""
-    artifact = of.artifacts[name]
+    artifact = reported.artifacts[name]
     title, kept = f"Training: {name}", join([facts(_chosen(artifact)), source(f"{name}/meta.json")])
     try:
         log = read_log(artifact.path / LOG)
@@ -225,11 +225,11 @@ def _chosen(artifact: Artifact) -> dict[str, object]:
     return said
 
 
-def costs(of: Reported) -> Card:
+def costs(reported: Reported) -> Card:
     """Time to make each artifact, and its size on disk."""
     rows, sizes = [], {}
     inodes: dict[tuple[int, int], int] = {}
-    for name, artifact in of.artifacts.items():
+    for name, artifact in reported.artifacts.items():
         stats = [(artifact.path / file).stat() for file in ("meta.json", *artifact.meta["files"])]
         inodes |= {(stat.st_dev, stat.st_ino): stat.st_size for stat in stats}
         sizes[name] = sum(stat.st_size for stat in stats)
@@ -240,7 +240,7 @@ def costs(of: Reported) -> Card:
         f"Bytes on disk: {disk} in all", [(name, [(size, in_bytes(size))]) for name, size in sizes.items()]
     )
     meaning = f"{disk} in all, where a file that several artifacts share counts once; it is in the bar of each of them."
-    metas = source(*(f"{name}/meta.json" for name in of.artifacts))
+    metas = source(*(f"{name}/meta.json" for name in reported.artifacts))
     return section(
         "Costs",
         table(("directory", "what it is", "made in", "on disk", "finished"), rows, numbers=[2, 3], name="Costs"),
@@ -256,14 +256,14 @@ def _duration(seconds: float | None) -> str:
     return f"{seconds:,.1f} s" if seconds < 100 else f"{seconds / 60:,.1f} min"
 
 
-def where_it_is_from(of: Reported) -> Card:
+def where_it_is_from(reported: Reported) -> Card:
     """Content hash and git revision of each artifact."""
     rows = [
         (name, element("code", made.hash), element("code", made.meta.get("git_revision") or "not known"))
-        for name, made in of.artifacts.items()
+        for name, made in reported.artifacts.items()
     ]
     return section(
         "Provenance",
         join([table(("directory", "content hash", "git revision"), rows, name="Artifacts")]),
-        source(*(f"{name}/meta.json" for name in of.artifacts)),
+        source(*(f"{name}/meta.json" for name in reported.artifacts)),
     )

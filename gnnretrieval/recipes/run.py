@@ -13,7 +13,6 @@ from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.opening import fingerprint_of
-from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
@@ -64,7 +63,7 @@ class RecipeRun:
         features: Features by the dual-encoder that the graph was built with.
         graph: The graph.
         model: The GNN-encoder.
-        its_features: Features by the dual-encoder that was trained jointly with the model; None: there is none.
+        joint_features: Features by the dual-encoder that was trained jointly with the model; None: there is none.
         index: Index of the GNN-encoder's embeddings.
         map: The map of the embeddings; None: training kept the dual-encoder, so that nothing moved.
         runs: Run by system, on the reported split.
@@ -80,7 +79,7 @@ class RecipeRun:
     features: Features
     graph: Graph
     model: GNNEncoderModel
-    its_features: Features | None
+    joint_features: Features | None
     index: Index
     map: PassageMap | None
     runs: dict[str, Run]
@@ -148,7 +147,7 @@ class _Made:
     features: Features
     graph: Graph
     model: GNNEncoderModel
-    its_features: Features | None
+    joint_features: Features | None
     embeddings: Embeddings
     index: Index
     map: PassageMap | None
@@ -158,57 +157,63 @@ class _Made:
 
 def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device: str) -> _Made:
     """Run the stages up to the rankings."""
-    common: dict[str, Any] = {"overwrite": True}
+    common: dict[str, Any] = {"device": device, "overwrite": True}
     with timed_stage("features"):
-        features = _features(recipe, path, dataset, directory / "features", device, common)
+        features = _features(recipe, path, dataset, directory / "features", device)
     with timed_stage("graph"):
-        graph = build_graph(dataset, features, recipe.graph, directory / "graph", device=device, **common)
+        graph = build_graph(dataset, features, recipe.graph, directory / "graph", **common)
     with timed_stage("training"):
-        model = train_gnn(graph, dataset, features, recipe.train, directory / "model", device=device, **common)
+        model = train_gnn(graph, dataset, features, recipe.train, directory / "model", **common)
     if recipe.joint is not None:
         with timed_stage("joint training"):
-            start = {"start": model, "device": device, **common}
-            model = train_gnn(graph, dataset, features, recipe.joint, directory / "model-joint", **start)
-    its_features = None
+            model = train_gnn(graph, dataset, features, recipe.joint, directory / "model-joint", start=model, **common)
+    joint_features = None
     if model.has_encoder:
         with timed_stage("features of the jointly trained dual-encoder"):
-            its_encoder = EncoderSettings(checkpoint=str(model.path), **_how(recipe.encoder))
-            place = directory / "features-joint"
-            its_features = encode_dataset(dataset, its_encoder, place, device=device, **common)
+            joint_encoder = recipe.encoder.for_checkpoint(model.path)
+            joint_features = encode_dataset(dataset, joint_encoder, directory / "features-joint", **common)
     with timed_stage("embeddings"):
-        out = directory / "embeddings"
-        embeddings = embed_passages(model, graph, out, features=its_features, device=device, **common)
+        embeddings = embed_passages(model, graph, directory / "embeddings", features=joint_features, **common)
     with timed_stage("index"):
-        index = build_index(embeddings, directory / "index", **common)
-        baseline = build_index(features, directory / "index-dual-encoder", **common)
+        index = build_index(embeddings, directory / "index", overwrite=True)
+        baseline = build_index(features, directory / "index-dual-encoder", overwrite=True)
     shown = None
     if _is_kept(model):
         with timed_stage("map"):
-            shown = build_map(embeddings, directory / "map", **common)
+            shown = build_map(embeddings, directory / "map", overwrite=True)
     with timed_stage("rankings"):
-        systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, its_features or features)}
+        systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
         ranking = None if recipe.ranking is None else _resolved(recipe.ranking, path)
         ranker = None if ranking is None else Ranker(index, ranking, device, graph)
-        rankings = _rank(recipe, dataset, systems, ranker, directory, common)
-    baselines = None
-    if recipe.compare.baselines and not fits_memory(graph):
+        rankings = _rank(recipe, dataset, systems, ranker, directory)
+    baselines = _baselines(recipe, dataset, features, graph, directory, device)
+    return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines)
+
+
+def _baselines(
+    recipe: Recipe, dataset: Dataset, features: Features, graph: Graph, directory: Path, device: str
+) -> Baselines | None:
+    """Rank the baselines; None where the recipe has none, or they do not fit into memory."""
+    if not recipe.compare.baselines:
+        return None
+    if not fits_memory(graph):
         say("no baselines: their vectors do not fit into memory")
-    elif recipe.compare.baselines:
-        with timed_stage("baselines"):
-            baselines = rank_baselines(
-                graph,
-                dataset,
-                features,
-                recipe.compare.split,
-                directory / "baselines",
-                depth=recipe.compare.depth,
-                seed=recipe.train.seed,
-                device=device,
-                **common,
-            )
-            for line in baselines.lines():
-                say(line)
-    return _Made(features, graph, model, its_features, embeddings, index, shown, rankings, baselines)
+        return None
+    with timed_stage("baselines"):
+        baselines = rank_baselines(
+            graph,
+            dataset,
+            features,
+            recipe.compare.split,
+            directory / "baselines",
+            depth=recipe.compare.depth,
+            seed=recipe.train.seed,
+            device=device,
+            overwrite=True,
+        )
+        for line in baselines.lines():
+            say(line)
+    return baselines
 
 
 def _is_kept(model: GNNEncoderModel) -> bool:
@@ -233,33 +238,20 @@ def _compared(
     if recipe.ranking is not None:
         names.append(GNN_ENCODER + recipe.ranking.suffix)
     runs = {name: read_run(made.rankings.path / f"{name}.run") for name in names}
-    runs, itself = leave_out_self(runs, dataset.path, reported)
+    runs, self_excluded = leave_out_self(runs, dataset.path, reported)
     measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
-    of_baselines = [] if baselines is None else [*baselines.runs().values()]
-    answers = find_answers(dataset, [*runs.values(), *of_baselines], measures, reported)
-    provenance = {
-        "recipe": recipe.model_dump(mode="json"),
-        "dataset": dataset.provenance(),
-        "encoder_source": made.features.meta["source"],
-        "chosen_on_dev": made.model.meta["dev"],
-        "seed": (recipe.joint or recipe.train).seed,
-        "self_excluded": itself,
-        "artifacts": {
-            one.meta["kind"]: {"hash": one.hash, "git_revision": one.meta["git_revision"]}
-            for one in (made.features, made.graph, made.model, made.embeddings, made.rankings)
-        },
-        "versions": library_versions(),
-        "git_revision": git_revision(),
-    }
+    baseline_runs = {} if baselines is None else baselines.runs()
+    answers = find_answers(dataset, [*runs.values(), *baseline_runs.values()], measures, reported)
+    provenance = _provenance(recipe, dataset, made, self_excluded)
     comparison = compare(reported, runs, DUAL_ENCODER, measures, split, provenance, answers=answers)
     write_comparison(comparison, directory / "comparison")
-    same_labels, others = None, dict[str, Run]()
+    baseline_runs, _ = leave_out_self(baseline_runs, dataset.path, reported)
+    same_labels = None
     if baselines is not None:
-        others, _ = leave_out_self(baselines.runs(), dataset.path, reported)
         same_labels = compare_same_labels(
             reported,
             runs,
-            others,
+            baseline_runs,
             baselines,
             made.graph,
             recipe.compare,
@@ -269,9 +261,16 @@ def _compared(
             answers,
         )
         write_comparison(same_labels.comparison, directory / "comparison-same-labels")
-    systems_by_kind = ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER])
     hybrids = compare_with_bm25(
-        recipe, dataset, reported, runs | others, systems_by_kind, made.rankings, baselines, provenance, answers
+        recipe,
+        dataset,
+        reported,
+        runs | baseline_runs,
+        ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER]),
+        made.rankings,
+        baselines,
+        provenance,
+        answers,
     )
     if hybrids is not None:
         write_comparison(hybrids, directory / PIPELINES)
@@ -282,7 +281,7 @@ def _compared(
         made.features,
         made.graph,
         made.model,
-        made.its_features,
+        made.joint_features,
         made.index,
         made.map,
         runs,
@@ -293,9 +292,23 @@ def _compared(
     )
 
 
-def _how(settings: EncoderSettings) -> dict[str, Any]:
-    """The settings that hold for any encoder of the same texts."""
-    return settings.model_dump(include={"precision", "token_budget", "window"})
+def _provenance(recipe: Recipe, dataset: Dataset, made: _Made, self_excluded: int) -> dict[str, Any]:
+    """What the comparisons were made from; ``self_excluded`` counts questions that had retrieved themselves."""
+    artifacts = (made.features, made.graph, made.model, made.embeddings, made.rankings)
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "dataset": dataset.provenance(),
+        "encoder_source": made.features.meta["source"],
+        "chosen_on_dev": made.model.meta["dev"],
+        "seed": (recipe.joint or recipe.train).seed,
+        "self_excluded": self_excluded,
+        "artifacts": {
+            artifact.meta["kind"]: {"hash": artifact.hash, "git_revision": artifact.meta["git_revision"]}
+            for artifact in artifacts
+        },
+        "versions": library_versions(),
+        "git_revision": git_revision(),
+    }
 
 
 def _reported(recipe: Recipe, dataset: Dataset) -> dict[str, dict[str, int]]:
@@ -329,11 +342,11 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
         fingerprint_of(trained_settings(recipe.encoder))
 
 
-def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: str, common: dict[str, Any]) -> Features:
+def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: str) -> Features:
     """Node features, by the recipe's encoder or from its files of vectors."""
     given = recipe.vectors
     if given is None:
-        return encode_dataset(dataset, recipe.encoder, out, device=device, **common)
+        return encode_dataset(dataset, recipe.encoder, out, device=device, overwrite=True)
     files = {
         name: path.parent / file
         for name in ("passages", "queries", "passage_ids", "query_ids")
@@ -348,7 +361,7 @@ def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: s
         out,
         passage_ids=files.get("passage_ids"),
         query_ids=files.get("query_ids"),
-        **common,
+        overwrite=True,
     )
 
 
@@ -384,16 +397,16 @@ def _rank(
     systems: dict[str, tuple[Index, Features]],
     ranker: Ranker | None,
     directory: Path,
-    common: dict[str, Any],
 ) -> Artifact:
     """Rank the reported split and dev by BM25 and by every system's index, and the reported split by ``ranker``."""
     split, depth = recipe.compare.split, recipe.compare.depth
-    asked = {split: "", dev: DEV} if (dev := dev_split(dataset)) is not None else {split: ""}
-    texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in asked}
+    dev = dev_split(dataset)
+    folders = {split: ""} if dev is None else {split: "", dev: DEV}
+    texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in folders}
 
     def write(target: Path) -> dict[str, Any]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-        for part, folder in asked.items():
+        for part, folder in folders.items():
             queries, place = texts[part], target / folder
             place.mkdir(exist_ok=True)
             write_run(place / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
@@ -414,8 +427,8 @@ def _rank(
         | {name: index.hash for name, (index, _) in systems.items()}
         | {f"features of {name}": features.hash for name, (_, features) in systems.items()}
         | ({} if ranker is None or ranker.reranker_hash is None else {"re-ranker": ranker.reranker_hash}),
-        config={"split": split, "depth": depth, "dev": dev_split(dataset)}
+        config={"split": split, "depth": depth, "dev": dev}
         | ({} if ranker is None else {"ranking": ranker.settings.model_dump(mode="json", exclude={"rerank"})}),
         write=write,
-        **common,
+        overwrite=True,
     )

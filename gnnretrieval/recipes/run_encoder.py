@@ -10,7 +10,6 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
-from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_features import SparseFeatures, encode_sparse
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.evaluation import (
@@ -194,15 +193,13 @@ class _Run:
 
     def _mine(self, stage: Stage) -> Examples:
         place = self.out / stage.name
-        judge: dict[str, Any] = {}
-        if stage.cross_encoder is not None:
-            judge["cross_encoder"] = self._cross_encoder(stage)
         if stage.kind == "negatives":
             settings = self.recipe.settings_of(stage, self.small)
             if settings.split == DEV:
                 settings = settings.model_copy(update={"split": dev_split(self.dataset)})
             features = None if stage.by == BY_BM25 else self.features(stage.by)
             return mine_negatives(self.dataset, settings, place, features=features, **self._common)
+        judge = {} if stage.cross_encoder is None else {"cross_encoder": self._cross_encoder(stage)}
         settings = self.recipe.settings_of(stage, self.small, **judge)
         if stage.kind == "denoise":
             return denoise(self.dataset, self._examples(stage.examples[0]), settings, place, **self._common)
@@ -219,8 +216,7 @@ class _Run:
         if name == START:
             settings = self.recipe.start_settings(self.small)
         else:
-            how = self.recipe.encoder_settings(self.small).model_dump(include={"precision", "token_budget", "window"})
-            settings = EncoderSettings(checkpoint=str(self.out / name), **how)
+            settings = self.recipe.encoder_settings(self.small).for_checkpoint(self.out / name)
             if trained_settings(settings).sparse:
                 return encode_sparse(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
         return encode_dataset(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
@@ -235,7 +231,9 @@ class _Run:
 
             def write(target: Path) -> dict[str, Any]:
                 queries = {query.id: query.text for query in self.dataset.queries_of(split)}
-                bm25 = BM25((p.full_text for p in self.dataset.passages()), total=len(self.dataset.passage_ids))
+                bm25 = BM25(
+                    (passage.full_text for passage in self.dataset.passages()), total=len(self.dataset.passage_ids)
+                )
                 write_run(target / f"{BY_BM25}.run", bm25_run(bm25, queries, self.dataset.passage_ids, depth), BY_BM25)
                 for name, made in features.items():
                     write_run(target / f"{name}.run", features_run(made, list(queries), depth), name)
@@ -250,13 +248,13 @@ class _Run:
                 overwrite=True,
             )
         runs = {name: read_run(rankings.path / f"{name}.run") for name in (BY_BM25, *names)}
-        runs, itself = leave_out_self(runs, self.dataset.path, judged)
+        runs, self_excluded = leave_out_self(runs, self.dataset.path, judged)
         measures = parse_measures(self.recipe.compare.measures)
         answers = find_answers(self.dataset, runs.values(), measures, judged)
         provenance = {
             "recipe": self.recipe.model_dump(mode="json"),
             "small": self.small,
-            "self_excluded": itself,
+            "self_excluded": self_excluded,
             "dataset": self.dataset.provenance(),
             "artifacts": {name: {"hash": made.hash} for name, made in self.made.items()},
             "dev": {name: made.meta["dev"] for name, made in self.made.items() if "dev" in made.meta},

@@ -38,10 +38,10 @@ class SameLabels(NamedTuple):
         parts = {f"all {self.comparison.queries:,} questions": self.comparison} | {
             f"{name} ({part.queries:,})": part for name, part in self.groups.items()
         }
-        values = [{one.name: one.measures[self.measure] for one in part.systems} for part in parts.values()]
+        columns = [{system.name: system.measures[self.measure] for system in part.systems} for part in parts.values()]
         return [
             (f"{self.measure} × 100", *parts),
-            *((one.name, *(f"{100 * of[one.name]:.1f}" for of in values)) for one in self.comparison.systems),
+            *((name, *(f"{100 * column[name]:.1f}" for column in columns)) for name in columns[0]),
         ]
 
 
@@ -79,10 +79,13 @@ def compare_same_labels(
     first = settings.measures[0]
     for name, part in split_by_labels(qrels, graph).items():
         if part:
-            its = {one: {query: top for query, top in run.items() if query in part} for one, run in systems.items()}
-            groups[name] = compare(part, its, *shared, {}, answers=answers)
-            ours, before = (per_query(part, its[one], [first], answers)[first] for one in (system, encoder))
-            over_encoder[name] = paired_test(ours, before)
+            group_runs = {
+                other: {query: ranking for query, ranking in run.items() if query in part}
+                for other, run in systems.items()
+            }
+            groups[name] = compare(part, group_runs, *shared, {}, answers=answers)
+            after, before = (per_query(part, group_runs[key], [first], answers)[first] for key in (system, encoder))
+            over_encoder[name] = paired_test(after, before)
     parts = {name: part.as_json() for name, part in groups.items()}
     comparison = compare(qrels, systems, *shared, {**said, "groups": parts}, answers=answers)
     return SameLabels(comparison, groups, over_encoder)

@@ -44,12 +44,12 @@ def folder_of(settings: DataSettings, path: Path, data: str | Path | None) -> Pa
 def dataset_of_files(settings: DataSettings, folder: Path, directory: Path) -> Path:
     """Import the recipe's files, of the folder they were downloaded to, into ``directory/dataset``; returns it.
 
-    A file may lie there gzipped or not, and in place of an archive may lie what is in it; else that is unpacked to
+    A file may be gzipped or not. In place of an archive, the folder may have its files; otherwise they are unpacked to
     ``directory/files``. Sums are checked before the first import, and not when the dataset is there: it knows its files
     by their sha256.
 
     Raises:
-        InputError: a file is missing (where to get it is said) or is not the one that was published, or the import
+        InputError: a file is missing (the message says where to get it) or is not the published one, or the import
             fails.
     """
     require_files(settings, folder)
@@ -62,29 +62,29 @@ def dataset_of_files(settings: DataSettings, folder: Path, directory: Path) -> P
             _check(download, file)
         if download.holds:
             _unpack(download, file, unpacked)
-    sources = [one for text in settings.files for one in _sources(text, folder, unpacked)]
+    sources = [source for text in settings.files for source in _sources(text, folder, unpacked)]
     return import_dataset(
         sources, target, columns=settings.columns, skip_unknown=settings.skip_unknown, overwrite=True
     ).path
 
 
 def _lacks(archive: Download, *folders: Path) -> bool:
-    return any(_found(name, *folders) is None for name in archive.holds)
+    return any(_file_named(name, *folders) is None for name in archive.holds)
 
 
 def require_files(settings: DataSettings, folder: Path) -> None:
     """Refuse a folder that lacks a file.
 
     Raises:
-        InputError: with what is missing, and where it is to be had; or a name leaves the folder.
+        InputError: a file is missing (the message says where to get it), or a name leads out of the folder.
     """
-    for name in {*_names(settings), *(name for one in settings.download for name in (one.name, *one.holds))}:
+    for name in {*_names(settings), *(name for file in settings.download for name in (file.name, *file.holds))}:
         _require_inside(name, folder)
     missing = [name for name in _names(settings) if not is_there(name, settings, folder)]
     if not missing:
         return
-    wanted = [one for one in settings.download if {one.name, *one.holds} & set(missing)]
-    get = "; ".join(f"curl -L -O {one.url}{f' ({one.bytes / 1e9:,.2f} GB)' if one.bytes else ''}" for one in wanted)
+    wanted = [file for file in settings.download if {file.name, *file.holds} & set(missing)]
+    get = "; ".join(f"curl -L -O {file.url}{f' ({file.bytes / 1e9:,.2f} GB)' if file.bytes else ''}" for file in wanted)
     raise InputError(
         f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing here (--data FOLDER)."
         + (f" To get what is missing, in this folder: {get}" if get else ""),
@@ -93,10 +93,10 @@ def require_files(settings: DataSettings, folder: Path) -> None:
 
 
 def _require_inside(name: str, folder: Path) -> None:
-    """Refuse a name that leads out of the folder: a recipe is somebody else's, and errors show what is read."""
+    """Refuse a name that leads out of the folder: a recipe may come from anyone, and errors show what is read."""
     inside = folder.resolve()
-    other = f"{name}.gz"  # which is read in its place
-    if not all((folder / one).resolve().is_relative_to(inside) for one in (name, other, name.removesuffix(".gz"))):
+    names = (name, f"{name}.gz", name.removesuffix(".gz"))  # a file may be gzipped or not
+    if not all((folder / file).resolve().is_relative_to(inside) for file in names):
         raise InputError(
             f"the recipe's file {name!r} lies outside of this folder. Put the file itself into it.", folder
         )
@@ -104,28 +104,30 @@ def _require_inside(name: str, folder: Path) -> None:
 
 def is_there(name: str, settings: DataSettings, folder: Path) -> bool:
     """Whether a file is in the folder, or in an archive that is."""
-    if _found(name, folder) is not None:
+    if _file_named(name, folder) is not None:
         return True
-    return any(name in one.holds and (folder / one.name).is_file() for one in settings.download)
+    return any(name in file.holds and (folder / file.name).is_file() for file in settings.download)
 
 
 def _names(settings: DataSettings) -> Iterator[str]:
     for text in settings.files:
-        said, _, rest = text.rpartition("=")
-        if said.partition("@")[0] != _OF_IDS:
-            yield rest
+        kind, _, name = text.rpartition("=")
+        if kind.partition("@")[0] != _OF_IDS:
+            yield name
 
 
-def _found(name: str, *folders: Path) -> Path | None:
+def _file_named(name: str, *folders: Path) -> Path | None:
     """A file by its name, gzipped or not."""
     other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
-    places = (folder / one for folder in folders for one in (name, other))
+    places = (folder / file for folder in folders for file in (name, other))
     return next((place for place in places if place.is_file()), None)
 
 
 def _sources(text: str, folder: Path, unpacked: Path) -> list[Source]:
-    said, sign, name = text.rpartition("=")
-    return source_of(text if said.partition("@")[0] == _OF_IDS else f"{said}{sign}{_found(name, folder, unpacked)}")
+    kind, sign, name = text.rpartition("=")
+    if kind.partition("@")[0] == _OF_IDS:
+        return source_of(text)
+    return source_of(f"{kind}{sign}{_file_named(name, folder, unpacked)}")
 
 
 def _check(download: Download, file: Path) -> None:
@@ -139,14 +141,14 @@ def _check(download: Download, file: Path) -> None:
     wanted = download.sha256 or download.md5
     if wanted is None:
         return
-    found = hashlib.new(kind, usedforsecurity=False)
+    digest = hashlib.new(kind, usedforsecurity=False)
     with file.open("rb") as opened, progress(f"{kind} of {file.name}", size, "bytes") as meter:
         while block := opened.read(_BLOCK):
-            found.update(block)
+            digest.update(block)
             meter.advance(len(block))
-    if found.hexdigest() != wanted:
+    if digest.hexdigest() != wanted:
         raise InputError(
-            f"its {kind} is {found.hexdigest()}, and that of {download.url} is {wanted}: download it again.", file
+            f"its {kind} is {digest.hexdigest()}, and that of {download.url} is {wanted}: download it again.", file
         )
     say(f"{file.name}: {kind} is the published one")
 

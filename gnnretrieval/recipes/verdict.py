@@ -81,11 +81,11 @@ class Verdict(NamedTuple):
 
     def _with_bm25(self) -> str:
         alone = f"BM25 alone has {self._value(self.comparison, self.bm25)}."
-        names = {} if self.hybrids is None else {one.name for one in self.hybrids.systems}
-        if self.hybrids is None or not {WITH, WITHOUT} <= {*names}:
+        pipelines = self._pipelines()
+        if pipelines is None:
             return alone
-        test = self._test(self.hybrids, WITH)
-        has, without = (self._value(self.hybrids, name) for name in (WITH, WITHOUT))
+        test = self._test(pipelines, WITH)
+        has, without = (self._value(pipelines, name) for name in (WITH, WITHOUT))
         compared = "a difference that may be chance" if test.p > LEVEL else "a significant difference"
         return (
             f"{alone} Of the pipelines with BM25, the best on dev with the graph ({self._pair(WITH)}) has {has}, and "
@@ -99,13 +99,15 @@ class Verdict(NamedTuple):
         said = f"{test.wins:,} questions rank better than with the {self.comparison.baseline}, {test.losses:,} worse"
         groups = {} if self.same_labels is None else self.same_labels.over_encoder
         worse = [
-            f"{name} ({_in_figures(one)})" for name, one in groups.items() if one.difference < 0 and one.p <= LEVEL
+            f"{name} ({_in_figures(group)})"
+            for name, group in groups.items()
+            if group.difference < 0 and group.p <= LEVEL
         ]
         return f"{said}; worse as a group: questions about {' and '.join(worse)}." if worse else f"{said}."
 
     def _next(self) -> str:
-        if self.hybrids is not None and {WITH, WITHOUT} <= {one.name for one in self.hybrids.systems}:
-            joined = self._test(self.hybrids, WITH)
+        if (pipelines := self._pipelines()) is not None:
+            joined = self._test(pipelines, WITH)
             if joined.difference < 0 and joined.p <= LEVEL:
                 weights = "`comparison-with-bm25.json` has the weights for `gnnretrieval fuse`"
                 return f"Next: use {self._pair(WITHOUT)}; {weights}."
@@ -118,6 +120,11 @@ class Verdict(NamedTuple):
             if test.difference < 0 and test.p <= LEVEL:
                 return f"Next: use {self.same_labels.comparison.baseline}, whose setting is in the table below."
         return f"Next: `gnnretrieval serve {self.directory}` shows for each question what moved, and why."
+
+    def _pipelines(self) -> Comparison | None:
+        """The comparison of hybrids, if it has the best pipelines with and without the graph."""
+        names = set() if self.hybrids is None else {system.name for system in self.hybrids.systems}
+        return self.hybrids if {WITH, WITHOUT} <= names else None
 
     def _is_joined(self) -> bool:
         """Whether dev gave a lexical ranking weight in the best pipeline with the graph."""
@@ -136,7 +143,7 @@ class Verdict(NamedTuple):
         return test
 
     def _value(self, comparison: Comparison, system: str) -> str:
-        return f"{100 * next(one.measures[self.measure] for one in comparison.systems if one.name == system):.1f}"
+        return f"{100 * next(row.measures[self.measure] for row in comparison.systems if row.name == system):.1f}"
 
 
 def _ranks(test: Difference | TestResult) -> str:

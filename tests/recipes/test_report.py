@@ -81,7 +81,7 @@ def run(evil_dataset, tiny_checkpoint, tmp_path_factory):
 def test_a_ranking_over_the_index_is_one_more_system(run):
     assert list(run.runs) == ["bm25", "dual-encoder", "gnn-encoder", "gnn-encoder+bm25"]
     retriever = Retriever.open(run.index.path, ranking=run.recipe.ranking)
-    features, queries = run.its_features or run.features, {q.id: q.text for q in run.dataset.queries_of("test")}
+    features, queries = run.joint_features or run.features, {q.id: q.text for q in run.dataset.queries_of("test")}
     vectors = features.queries[features.rows_of(queries)]
     ours = retriever.run(queries, run.recipe.compare.depth, vectors=vectors)
     found = {id_: [one.passage_id for one in ranking] for id_, ranking in run.runs["gnn-encoder+bm25"].items()}
@@ -197,7 +197,7 @@ def test_a_hurt_question_s_passage_stood_higher_before(run):
 def test_costs_are_of_every_artifact(run, text):
     (costs,) = (table for table in Page(text).tables if table[0][:2] == ["directory", "what it is"])
     assert [row[0] for row in costs[1:]] == [
-        *("features", "graph", "model", "model-joint", *(["features-joint"] if run.its_features else [])),
+        *("features", "graph", "model", "model-joint", *(["features-joint"] if run.joint_features else [])),
         *("embeddings", "index", "index-dual-encoder", *(["map"] if run.map else []), "rankings", "baselines"),
     ]
     seconds = {row[0]: row[2] for row in costs[1:]}
