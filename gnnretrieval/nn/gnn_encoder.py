@@ -55,7 +55,7 @@ class GNNEncoder(nn.Module):
 
     It starts close to the dual-encoder and training moves it away from there: :math:`W_s = I`,
     :math:`W_{pq} = [0 \,\Vert\, I]`, uniform attention and a small gate. :math:`\lambda` (``context_scale``) is chosen
-    on dev after training; at 0 the output is the dual-encoder's, and the paper has no such factor (it is 1).
+    on dev after training; at 0 the output is the dual-encoder's. In the paper it is always 1.
 
     Edge features are standardised with the moments of the training graph (``edge_mean``, ``edge_deviation``). A
     self-loop's edge feature is a learned vector, one per node type. Where the graph stores features of self-loops, they
@@ -110,7 +110,7 @@ class GNNEncoder(nn.Module):
 
     @classmethod
     def num_parameters(cls, *shape: Any) -> int:
-        """How many parameters a GNN-encoder of these arguments has, without making them."""
+        """Number of parameters of a GNN-encoder with these arguments, without making them."""
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in cls(*shape).parameters())
 

@@ -120,7 +120,7 @@ def message_vectors(
         r_p = \tfrac{1}{10} \sum_{q \in \mathrm{top}_{10}(p)} z_p^\top \widehat{H_q h_q}
 
     The label mean is one hop of uniform attention over label edges. In a rejection round each query spreads attention
-    over its passages, and those that it retrieved and that are not relevant move away from it: a gradient step on
+    over its passages. Those that it retrieved but that are not relevant to it move away from it: a gradient step on
     eq. 12 with respect to the passages. Local scaling ranks hubs lower, the passages that are near to many queries:
     the passages' half of CSLS (Conneau et al. 2018, eq. 4) as a factor (Zelnik-Manor and Perona 2004). As
     :math:`(H_q h_q)^\top z_p = h_q^\top (H_q^\top z_p)`, the queries' head is folded into the passage vectors, and
@@ -130,8 +130,8 @@ def message_vectors(
         graph: Features and edges.
         heads: ``H_q`` and ``H_p``; None: the identity.
         messages: Weights of the messages.
-        near: Nearness of the passages by the messages that it depends on, looked up and added to; for several calls
-            with the same graph and heads.
+        near: Cache of the passages' nearness, by the messages that it depends on, for several calls with the same
+            graph and heads; None: no cache.
         most: Only the vectors of the first ``most`` passages ``(most, d)``; None: of all.
     """
     vectors, queries, _ = _projected(graph, heads, messages)
@@ -239,7 +239,7 @@ def mixed(graph: MessageGraph, heads: Heads | None, weight: float) -> tuple[Tens
 def rejected(
     graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int, step_size: float
 ) -> tuple[Tensor, Tensor]:
-    """Passages after rejection: each round moves them away from queries that retrieved them but do not want them.
+    """Passages after rejection: each round moves them away from queries that retrieved them without a label.
 
     Args:
         graph: The edges.
@@ -257,6 +257,7 @@ def rejected(
     pushes, now, strength = torch.zeros_like(passages), passages, torch.zeros(graph.neighbors.shape)
     rows = torch.nonzero(graph.visible).ravel()
     for _ in range(rounds):
+        # the attention is of the passages where they are now, and all rounds push from where they began
         outside = _labels_outside(graph, now, queries)  # (n,)
         for block in torch.split(rows, _QUERIES):
             neighbors, query = graph.neighbors[block], queries[block]  # (b, k), (b, d)
@@ -275,6 +276,7 @@ def _labels_outside(graph: MessageGraph, passages: Tensor, queries: Tensor) -> T
     query, passage = graph.labels.T
     outside = ~(graph.neighbors[query] == passage[:, None]).any(1)
     query, passage = query[outside], passage[outside]
+    # in two steps, because a query may have any number of labels: the highest logit first, against overflow
     logits = torch.full((len(queries),), -torch.inf)
     scores = graph.scale * (passages[passage] * queries[query]).sum(1)
     highest = logits.scatter_reduce(0, query, scores, "amax")

@@ -95,10 +95,15 @@ def share_file(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        try:
-            shutil.copyfile(source, target)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(target)) from None
+        copy_file(source, target)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file; an error names ``target``."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *, any_version: bool = False) -> Artifact:
@@ -126,16 +131,16 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     remedy = f"Delete the directory and make the {kind} again."
     try:
         meta = read_meta(meta_path)
-        found, version = meta["kind"], meta["format_version"]
+        recorded, version = meta["kind"], meta["format_version"]
         sizes = {name: size + 0 for name, size in meta.get("sizes", {}).items()}  # absent before version 0.2
-        if found == kind and not any_version:
+        if recorded == kind and not any_version:
             for name in records:
                 meta[name]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(f"{meta_path}: this file is damaged: {lacks}. {remedy}") from error
-    if found != kind:
-        raise ArtifactError(f"{path}: this directory holds {with_article(found)}, not {with_article(kind)}.")
+    if recorded != kind:
+        raise ArtifactError(f"{path}: this directory holds {with_article(recorded)}, not {with_article(kind)}.")
     newest = version_of(kind)
     if version > newest:
         raise ArtifactError(f"{path}: format version {version}; this gnnretrieval reads up to {newest}. Upgrade it.")
@@ -147,9 +152,9 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     if missing:
         raise ArtifactError(f"{path}: the {kind} lacks its file {missing[0]}. {remedy}")
     for name, size in sizes.items():
-        if name in meta["files"] and (found_size := (path / name).stat().st_size) != size:
+        if name in meta["files"] and (actual := (path / name).stat().st_size) != size:
             raise ArtifactError(
-                f"{path / name}: {found_size:,} bytes long, and {size:,} were written: it was cut or changed. {remedy}"
+                f"{path / name}: {actual:,} bytes long, and {size:,} were written: it was cut or changed. {remedy}"
             )
     return Artifact(path, meta)
 

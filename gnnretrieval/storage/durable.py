@@ -24,7 +24,7 @@ def sync_file(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # names the file, such as on a full disk
+        raise OSError(error.errno, error.strerror, str(path)) from None  # names the file, as on a full disk
     finally:
         os.close(descriptor)
 
@@ -82,5 +82,5 @@ def _renameat2() -> Callable[..., int] | None:
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     call.restype = ctypes.c_int
-    found: Callable[..., int] = call
-    return found
+    renameat2: Callable[..., int] = call
+    return renameat2

@@ -168,10 +168,10 @@ def _read(lease: Path) -> tuple[dict[str, Any], float] | None:
     except FileNotFoundError:
         return None
     try:
-        found = json.loads(text)
+        holder = json.loads(text)
     except ValueError:  # it is being written
-        found = {}
-    return (found if isinstance(found, dict) else {}), seen
+        holder = {}
+    return (holder if isinstance(holder, dict) else {}), seen
 
 
 def _is_stale(holder: dict[str, Any], seen: float) -> bool:
@@ -190,6 +190,6 @@ def _take_away(lease: Path, holder: dict[str, Any]) -> None:
     aside = lease.with_name(f"{lease.name}-{uuid.uuid4().hex}")
     with suppress(FileNotFoundError):
         lease.rename(aside)
-        if (found := _read(aside)) is not None and found[0] != holder and not lease.exists():
+        if (held := _read(aside)) is not None and held[0] != holder and not lease.exists():
             aside.rename(lease)
         aside.unlink(missing_ok=True)

@@ -37,7 +37,8 @@ from gnnretrieval.storage.provenance import (
     write_json,
 )
 
-_REFUSED = "refused"  # in a half-made artifact's scratch: its run ended in one of our errors
+_WRITTEN = "figures"  # in a half-made artifact's scratch: all its files are written; holds entries of meta.json
+_REFUSED = "refused"  # there too: its run ended in one of our errors
 
 
 def is_made(path: Path, kind: str, fingerprint: str) -> bool:
@@ -126,9 +127,7 @@ def make_artifact(
     with locked(path, kind) as require_lock:
         recover(path)
         partial = partial_path(path)
-        claim, written = scratch(partial) / CLAIM, scratch(partial) / "figures"
-        refused = scratch(partial) / _REFUSED
-        begun, goes_on = time.monotonic(), False
+        goes_on = False
         if partial.exists():
             if _claimed(partial).get("fingerprint") == print_of_inputs:
                 say(f"{path}: half made before, going on")
@@ -138,27 +137,34 @@ def make_artifact(
         if not is_whole(partial):
             if not goes_on:
                 scratch(partial).mkdir(parents=True, exist_ok=True)
-                begun_with = {"fingerprint": print_of_inputs, "inputs": dict(inputs), "config": dict(config)}
-                claim.write_text(json.dumps(begun_with))  # not synced: if a power loss takes it, the run begins again
-            refused.unlink(missing_ok=True)
-            if not written.is_file():  # otherwise a run was killed while it hashed the files
-                try:
-                    figures = dict(write(partial) or {})
-                except GnnRetrievalError:
-                    if {file for file in partial.rglob("*") if file.is_file()} == {claim}:
-                        discard(partial)  # refused before anything was written
-                    elif refused.parent.is_dir():
-                        refused.touch()
-                    raise
-                # The time that an interrupted run took before is not known.
-                seconds = None if goes_on else round(time.monotonic() - begun, 1)
-                record_progress(partial, written, {**figures, "seconds": seconds})
-            figures = json.loads(written.read_text("utf-8"))
-            finish(partial, kind, inputs, config, print_of_inputs, seed, figures)
+                claim = json.dumps({"fingerprint": print_of_inputs, "inputs": dict(inputs), "config": dict(config)})
+                (scratch(partial) / CLAIM).write_text(claim)  # not synced: without it, the run begins again
+            finish(partial, kind, inputs, config, print_of_inputs, seed, _figures(partial, write, goes_on))
         tidy(partial)
         require_lock()
         put_in_place(partial, path)
     return open_artifact(path, kind)
+
+
+def _figures(partial: Path, write: Callable[[Path], Mapping[str, Any] | None], goes_on: bool) -> dict[str, Any]:
+    """Write the files into ``partial``, unless an earlier run wrote all; returns the entries for ``meta.json``."""
+    claim, written, refused = (scratch(partial) / name for name in (CLAIM, _WRITTEN, _REFUSED))
+    refused.unlink(missing_ok=True)
+    if not written.is_file():  # otherwise a run was killed while it hashed the files
+        begun = time.monotonic()
+        try:
+            figures = dict(write(partial) or {})
+        except GnnRetrievalError:
+            if {file for file in partial.rglob("*") if file.is_file()} == {claim}:
+                discard(partial)  # refused before anything was written
+            elif refused.parent.is_dir():
+                refused.touch()
+            raise
+        # The time that an interrupted run took before is not known.
+        seconds = None if goes_on else round(time.monotonic() - begun, 1)
+        record_progress(partial, written, {**figures, "seconds": seconds})
+    recorded: dict[str, Any] = json.loads(written.read_text("utf-8"))
+    return recorded
 
 
 def _give_up(
@@ -212,14 +218,14 @@ def _already_there(
         raise ArtifactError(f"{path}: this is a file, and {wanted} would be made here. Name a new directory.")
     if not is_whole(path):
         raise ArtifactError(f"{path}: it holds other files and is left as it is. Name a new directory.")
-    found = open_artifact(path, kind, any_version=True)  # refuses to touch another kind
-    if found.meta.get("fingerprint") == print_of_inputs:
+    existing = open_artifact(path, kind, any_version=True)  # refuses to touch another kind
+    if existing.meta.get("fingerprint") == print_of_inputs:
         say(f"{path}: already made from these inputs, reused")
-        return found
+        return existing
     change = what_changed(path, inputs, config)
     if not overwrite:
         raise ArtifactError(f"{path}: {wanted} is there already, and {change}. Pass --overwrite or another path.")
-    ours = {META, *found.meta["files"]}
+    ours = {META, *existing.meta["files"]}
     others = [
         file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).as_posix() not in ours
     ]

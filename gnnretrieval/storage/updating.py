@@ -7,7 +7,6 @@ any moment, one of them is there.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.progress import say
 from gnnretrieval.storage.array_checks import require_rows
 from gnnretrieval.storage.arrays import damaged, load_array, save_array
-from gnnretrieval.storage.artifacts import Artifact, open_artifact, share_file
+from gnnretrieval.storage.artifacts import Artifact, copy_file, open_artifact, share_file
 from gnnretrieval.storage.durable import sync_tree
 from gnnretrieval.storage.locks import locked
 from gnnretrieval.storage.making import fingerprint, finish, tidy
@@ -106,10 +105,7 @@ def rewrite(directory: Path, name: str) -> Path:
 def own_copy(artifact: Artifact, directory: Path, name: str) -> Path:
     """Replace the link ``name`` in ``directory`` with a copy that may be changed; returns its path."""
     target = rewrite(directory, name)
-    try:
-        shutil.copyfile(artifact.path / name, target)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from None
+    copy_file(artifact.path / name, target)
     return target
 
 

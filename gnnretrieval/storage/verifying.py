@@ -63,14 +63,14 @@ def require_as_made(*paths: str | Path) -> None:
 
 def _artifacts_at(path: Path) -> Iterator[Path]:
     """The artifact at ``path``, or the artifacts in a run directory there, in order of name."""
-    place, found = find(path, "artifact"), False
+    place, holds_any = find(path, "artifact"), False
     for folder, folders, _ in os.walk(place):
         if kind_of(folder) is not None or (Path(folder) == place and (place / META).is_file()):
-            found = True
+            holds_any = True
             yield Path(folder)
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-    if not found:
+    if not holds_any:
         what = "no such directory; an artifact was expected there"
         if place.exists():
             what = "it holds no artifact" if place.is_dir() else "this is a file, and an artifact is a directory"

@@ -68,24 +68,25 @@ def add_gradient(
     parts = _parts(batch.items, token_budget, ranks, device)
     total = sum(item.rows for item in batch.items)
     rows = torch.zeros(total, first.width, device=device)
-    made: list[Tensor] = []
+    encoded: list[Tensor] = []
+    # every process needs the vectors of the whole batch before it can compute the loss
     for number, part in enumerate(parts):
         _seed(seed, ranks.rank, number)
         with torch.set_grad_enabled(not cached):
             vectors = towers[part.items[0].tower].rows(part.items)
         rows[part.rows] = vectors.detach()
-        made.append(vectors)
+        encoded.append(vectors)
     rows = ranks.sum_(rows).requires_grad_()  # (R, d); each row is nonzero on one process only
     loss = batch.loss(rows)
     loss.backward()  # type: ignore[no-untyped-call]
     gradient = rows.grad if rows.grad is not None else torch.zeros_like(rows)
     for number, part in enumerate(parts):
-        vectors = made[number]
-        if cached:
+        vectors = encoded[number]
+        if cached:  # the same vectors again, now with a graph
             _seed(seed, ranks.rank, number)
             vectors = towers[part.items[0].tower].rows(part.items)
         vectors.backward(gradient[part.rows])  # type: ignore[no-untyped-call]
-        made[number] = vectors.detach()  # frees the graph of this part
+        encoded[number] = vectors.detach()  # frees the graph of this part
     return float(loss.detach())
 
 

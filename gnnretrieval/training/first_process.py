@@ -1,7 +1,7 @@
-"""What the first process of a run tells the others, who wait for it as long as it lives.
+"""What the first process of a run tells the others, which wait for it as long as it lives.
 
-It mines, encodes and measures alone, for hours on large data. So the others do not wait in a collective operation,
-whose time is limited: they look for its word in the group's store, where it leaves a sign of life every few seconds.
+It mines, encodes and measures alone, for hours on large data. A collective operation would time out, so the others look
+for its message in the group's store. There it leaves a sign of life every few seconds.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ProcessGoneError(GnnRetrievalError):
 
 
 class FirstProcess:
-    """The first process's word, in a store that all processes reach.
+    """Messages of the first process, in a store that all processes reach.
 
     Args:
-        store: The group's.
-        rank: This process's number.
-        count: How many there are.
+        store: The group's store.
+        rank: Number of this process.
+        count: Number of processes.
     """
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
@@ -50,7 +50,7 @@ class FirstProcess:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Signs of life by the first process while the block runs; it leaves when the others read its last word."""
+        """Keep the first process's signs of life up while the block runs, and let it leave last."""
         ended = Event()
         beating = Thread(target=self._beat, args=(ended,), daemon=True)
         if self._rank == 0:
@@ -106,7 +106,7 @@ class FirstProcess:
             ended.wait(min(BEAT, self._patience / 4))
 
     def _leave(self) -> None:
-        """Where the first process holds the store, it stays until the others have read its last word."""
+        """Make the first process, which may hold the store, wait until the others have read its last message."""
         deadline = time.monotonic() + self._patience
         with suppress(RuntimeError):  # the store went with the process that held it
             self._store.add(_LEFT, 1)

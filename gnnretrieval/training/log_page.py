@@ -104,11 +104,10 @@ def write_log_page(log: Path, out: Path, title: str) -> None:
         GnnRetrievalError: The file ``out`` cannot be written.
     """
     require_page_place(out)
-    found = read_log(log)
-    measured = section("Measurements on dev", dev_table(found))
-    write_page(
-        page(f"{title}: training", summary_of(found), section("Curves", figures(plots_of(found))), measured), out
-    )
+    records = read_log(log)
+    curves = section("Curves", figures(plots_of(records)))
+    measured = section("Measurements on dev", dev_table(records))
+    write_page(page(f"{title}: training", summary_of(records), curves, measured), out)
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
@@ -189,7 +188,7 @@ def _dev(log: TrainingLog, best: DevRecord) -> Figure:
     """Plot of the measures: the first one thick, with a ring around its best value."""
     first, *others = dict.fromkeys(name for record in log.measurements for name in record.dev)
     epochs = [record.epoch for record in log.measurements]
-    by = "epoch" if all(one < other for one, other in pairwise(epochs)) and epochs[-1] > 0 else "step"
+    by = "epoch" if all(before < after for before, after in pairwise(epochs)) and epochs[-1] > 0 else "step"
 
     def line(name: str, series: int, look: str = "line") -> Line:
         records = [record for record in log.measurements if name in record.dev]

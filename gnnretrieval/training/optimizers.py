@@ -37,7 +37,7 @@ def make_optimizer(
     trained = [parameter for _, parameter in parameters if parameter.requires_grad]
     if not trained:
         raise GnnRetrievalError("there is nothing to train: every parameter is frozen.")
-    matrices, vectors = ([one for one in trained if (one.ndim > 1) is wide] for wide in (True, False))
+    matrices, vectors = ([parameter for parameter in trained if (parameter.ndim > 1) is wide] for wide in (True, False))
     groups: list[dict[str, Any]] = [
         {"params": members, "weight_decay": decay}
         for members, decay in ((matrices, weight_decay), (vectors, 0.0))

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # its functions keep, as a default, the group that stands when it is imported
+import torch.distributed.nn  # imported before there is a group: its functions keep the group of that time
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from gnnretrieval.training.first_process import FirstProcess, ProcessGoneError
 
-_TIMEOUT = timedelta(minutes=10)  # of what all processes do together, none of which takes as long
+_TIMEOUT = timedelta(minutes=10)  # of a collective operation; none takes as long
 _PAUSE = 0.01  # seconds between two looks for the other processes
 
 
@@ -27,8 +27,8 @@ class Ranks:
     """Cross-batch negatives need two sums over the processes: of vectors, each made by one, and of gradients.
 
     Attributes:
-        rank: This process's number.
-        count: How many there are.
+        rank: Number of this process.
+        count: Number of processes.
         first_process: What the first process says to all; None: there is no other.
     """
 
@@ -43,14 +43,14 @@ class Ranks:
         return self.rank == 0
 
     def calling(self, job: str) -> Ranks:
-        """These processes, of which the first one calls the others to ``job`` when it begins it."""
+        """These processes; the first one calls the others to ``job`` when it begins."""
         return _Calling(self, job) if self.first and self.count > 1 else self
 
     def begin(self) -> None:
         """Called by the first process as it begins what all do together."""
 
     def sum_(self, tensor: Tensor) -> Tensor:
-        """The sum of everyone's ``tensor``, in its place."""
+        """Sum ``tensor`` over the processes, in place."""
         if self.count > 1:
             with _all_present():
                 dist.all_reduce(tensor)
@@ -63,7 +63,7 @@ class Ranks:
     def rows_of_all(self, own: Tensor, total: int) -> Tensor:
         """Rows ``(total, d)`` of all processes, from each one's :meth:`share` ``(s, d)``.
 
-        Only the own rows carry a gradient. The sum of everyone's gradients is that of one process with all rows.
+        Only this process's rows carry a gradient. Summed over the processes, it is that of one process with all rows.
         """
         if self.count == 1:
             return own
@@ -74,7 +74,7 @@ class Ranks:
         return torch.cat([rows[: place.start], own, rows[place.stop :]])
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Give every parameter the sum of its gradients; one that a process did not use has none there."""
+        """Sum the gradient of every parameter over the processes; where a process did not use it, it counts as 0."""
         if self.count == 1:
             return
         with _all_present():
@@ -134,14 +134,14 @@ def started_ranks(device: str) -> Iterator[Ranks]:
 def of_this_start(store: Store, rank: int, count: int) -> PrefixStore:
     """A part of the store that no earlier start of the processes has written to.
 
-    torchrun may keep its store when it starts the processes again (PyTorch 2.13 does with ``--rdzv-backend c10d``), and
-    then the addresses and words of those that died are still in it. The first process answers each process under a
-    random name of that process's, until all have the name of the part.
+    torchrun may keep its store when it starts the processes again (PyTorch 2.13 does with ``--rdzv-backend c10d``).
+    Then it still has the addresses and messages of those that died. So each process writes a random name, and under
+    this name the first process answers with the name of the part, until all have it.
 
     Args:
         store: The store that the launcher names.
-        rank: This process's number.
-        count: How many there are.
+        rank: Number of this process.
+        count: Number of processes.
 
     Raises:
         ProcessGoneError: A process did not start within ten minutes.
@@ -166,7 +166,7 @@ def of_this_start(store: Store, rank: int, count: int) -> PrefixStore:
 
 @contextmanager
 def _all_present() -> Iterator[None]:
-    """What fails in the block because another process is gone, is said in a sentence."""
+    """Turn what fails in the block because another process is gone into a sentence."""
     try:
         yield
     except torch.OutOfMemoryError:

@@ -33,7 +33,7 @@ class MasterWeights:
         )
         for parameter, master in zip(self.working, self.parameters, strict=True):
             if parameter is not master:
-                parameter.register_post_accumulate_grad_hook(_Into(master))  # type: ignore[no-untyped-call]
+                parameter.register_post_accumulate_grad_hook(_AddGradientTo(master))  # type: ignore[no-untyped-call]
         for module in self.rounded:
             for parameter in module.parameters():
                 parameter.data = parameter.data.to(dtype)
@@ -75,7 +75,7 @@ def _gradients_by_token(module: nn.Module, by_token: bool) -> None:
             part.sparse = by_token
 
 
-class _Into:
+class _AddGradientTo:
     """Hook: adds a parameter's gradient to that of its float32 weight, and frees it."""
 
     def __init__(self, master: nn.Parameter) -> None:

@@ -45,7 +45,7 @@ def task(checkpoint, examples=EXAMPLES, answers=ANSWERS, **settings):
 
 
 def test_the_sentence_with_the_answer_is_the_positive(tiny_checkpoint):
-    found = task(tiny_checkpoint).found
+    found = task(tiny_checkpoint).answer_sentences
     assert found.of == {("q1", "p1"): {0}, ("q2", "p1"): {1}, ("q3", "p2"): {0}}
     assert (found.skipped, found.by_overlap) == (0, 0)
 
@@ -109,8 +109,8 @@ def wanted_columns(made, batch, queries):
 
 def test_a_passage_without_the_answer_is_skipped_or_its_most_similar_sentence_taken(tiny_checkpoint):
     answers = {**ANSWERS, "q2": ["nowhere"]}
-    assert task(tiny_checkpoint, answers=answers).found.skipped == 1
-    chosen = task(tiny_checkpoint, answers=answers, without_answer="overlap").found
+    assert task(tiny_checkpoint, answers=answers).answer_sentences.skipped == 1
+    chosen = task(tiny_checkpoint, answers=answers, without_answer="overlap").answer_sentences
     assert (chosen.of["q2", "p1"], chosen.by_overlap) == ({1}, 1)
     assert most_overlap("gogo bada", ["lumi", "gogo", "bada gogo"]) == 2
 
@@ -118,7 +118,7 @@ def test_a_passage_without_the_answer_is_skipped_or_its_most_similar_sentence_ta
 def test_a_positive_without_an_answer_is_no_negative_either(tiny_checkpoint):
     two = EXAMPLES[0]._replace(positives=(*EXAMPLES[0].positives, Candidate("p2", "label")))
     made = task(tiny_checkpoint, examples=[two, EXAMPLES[2]])
-    assert made.found.skipped == 1  # dada is nowhere in p2
+    assert made.answer_sentences.skipped == 1  # dada is nowhere in p2
     batch = made.batch(0, 0)
     row = asked(made, batch, 2).index("q1")
     assert batch.loss.relevant[row, wanted_columns(made, batch, queries=2)["p2", 0]]

@@ -139,20 +139,20 @@ def _last_linear(model: nn.Module) -> nn.Linear:
     """``classifier`` of BERT-like, ``classifier.out_proj`` of RoBERTa-like, ``score`` of other classifiers."""
     head: Any = getattr(model, "classifier", None)
     places = (head, getattr(head, "out_proj", None), getattr(model, "score", None))
-    found = next((place for place in places if isinstance(place, nn.Linear)), None)
+    last = next((place for place in places if isinstance(place, nn.Linear)), None)
     name = type(model).__name__
-    if found is None:
+    if last is None:
         raise GnnRetrievalError(
             f"{name} has no Linear called classifier, classifier.out_proj or score: its probabilities cannot be "
             "calibrated. Train without calibration (calibrate = false)."
         )
-    if found.out_features not in (1, 2) or found.bias is None:
-        what = "no bias" if found.bias is None else f"{found.out_features} labels"
+    if last.out_features not in (1, 2) or last.bias is None:
+        what = "no bias" if last.bias is None else f"{last.out_features} labels"
         raise GnnRetrievalError(
             f"{name}'s last layer has {what}: calibration needs a bias and one or two labels. "
             "Train without calibration (calibrate = false)."
         )
-    return found
+    return last
 
 
 def _of_one_length(values: ArrayLike, labels: ArrayLike, what: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

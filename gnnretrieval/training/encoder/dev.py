@@ -90,8 +90,8 @@ class RetrievalDev:
         queries = sorted(rng.permutation(sorted(dev.relevant))[:most_queries].tolist())
         relevant = {passage for query in queries for passage in dev.relevant[query]}
         others = [id_ for id_ in dataset.passage_ids if id_ not in relevant]
-        some = rng.permutation(len(others))[: max(0, most_passages - len(relevant))]
-        pool = sorted(relevant) + [others[row] for row in sorted(some.tolist())]
+        sampled = rng.permutation(len(others))[: max(0, most_passages - len(relevant))]
+        pool = sorted(relevant) + [others[row] for row in sorted(sampled.tolist())]
         texts = Texts.of(dataset, queries, pool)
         self.name, self.towers, self.similarity = dev.name, towers, similarity
         self.token_budget = token_budget

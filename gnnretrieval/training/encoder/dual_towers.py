@@ -82,24 +82,30 @@ def make_towers(
         GnnRetrievalError: The two have different widths.
     """
     torch.manual_seed(seed)
-    its = start.settings
+    settings = start.settings
     common: dict[str, Any] = {"dropout": dropout}
-    kind: type[TextTower] = SparseTower if its.sparse else TextTower
-    own: dict[str, Any] = {}
-    if not its.sparse:
-        common |= {"pooling": pooling, "late_interaction": its.late_interaction}
-        common |= {"token_match": its.token_match, "passage_vectors": its.passage_vectors}
-        own = {"sentences": its.sentences}
+    kind: type[TextTower] = SparseTower if settings.sparse else TextTower
+    of_passages: dict[str, Any] = {}
+    if not settings.sparse:
+        common |= {"pooling": pooling, "late_interaction": settings.late_interaction}
+        common |= {"token_match": settings.token_match, "passage_vectors": settings.passage_vectors}
+        of_passages = {"sentences": settings.sentences}
     else:
-        common["own_terms"] = its.own_terms
+        common["own_terms"] = settings.own_terms
     passage = kind(
-        start.passage, start.similarity, device, max_tokens=its.max_tokens, prompt=its.passage_prompt, **own, **common
+        start.passage,
+        start.similarity,
+        device,
+        max_tokens=settings.max_tokens,
+        prompt=settings.passage_prompt,
+        **of_passages,
+        **common,
     )
-    most = its.query_max_tokens or (its.max_tokens if its.late_interaction is None else QUERY_TOKENS)
+    most = settings.query_max_tokens or (settings.max_tokens if settings.late_interaction is None else QUERY_TOKENS)
     if shared:
-        return {QUERY: passage.for_queries(its.query_prompt, most or passage.max_tokens), PASSAGE: passage}
+        return {QUERY: passage.for_queries(settings.query_prompt, most or passage.max_tokens), PASSAGE: passage}
     query = kind(
-        start.query, start.similarity, device, max_tokens=most, side="query", prompt=its.query_prompt, **common
+        start.query, start.similarity, device, max_tokens=most, side="query", prompt=settings.query_prompt, **common
     )
     if query.width != passage.width:
         raise GnnRetrievalError(

@@ -112,14 +112,14 @@ class FixedPassagesTask(DualEncoderTask):
         return Batch(items, lambda queries: self._loss(queries, drawn))
 
     def _loss(self, queries: Tensor, drawn: Sequence[Drawn]) -> Tensor:
-        asked, matrix = queries.detach(), None
+        search_by, matrix = queries.detach(), None
         if self.head is not None:
             matrix = self.head.matrix
             queries = self.similarity.prepare(queries @ matrix.T)  # H q
-            asked = queries.detach() @ matrix.detach()  # H^T H q
-        found, _ = exact_top_k(asked.cpu().numpy(), self.vectors, self.top, self.similarity)
+            search_by = queries.detach() @ matrix.detach()  # H^T H q
+        retrieved, _ = exact_top_k(search_by.cpu().numpy(), self.vectors, self.top, self.similarity)
         positives = np.array([self._row[one.positive.passage] for one in drawn])
-        candidates = np.union1d(found, positives)  # sorted
+        candidates = np.union1d(retrieved, positives)  # sorted
         stored = torch.from_numpy(self.vectors[candidates]).to(queries.device)
         passages = self.similarity.prepare(stored if matrix is None else stored.float() @ matrix.T)
         relevant = self.relevance.mask([one.query for one in drawn], [self.ids[row] for row in candidates])

@@ -11,14 +11,14 @@ from torch import nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_tokenizer
-from gnnretrieval.training.encoder.towers import set_dropout
+from gnnretrieval.training.encoder.towers import attention_on, set_dropout
 
 
 class HeadTower:
-    """A model of transformers whose parameters are all trained.
+    """A transformers model with a head; all its parameters are trained.
 
     Args:
-        load: Loads the model of a checkpoint, whose head starts at random if it has none.
+        load: Loads the model of a checkpoint; a head that the checkpoint lacks starts at random.
         checkpoint: Any encoder checkpoint.
         device: Where to compute.
         max_tokens: Maximum length of an input.
@@ -36,8 +36,7 @@ class HeadTower:
         max_tokens: int,
         dropout: float | None,
     ) -> None:
-        # eager attention: the backward pass of the fused kernel is slower on a CPU
-        model, _ = load(checkpoint, **({"attn_implementation": "eager"} if device.type == "cpu" else {}))
+        model, _ = load(checkpoint, **attention_on(device))
         self.module: Any = model.to(device)
         self.tokenizer: Any = load_tokenizer(checkpoint)
         check_vocabulary(len(self.tokenizer), self.module.get_input_embeddings().num_embeddings, checkpoint)

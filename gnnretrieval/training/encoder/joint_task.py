@@ -21,7 +21,7 @@ from gnnretrieval.training.encoder.towers import Item
 
 
 class WidePairTower(PairTower):
-    """A cross-encoder whose rows are as wide as the dual-encoder's vectors, so that one loss receives both.
+    """A cross-encoder with rows as wide as the dual-encoder's vectors, so that one loss receives both.
 
     Arguments and errors as :class:`PairTower`.
     """

@@ -80,10 +80,10 @@ def same_tokens(queries: Sequence[Item], passages: Sequence[Item], match: TokenM
     """``(T, q l)`` bool, whether a row of a passage is of the same token as a row of a question; None: all compare."""
     if match == "all":
         return None
-    asked, there = (
+    of_queries, of_passages = (
         torch.tensor([item.ids[start] for item in items for start, _ in item.spans]) for items in (queries, passages)
     )
-    return there[:, None] == asked[None]
+    return of_passages[:, None] == of_queries[None]
 
 
 class LateInteractionDev(RetrievalDev):

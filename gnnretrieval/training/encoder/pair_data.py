@@ -152,6 +152,6 @@ def draw(examples: Sequence[Example], size: int, negatives: int, seed: int, epoc
 
 def count_cut(texts: Iterable[str], lengths: Callable[[Sequence[str]], Sequence[int]], most: int) -> dict[str, int]:
     """Count the texts that are longer than ``most`` tokens, among at most :data:`LOOKED_AT` evenly spaced ones."""
-    some = list(texts)
-    some = some[:: -(-len(some) // LOOKED_AT)] if some else []
-    return {"texts": len(some), "cut": sum(length > most for length in lengths(some)), "max_tokens": most}
+    sample = list(texts)
+    sample = sample[:: -(-len(sample) // LOOKED_AT)] if sample else []
+    return {"texts": len(sample), "cut": sum(length > most for length in lengths(sample)), "max_tokens": most}

@@ -73,7 +73,7 @@ class EnhancedDecoder(nn.Module):
 
 
 class PretrainTower(HeadTower):
-    """A masked language model, whose rows are its losses on texts that it masks itself.
+    """A masked language model. Its rows are its losses on texts, which it masks itself.
 
     Random choices are by torch's generator, which the loop seeds for every part of a batch.
 
@@ -116,7 +116,7 @@ class PretrainTower(HeadTower):
     def items(self, texts: Sequence[str]) -> list[Item]:
         """Items of texts, one row each."""
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.settings.max_tokens)["input_ids"]
-        return [Item(TEXT, tuple(one)) for one in ids]
+        return [Item(TEXT, tuple(text)) for text in ids]
 
     def rows(self, items: Sequence[Item]) -> Tensor:
         """Rows ``(texts, 5)`` float32.

@@ -99,11 +99,11 @@ class ReaderTask:
         settings: ReaderTrainSettings,
     ) -> None:
         self.texts, self.tower, self.settings = texts, tower, settings
-        found = (
+        answerable = (
             example._replace(positives=tuple(c for c in example.positives if texts.spans(example.query, c.passage)))
             for example in examples
         )
-        self.examples = [example for example in found if example.positives]
+        self.examples = [example for example in answerable if example.positives]
         self.without_answer = len(examples) - len(self.examples)
         answered = [example for example in dev if texts.answers.get(example.query)]
         if not self.examples:
@@ -139,12 +139,12 @@ class ReaderTask:
     def _token_spans(self, window: Window, query: str, passage: str) -> list[tuple[int, int]]:
         """First and last token of each answer that lies in the window."""
         starts, ends = window.characters.T
-        found = []
+        spans = []
         for start, end in self.texts.spans(query, passage):
             first, last = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(starts, end)) - 1
             if first <= last and starts[first] <= start and ends[last] >= end:
-                found.append((first, last))
-        return found
+                spans.append((first, last))
+        return spans
 
     def before_step(self, step: int, towers: Mapping[str, Tower], directory: Path, ranks: Ranks) -> None:
         """Do nothing: the examples do not change."""
@@ -157,7 +157,7 @@ class ReaderTask:
             for c in (*one.positives, *one.negatives)[: self.settings.dev_passages]
         ]
         windows = self._windows([(self.dev[place].query, passage) for place, passage in pairs])
-        best = [(-np.inf, "")] * len(self.dev)
+        best = [(-np.inf, "")] * len(self.dev)  # logit and text of each query's best span
         items = self.tower.items(windows)
         lengths = np.array([len(item.ids) for item in items], dtype=np.int64)
         with torch.inference_mode():

@@ -15,7 +15,7 @@ from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.places import scratch
 from gnnretrieval.training.encoder.encoded import encoded, write_passage_vectors
 from gnnretrieval.training.encoder.pair_data import Relevance
-from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.encoder.towers import TextTower
 from gnnretrieval.training.ranks import Ranks
 
 SOURCE = "encoder in training"
@@ -77,8 +77,8 @@ class Refresher:
     def _mined(self, examples: Sequence[Example], relevance: Relevance, place: Path) -> list[Example]:
         """The examples with new negatives; ``place`` is a temporary file for the passages' vectors."""
         self.towers["query"].module.eval()
-        tokens = self.towers["query"].tokens([self.query_texts[example.query] for example in examples])
-        queries = encoded(self.towers["query"], [Item("query", tuple(ids)) for ids in tokens], self.token_budget)
+        items = self.towers["query"].items("query", [self.query_texts[example.query] for example in examples])
+        queries = encoded(self.towers["query"], items, self.token_budget)
         write_passage_vectors(self.dataset, self.towers["passage"], place, self.token_budget, "refreshing negatives")
         rows, scores = exact_top_k(queries.numpy(), load_array(place), self.top, self.similarity)
         place.unlink()

@@ -38,7 +38,7 @@ class AnswerSentences(NamedTuple):
         of: Numbers of the sentences of a passage that contain an answer of a query, by (query id, passage id).
         examples: Examples with the positives that have a sentence with an answer.
         skipped: Number of positives that are left out because no sentence contains an answer.
-        by_overlap: Number of positives whose sentence was chosen by word overlap instead.
+        by_overlap: Number of positives for which word overlap chose the sentence instead.
     """
 
     of: Mapping[tuple[str, str], frozenset[int]]
@@ -124,13 +124,13 @@ class SentenceTask(DualEncoderTask):
         ids = list(texts.passages)
         made = tokenizer.tokens([texts.passages[id_] for id_ in ids])
         self.tokens = dict(zip(ids, made, strict=True))
-        self.found = answer_sentences(examples, texts, answers, self.tokens, settings.without_answer)
-        if not self.found.examples:
+        self.answer_sentences = answer_sentences(examples, texts, answers, self.tokens, settings.without_answer)
+        if not self.answer_sentences.examples:
             raise GnnRetrievalError(
                 "no positive passage has a sentence with an answer of its query. Answers are read from "
                 "metadata.answers in queries.jsonl; without answers, give without_answer = overlap."
             )
-        super().__init__(self.found.examples, texts, towers, similarity, settings, dev)
+        super().__init__(self.answer_sentences.examples, texts, towers, similarity, settings, dev)
         self.relevance = Relevance(examples, texts)  # positives without an answer are not negatives either
         self.sentences_cut = sum(tokens.cut for tokens in made)
 
@@ -139,11 +139,12 @@ class SentenceTask(DualEncoderTask):
         settings = self.settings
         drawn = draw(self.examples, settings.batch_size, settings.hard_negatives, settings.seed, epoch, number)
         rng = np.random.default_rng([settings.seed, epoch, number, 1])
+        # sentences by passage: a passage of several queries is encoded once
         wanted: dict[str, dict[int, None]] = {}
         positives: list[tuple[str, int]] = []
         for one in drawn:
             passage = one.positive.passage
-            gold = sorted(self.found.of[one.query, passage])
+            gold = sorted(self.answer_sentences.of[one.query, passage])
             sentence = gold[int(rng.integers(len(gold)))]
             positives.append((passage, sentence))
             chosen = wanted.setdefault(passage, {})
@@ -154,8 +155,8 @@ class SentenceTask(DualEncoderTask):
             instead = settings.in_passage - len(inside)
             for place, negative in enumerate(one.negatives):
                 count = 1 + (instead if place == 0 else 0)
-                some = rng.permutation(len(self.tokens[negative.passage].spans))[:count].tolist()
-                wanted.setdefault(negative.passage, {}).update(dict.fromkeys(some))
+                sampled = rng.permutation(len(self.tokens[negative.passage].spans))[:count].tolist()
+                wanted.setdefault(negative.passage, {}).update(dict.fromkeys(sampled))
         items = self._items(QUERY, [self.texts.queries[one.query] for one in drawn])
         columns: dict[tuple[str, int], int] = {}
         for passage, sentences in wanted.items():
@@ -184,7 +185,7 @@ class _SentenceLoss:
         for (passage, sentence), column in columns.items():
             for row in np.flatnonzero(of_passage[passage]).tolist():
                 # a passage with a positive's text under another id has no entry: all its sentences count as relevant
-                gold = task.found.of.get((queries[row], passage))
+                gold = task.answer_sentences.of.get((queries[row], passage))
                 self.relevant[row, column] = gold is None or sentence in gold
 
     def __call__(self, rows: Tensor) -> Tensor:

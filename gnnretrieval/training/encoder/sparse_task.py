@@ -28,14 +28,14 @@ from gnnretrieval.progress import say
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.encoder.towers import Item, TextTower, attention_on
 
 _SAMPLE = 256  # passages that the head's bias is shifted by
 _OWN = 0.9  # share of a passage's own terms that have a weight at the start
 
 
 class SparseTower(TextTower):
-    """A masked language model whose pooled logits are weights of terms; arguments and errors as :class:`TextTower`."""
+    """A masked language model: pooled logits are weights of terms. Arguments and errors as :class:`TextTower`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SparseTower(TextTower):
         self.own_terms, self._is_trained = own_terms, is_splade(checkpoint)
         if not has_language_model_head(checkpoint):
             say(f"{checkpoint.name} has no head for masked language modelling: it starts at random")
-        module = load_sparse_encoder(checkpoint, device, **self.attention_on(device))
+        module = load_sparse_encoder(checkpoint, device, **attention_on(device))
         transformer = self.begin(module, checkpoint, similarity, side, prompt, max_tokens, dropout)
         if getattr(transformer.get_output_embeddings(), "bias", None) is None:
             raise InputError(
@@ -63,7 +63,7 @@ class SparseTower(TextTower):
         self.width = self.measured_width()
 
     def center(self, texts: Sequence[str], terms: int, token_budget: int) -> Tensor | None:
-        """How the head's bias must change so that texts have ``terms`` terms on average; or None if they have no more.
+        """The change of the head's bias that gives texts ``terms`` terms on average; None if they have no more.
 
         A shift of all logits changes no prediction of a masked language model, so their level means nothing before
         training, and most terms of the vocabulary may have a weight. Each term's logit is taken relative to its mean
@@ -77,7 +77,7 @@ class SparseTower(TextTower):
         Returns:
             What to add to the bias ``(V,)``.
         """
-        if self._is_trained or len(texts) < 2:  # one text has nothing to be told from
+        if self._is_trained or len(texts) < 2:  # one text has no mean of others to be compared with
             return None
         items, vocabulary = self.items("", texts), self.width
         largest, own = [], []  # of each text, the largest logit of each term, and whether it contains it
@@ -142,14 +142,14 @@ def center_towers(towers: Mapping[str, TextTower], texts: Sequence[str], setting
     """Shift the bias of both towers' heads by some of the passages (:meth:`SparseTower.center`)."""
     passage = towers["passage"]
     assert isinstance(passage, SparseTower)
-    some = np.random.default_rng([settings.seed, 0, 4]).permutation(len(texts))[:_SAMPLE]
-    change = passage.center([texts[row] for row in some.tolist()], settings.start_terms, settings.token_budget)
+    sample = np.random.default_rng([settings.seed, 0, 4]).permutation(len(texts))[:_SAMPLE]
+    change = passage.center([texts[row] for row in sample.tolist()], settings.start_terms, settings.token_budget)
     if change is not None:
         start = f"{_OWN:.0%} of its terms" if passage.own_terms else f"{settings.start_terms:,} terms on average"
         say(f"the head's bias is shifted, so that a passage starts with {start}")
-        for module in {id(tower.module): tower for tower in towers.values()}.values():
-            assert isinstance(module, SparseTower)
-            module.shift(change)
+        for tower in {id(tower.module): tower for tower in towers.values()}.values():  # shared weights once
+            assert isinstance(tower, SparseTower)
+            tower.shift(change)
 
 
 class SparseTask(DualEncoderTask):

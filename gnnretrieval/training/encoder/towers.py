@@ -105,7 +105,7 @@ class TextTower:
         prompt: str | None = None,
     ) -> None:
         self.sentences, self.token_match = sentences, token_match
-        module = load_sentence_transformer(checkpoint, device, **self.attention_on(device))
+        module = load_sentence_transformer(checkpoint, device, **attention_on(device))
         transformer = self.begin(module, checkpoint, similarity, side, prompt, max_tokens, dropout)
         if sentences == "token" and self.tokenizer.convert_tokens_to_ids(SENT) in (None, self.tokenizer.unk_token_id):
             _add_tokens(transformer, self.tokenizer, [SENT])
@@ -120,11 +120,6 @@ class TextTower:
         self.width: int = transformer.config.hidden_size
         if sentences != "none" or len(self.module) > 1:
             self.width = self.measured_width()
-
-    @staticmethod
-    def attention_on(device: torch.device) -> dict[str, str]:
-        """Options of the transformer: eager attention on a CPU, where the fused kernel's backward pass is slower."""
-        return {"attn_implementation": "eager"} if device.type == "cpu" else {}
 
     def begin(
         self,
@@ -293,6 +288,11 @@ class TextTower:
                 checkpoint.directory,
             )
         return others
+
+
+def attention_on(device: torch.device) -> dict[str, str]:
+    """Options of a transformer: eager attention on a CPU, where the fused kernel's backward pass is slower."""
+    return {"attn_implementation": "eager"} if device.type == "cpu" else {}
 
 
 def _add_tokens(transformer: Any, tokenizer: Any, tokens: list[str]) -> None:

@@ -18,7 +18,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, RE_RANKER
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.mining.examples import Examples
+from gnnretrieval.mining.examples import Example, Examples
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact
@@ -127,13 +127,8 @@ def _train(
     dev = dev_queries(dataset, split, settings.seed)
     if dev.hidden:
         say(f"{len(dev.hidden):,} training queries are held out as dev queries")
-    parts = [labelled_examples(dataset, split, dev.hidden)] if labels else []
-    parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
-    examples = [example for example in merged(parts) if in_share(example.query, settings.query_share)]
-    if not examples:
-        raise GnnRetrievalError(
-            "there is nothing to train on: no query has a positive passage, neither mined nor labelled."
-        )
+    labelled = labelled_examples(dataset, split, dev.hidden) if labels else []
+    examples = _training_examples(labelled, mined, dev, settings.query_share)
     common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
     towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
     if settings.fixed_passages and (towers[PASSAGE].sentences != "none" or towers[PASSAGE].is_late):
@@ -148,13 +143,7 @@ def _train(
     )
     if isinstance(towers[PASSAGE], SparseTower):
         center_towers(towers, list(texts.passages.values()), settings)
-    cut = {
-        QUERY: count_cut(texts.queries.values(), towers[QUERY].lengths, towers[QUERY].max_tokens),
-        PASSAGE: count_cut(texts.passages.values(), towers[PASSAGE].lengths, towers[PASSAGE].max_tokens),
-    }
-    for what, counts in cut.items():
-        if counts["cut"]:
-            say(f"{counts['cut']:,} of {counts['texts']:,} {what} texts are cut to {counts['max_tokens']} tokens")
+    cut = _count_cut(texts, towers)
     if settings.precision == "auto":
         say(f"computing in {str(weights_dtype('auto', device)).removeprefix('torch.')}")
     vectors = _fixed_vectors(dataset, towers[PASSAGE], settings, directory, ranks) if settings.fixed_passages else None
@@ -178,10 +167,10 @@ def _train(
     if pair is not None:
         pair.save(directory / RE_RANKER)
     assert isinstance(task.dev, RetrievalDev)
-    its = save_towers(towers, start, directory, (example.query for example in task.examples))
-    answers = task.found if isinstance(task, SentenceTask) else None
+    trained_encoder = save_towers(towers, start, directory, (example.query for example in task.examples))
+    answers = task.answer_sentences if isinstance(task, SentenceTask) else None
     return {
-        "encoder": its.model_dump(mode="json"),
+        "encoder": trained_encoder.model_dump(mode="json"),
         "dimension": towers[PASSAGE].width,
         "started_from": {"passage": start.passage.name, "query": start.query.name, "source": start.passage.source},
         "examples": {
@@ -195,6 +184,32 @@ def _train(
         "tokens": cut,
         "dev": {"split": dev.name, "queries": len(task.dev.queries), "passages": len(task.dev.passages), "best": best},
     }
+
+
+def _training_examples(
+    labelled: list[Example], mined: Sequence[Examples], dev: DevQueries, share: float
+) -> list[Example]:
+    """Labelled and mined examples of a share of the queries, without dev queries."""
+    parts = [labelled]
+    parts += [[example for example in part.examples() if example.query not in dev.relevant] for part in mined]
+    examples = [example for example in merged(parts) if in_share(example.query, share)]
+    if not examples:
+        raise GnnRetrievalError(
+            "there is nothing to train on: no query has a positive passage, neither mined nor labelled."
+        )
+    return examples
+
+
+def _count_cut(texts: Texts, towers: Mapping[str, TextTower]) -> dict[str, dict[str, int]]:
+    """Count the texts of each side that are longer than its tower reads, and say so."""
+    cut = {
+        QUERY: count_cut(texts.queries.values(), towers[QUERY].lengths, towers[QUERY].max_tokens),
+        PASSAGE: count_cut(texts.passages.values(), towers[PASSAGE].lengths, towers[PASSAGE].max_tokens),
+    }
+    for side, counts in cut.items():
+        if counts["cut"]:
+            say(f"{counts['cut']:,} of {counts['texts']:,} {side} texts are cut to {counts['max_tokens']} tokens")
+    return cut
 
 
 def _fixed_vectors(
@@ -213,7 +228,7 @@ def _fixed_vectors(
 def _task(
     dataset: Dataset,
     dev: DevQueries,
-    examples: Sequence[Any],
+    examples: Sequence[Example],
     texts: Texts,
     towers: Mapping[str, TextTower],
     similarity: Similarity,

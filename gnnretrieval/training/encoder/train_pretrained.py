@@ -68,9 +68,9 @@ def pretrain(
         say(f"kept epoch {best['epoch']}: {100 * best['dev']['predicted']:.1f} % of masked tokens are predicted")
         write_learned_from(directory, start.learned_from)
         tower.save(directory / PASSAGE)
-        its = start.settings.model_copy(update={"checkpoint": PASSAGE, "query_checkpoint": None})
+        trained = start.settings.model_copy(update={"checkpoint": PASSAGE, "query_checkpoint": None})
         return {
-            "encoder": its.model_dump(mode="json"),
+            "encoder": trained.model_dump(mode="json"),
             "dimension": tower.model.config.hidden_size,
             "started_from": {"passage": start.passage.name, "query": start.query.name, "source": start.passage.source},
             "examples": {"passages": len(rest)},

@@ -49,9 +49,9 @@ class DevSet:
         self._query = torch.tensor([row for row, rows in enumerate(relevant) for _ in rows], device=device)
         self._passage = torch.tensor([passage for rows in relevant for passage in rows], device=device)
         shown = [] if clicked is None else clicked.shown
-        self._whole = torch.tensor([its is None for its in shown], dtype=torch.bool, device=device)
-        its_shown = [(query, passage) for query, its in enumerate(shown) for passage in its or ()]
-        self._shown = torch.tensor(its_shown, dtype=torch.int64, device=device).reshape(-1, 2)
+        self._whole = torch.tensor([passages is None for passages in shown], dtype=torch.bool, device=device)
+        pairs = [(query, passage) for query, passages in enumerate(shown) for passage in passages or ()]
+        self._shown = torch.tensor(pairs, dtype=torch.int64, device=device).reshape(-1, 2)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -72,6 +72,7 @@ class DevSet:
         rows: Rows = torch.unique(torch.cat([self._passage, self._shown[:, 1]])).cpu().numpy()
         return rows
 
+    @torch.no_grad()
     def measure(
         self,
         model: GNNEncoder,
@@ -94,17 +95,6 @@ class DevSet:
             visible: ``(n,)`` bool, False for queries that are not in the graph; None: all are.
             among: Sorted rows of the passages to rank, including all of :attr:`judged_rows`; None: all passages.
         """
-        with torch.no_grad():
-            return self._measure(model, store, scales, visible, among)
-
-    def _measure(
-        self,
-        model: GNNEncoder,
-        store: Graph,
-        scales: Sequence[float],
-        visible: NDArray[np.bool_] | None,
-        among: Rows | None,
-    ) -> dict[float, NDArray[np.float64]]:
         device = self.queries.device
         best = self._best_relevant(model, store, scales, visible)  # (scales, q)
         best = best - 1e-6 * best.abs()  # rounding depends on the shape of a product: differences this small are ties
@@ -114,7 +104,7 @@ class DevSet:
             column = torch.searchsorted(rows, self._passage).clamp(max=len(rows) - 1)
             here = rows[column] == self._passage
             left_out = self._left_out(rows)
-            for number, scale in enumerate(scales):
+            for number, scale in enumerate(scales):  # one pass over the graph serves all scales
                 scores = self.queries @ self.similarity.prepare(passages + scale * context).T  # (q, block)
                 scores[self._query[here], column[here]] = float("-inf")
                 if left_out is not None:

@@ -180,13 +180,13 @@ def _dev_seconds(training: GNNTraining) -> float:
     """Estimated seconds of a measurement on dev, from a sample of the passages that it embeds."""
     store, pool = training.store, training.pool
     rows = np.arange(store.num_passages) if pool is None else pool
-    some = np.sort(np.random.default_rng(0).permutation(rows)[:_PASSAGES])
+    sample = np.sort(np.random.default_rng(0).permutation(rows)[:_PASSAGES])
     begun = time.perf_counter()
     if training.encoders is not None:
-        store, _ = training.encoders.recomputed(training.dev, some, training.shown)
-    for _ in gated_contexts(training.average, store, training.device, training.shown, only=some):
+        store, _ = training.encoders.recomputed(training.dev, sample, training.shown)
+    for _ in gated_contexts(training.average, store, training.device, training.shown, only=sample):
         pass
-    return (time.perf_counter() - begun) * len(rows) / len(some)
+    return (time.perf_counter() - begun) * len(rows) / len(sample)
 
 
 def _estimate(training: GNNTraining) -> int | None:
@@ -213,14 +213,15 @@ def _peak(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
+def dry_run_lines(figures: dict[str, Any], settings: TrainSettings) -> list[str]:
     """The figures of :func:`rehearse` as lines for the user."""
-    memory = found["memory"]
+    memory = figures["memory"]
     if settings.layer == "linear" and not settings.is_joint:
         return [
-            f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
-            f"{found['steps']:,} steps of heads, {found['step_seconds']:.3g} s each; at most {MOST_SETTINGS} settings, "
-            f"each measured on dev in {found['dev_seconds']:.3g} s: {in_time(3600 * found['hours'])} in all",
+            f"{figures['queries']:,} training queries, {figures['dev_queries']:,} dev queries",
+            f"{figures['steps']:,} steps of heads, {figures['step_seconds']:.3g} s each; at most "
+            f"{MOST_SETTINGS} settings, each measured on dev in {figures['dev_seconds']:.3g} s: "
+            f"{in_time(3600 * figures['hours'])} in all",
             f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
             "vectors",
             "a dry run: nothing was made",
@@ -230,12 +231,12 @@ def dry_run_lines(found: dict[str, Any], settings: TrainSettings) -> list[str]:
     if settings.patience is not None:
         stops = f"; it may stop early, after {settings.patience} epochs without a better one"
     return [
-        f"{found['queries']:,} training queries, {found['dev_queries']:,} dev queries",
-        f"{settings.epochs} epochs of {found['steps_per_epoch']:,} steps: {found['steps']:,} steps of "
-        f"{settings.batch_size} queries, each against {most}{found['candidates']:,} passages",
-        f"{found['step_seconds']:.3g} s per step, about {found['dev_seconds']:.3g} s per measurement on dev: "
-        f"{in_time(3600 * found['hours'])} in all{stops}",
-        f"peak memory of the process in {found['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
+        f"{figures['queries']:,} training queries, {figures['dev_queries']:,} dev queries",
+        f"{settings.epochs} epochs of {figures['steps_per_epoch']:,} steps: {figures['steps']:,} steps of "
+        f"{settings.batch_size} queries, each against {most}{figures['candidates']:,} passages",
+        f"{figures['step_seconds']:.3g} s per step, about {figures['dev_seconds']:.3g} s per measurement on dev: "
+        f"{in_time(3600 * figures['hours'])} in all{stops}",
+        f"peak memory of the process in {figures['timed_steps']} steps {_gib(memory['peak'])}{estimate}",
         "a dry run: nothing was made",
     ]
 

@@ -138,6 +138,7 @@ def _passage_blocks(store: Graph, only: Rows | None, memory: int) -> Iterator[sl
     while start < count:
         stop = min(count, start + most)
         first = np.arange(start, stop) if only is None else only[start:stop]
+        # a block of passages with many edges ends earlier
         counts = store.indptr[first + 1] - store.indptr[first]
         stop = start + max(1, int(np.searchsorted(np.cumsum(counts), edges, side="right")))
         yield slice(start, stop) if only is None else only[start:stop]

@@ -77,8 +77,8 @@ def embed_passages(
         out: Directory of the embeddings.
         features: Features by the dual-encoder that was trained with the model; None: there is no such encoder
             (:meth:`GNNEncoderModel.view`).
-        kept: Embeddings by the same model, whose vectors stay: only passages that they lack, or that had another text,
-            are new. None: all are computed.
+        kept: Embeddings by the same model. Their vectors stay, except of passages that have another text now; None:
+            all vectors are new.
         device: Where to compute.
         memory: Budget in bytes (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
         overwrite: Replace embeddings made from other inputs.
@@ -190,16 +190,9 @@ def update_embeddings(
             budget = {"memory": memory, "scratch": scratch(directory)}
             for _, vectors in _vectors(model, view, device, meter.advance, touched, budget):
                 writer.write(_finite(vectors, model, store))
-        new = np.load(place, mmap_mode="r")
         shape = (store.num_passages, store.dimension)
         with ArrayWriter(rewrite(directory, ARRAY), shape, np.float16) as writer:
-            for part in blocks(store.num_passages, 65536):
-                block = np.empty((part.stop - part.start, store.dimension), dtype=np.float16)
-                block[: max(0, len(old) - part.start)] = old[part]
-                first, last = np.searchsorted(touched, (part.start, part.stop))
-                block[touched[first:last] - part.start] = new[first:last]
-                writer.write(block)
-                release(old, new)
+            _write_updated(writer, old, np.load(place, mmap_mode="r"), touched)
         share_file(store.path / TEXTS, directory / TEXTS)
         record_changes(directory, current, touched)
         say(f"{len(touched):,} of {store.num_passages:,} passages were embedded again")
@@ -210,13 +203,28 @@ def update_embeddings(
     return Embeddings(artifact.path, artifact.meta)
 
 
+def _write_updated(writer: ArrayWriter, old: NDArray[np.float16], new: NDArray[np.float16], touched: Rows) -> None:
+    """Write all passages' vectors block by block: ``new`` for the ``touched`` rows (sorted), ``old`` for the others."""
+    count, width = writer.shape
+    for part in blocks(count, 65536):
+        block = np.empty((part.stop - part.start, width), dtype=np.float16)
+        block[: max(0, len(old) - part.start)] = old[part]
+        first, last = np.searchsorted(touched, (part.start, part.stop))
+        block[touched[first:last] - part.start] = new[first:last]
+        writer.write(block)
+        release(old, new)
+
+
 def _rows_of_same_texts(store: Graph, kept: Embeddings) -> Rows:
     """Row in ``kept`` of each passage ``(m,)``; -1: it lacks the passage, or has another text of it."""
     with TextStore(kept.path / TEXTS) as texts:
-        known = {one.id: (one.row, one.full_text) for one in texts.passages()}
+        known = {passage.id: (passage.row, passage.full_text) for passage in texts.passages()}
+    rows = []
     with store.texts() as texts:
-        found = [(*known.get(one.id, (-1, "")), one.full_text) for one in texts.passages()]
-    return np.array([row if before == now else -1 for row, before, now in found], dtype=np.int64)
+        for passage in texts.passages():
+            row, text = known.get(passage.id, (-1, ""))
+            rows.append(row if text == passage.full_text else -1)
+    return np.array(rows, dtype=np.int64)
 
 
 def _finite(vectors: NDArray[np.float32], model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
@@ -259,7 +267,7 @@ def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
 
 
 def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16]) -> Rows:
-    """Rows of the passages whose vectors differ from ``old``, and of new passages."""
+    """Rows of the passages with another vector than in ``old``, and of new passages."""
     vectors = _of_messages(model, store).astype(np.float16)
     same = (vectors[: len(old)] == old).all(1)
     return np.concatenate([np.flatnonzero(~same), np.arange(len(old), len(vectors))])

@@ -52,23 +52,24 @@ class LearnedFrom(NamedTuple):
         with store.texts() as texts:
             for part in examples:
                 mined = list(part.examples())
-                query_row = texts.rows_of_queries([one.query for one in mined])
-                of_graph = [one for one in mined if one.query in query_row]
+                query_row = texts.rows_of_queries([example.query for example in mined])
+                of_graph = [example for example in mined if example.query in query_row]
                 if not of_graph:
                     raise GnnRetrievalError(
                         f"{part.path}: none of these examples has a query of {store.path}. Mine them from the dataset "
                         "and split of the graph."
                     )
-                named = {c.passage for one in of_graph for c in (*one.positives, *one.negatives)}
+                named = {c.passage for example in of_graph for c in (*example.positives, *example.negatives)}
                 passage_row = texts.rows_of_passages(sorted(named))
                 for kept, name in ((positive, "positives"), (negative, "negatives")):
                     pairs = [
-                        (query_row[one.query], passage_row[candidate.passage])
-                        for one in of_graph
-                        for candidate in getattr(one, name)
+                        (query_row[example.query], passage_row[candidate.passage])
+                        for example in of_graph
+                        for candidate in getattr(example, name)
                         if candidate.passage in passage_row
                     ]
                     kept.append(np.array(pairs, dtype=np.int64).reshape(-1, 2))
+        # what any source calls positive for a query is not its negative
         labels = _pairs(np.unique(_keys(np.concatenate(positive), m)), m)
         negatives = _pairs(np.setdiff1d(_keys(np.concatenate(negative), m), _keys(labels, m)), m)
         indptr = np.searchsorted(negatives[:, 0], np.arange(n + 1))

@@ -45,12 +45,12 @@ def train_each(
     """
     stop, heads = Event(), list[Heads]()
 
-    def train(one: HeadTraining) -> Heads:
-        return train_heads(graph, one.steps, sides=one.sides, mean=one.mean, seed=seed, taught=taught, stop=stop)
+    def train(how: HeadTraining) -> Heads:
+        return train_heads(graph, how.steps, sides=how.sides, mean=how.mean, seed=seed, taught=taught, stop=stop)
 
-    for one, trained in zip(trainings, map_batches(train, trainings, stop), strict=True):
+    for how, trained in zip(trainings, map_batches(train, trainings, stop), strict=True):
         heads.append(trained)
-        advance(one.steps)
+        advance(how.steps)
     return heads
 
 
@@ -94,6 +94,7 @@ def train_heads(
         return Heads(*(side.detach() for side in heads))
     learned = {id(side): side for side in heads if side.requires_grad}
     optimizer = torch.optim.Adam(learned.values(), lr=RATE, fused=True)
+    # sums of each passage's labelled questions (m, d): a batch's own can be taken out of them without a new sum
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
     counts, relevant = graph.label_counts, _Relevant(graph)
     epochs = -(-steps * BATCH // len(labels))
@@ -136,6 +137,7 @@ class _Relevant:
         """Whether each passage ``(C,)`` is relevant to each query ``(b,)``: ``(b, C)``."""
         counts = self._counts[queries]
         rows = torch.repeat_interleave(torch.arange(len(queries)), counts)
+        # the relevant passages of all queries, one list after the other (Σ counts,)
         starts = (self._ends[queries] - counts)[rows]
         firsts = (counts.cumsum(0) - counts)[rows]
         self._columns[passages] = torch.arange(len(passages))

@@ -1,8 +1,8 @@
 """The dev questions: those of the dev split or, without one, training questions held out of the graph.
 
-Two kinds of question are held out, because later questions may be of either kind: all questions of some passages, whose
-neighbours keep theirs; and all questions of some *topics* (a passage and those most similar to it), as for a new
-document. A setting is judged by the kind on which it does worse.
+Two kinds of question are held out, because later questions may be of either kind. One is all questions of some
+passages, while similar passages keep theirs. The other is all questions of some *topics* (a passage and those most
+similar to it), as for a new document. A setting is judged by the kind on which it does worse.
 """
 
 from __future__ import annotations
@@ -154,16 +154,16 @@ def _held_out_of_training(
         )
     hidden = np.zeros(store.num_queries, dtype=bool)
     hidden[labelled[by_passage | by_topic]] = True
-    asked = hidden if unseen is None else hidden & unseen
-    rows = np.flatnonzero(asked)
-    relevant = _relevant(store, asked)  # by query row
+    is_dev = hidden if unseen is None else hidden & unseen
+    rows = np.flatnonzero(is_dev)
+    relevant = passages_by_query(store.labels[is_dev[store.labels[:, 0]]])
     with store.texts() as texts:
-        found = texts.texts_of_queries(rows.tolist())
-    parts = by_topic[asked[labelled]].astype(np.int64)
+        dev_texts = texts.texts_of_queries(rows.tolist())
+    parts = by_topic[is_dev[labelled]].astype(np.int64)
     return HeldOut(
         "held-out training queries",
         store.query_features[rows],
-        found,
+        dev_texts,
         [*relevant.values()],
         hidden,
         parts,
@@ -187,9 +187,9 @@ def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Gene
     return chosen
 
 
-def _relevant(store: Graph, queries: NDArray[np.bool_]) -> dict[int, list[int]]:
-    """Rows of the relevant passages of the ``queries`` ``(n,)`` that are True, by query row."""
+def passages_by_query(labels: Rows) -> dict[int, list[int]]:
+    """Rows of the relevant passages by query row, from labels ``(L, 2)`` (query row, passage row)."""
     relevant: dict[int, list[int]] = {}
-    for query, passage in store.labels[queries[store.labels[:, 0]]].tolist():
+    for query, passage in labels.tolist():
         relevant.setdefault(query, []).append(passage)
     return relevant

@@ -76,7 +76,7 @@ class JointMessages(NamedTuple):
     def better(self) -> bool:
         """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
         gains = self.epoch > 0 and self.gain > self.error
-        return gains and (self.ladder.believed or self.p <= self.ladder.evidence)
+        return gains and (self.ladder.is_significant or self.p <= self.ladder.evidence)
 
     @property
     def kept(self) -> str:
@@ -88,13 +88,11 @@ class JointMessages(NamedTuple):
 
     def described(self) -> dict[str, Any]:
         """The entry ``dev`` of a model's metadata."""
-        own = {"gain": self.gain, "error": self.error, "p": self.p, "tried": self.tried, "epoch": self.epoch}
-        its = self.ladder.described()
-        joint = {"joint": {**own, "kept": self.better, "beside": self.beside}}
+        joint = {"gain": self.gain, "error": self.error, "p": self.p, "tried": self.tried, "epoch": self.epoch}
         return {
-            **its,
-            **joint,
-            "believed": self.better or self.ladder.believed,
+            **self.ladder.described(),
+            "joint": {**joint, "kept": self.better, "beside": self.beside},
+            "believed": self.better or self.ladder.is_significant,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
         }
@@ -133,9 +131,9 @@ class LabelMeanDev:
     ) -> None:
         self.store, self.held_out, self.tower, self.token_budget = store, held_out, tower, token_budget
         self.messages, self.head, self.beside = messages, head, beside
-        self.asked = np.unique(store.labels[:, 0])
+        self.labelled = np.unique(store.labels[:, 0])
         with store.texts() as texts:
-            self._items = _items(tower, texts.texts_of_queries(self.asked.tolist()))
+            self._items = _items(tower, texts.texts_of_queries(self.labelled.tolist()))
         self._dev_items = _items(tower, held_out.texts)
 
     def values(self) -> dict[float, NDArray[np.float64]]:
@@ -144,27 +142,27 @@ class LabelMeanDev:
         dev = self.held_out
         judged = [Judged.of(graph, {}, self._encoded(self._dev_items), dev.relevant, dev.clicked)]
         if self.beside is not None:
-            chosen, its = self.beside
+            chosen, others = self.beside
             graph = graph.without(torch.from_numpy(chosen))
-            judged.append(replace(its, graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
+            judged.append(replace(others, graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
         settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
         heads = Heads.shared(self.head.matrix.detach().cpu())
         return {
-            mean: np.concatenate([_with_heads(one, heads, its).measure(its) for one in judged])
-            for mean, its in settings.items()
+            mean: np.concatenate([_with_heads(part, heads, messages).measure(messages) for part in judged])
+            for mean, messages in settings.items()
         }
 
     def graph(self) -> MessageGraph:
         """The graph without the dev questions, with its labelled questions encoded by the tower."""
         self.tower.module.eval()
         queries = np.array(self.store.query_features)
-        queries[self.asked] = self._encoded(self._items)
+        queries[self.labelled] = self._encoded(self._items)
         view = self.store.with_features(self.store.passage_features, queries)
         return message_graph(view, self.held_out.hidden)
 
     def measure(self) -> dict[str, float]:
         """Means over the questions; the first one, over all weights too, chooses the epoch."""
-        means = {f"RR@10, label mean {mean:g}": float(values.mean()) for mean, values in self.values().items()}
+        means = {_of_mean(mean): float(values.mean()) for mean, values in self.values().items()}
         return {_OF_ALL: float(np.mean([*means.values()])), **means}
 
     def _encoded(self, items: list[Item]) -> NDArray[np.float16]:
@@ -207,11 +205,12 @@ class QueryEncoderTraining(NamedTuple):
 
         ``head`` is where the head starts, None: at the identity; ``messages.steps`` counts its steps.
         """
-        start, its, place = require_encoder(store), settings.dual_encoder, torch.device(device)
-        towers = make_towers(start, shared=False, device=place, seed=settings.seed, dropout=its.encoder_dropout)
+        start, place = require_encoder(store), torch.device(device)
+        dropout, token_budget = settings.dual_encoder.encoder_dropout, settings.dual_encoder.token_budget
+        towers = make_towers(start, shared=False, device=place, seed=settings.seed, dropout=dropout)
         learning = TrainedHead(torch.eye(store.dimension) if head is None else head, HEAD_RATE, place, ranks.count)
         messages = messages._replace(steps=max(messages.steps, 1))  # it has a head
-        dev = LabelMeanDev(store, held_out, messages, towers[QUERY], its.token_budget, learning, beside)
+        dev = LabelMeanDev(store, held_out, messages, towers[QUERY], token_budget, learning, beside)
         teaching = taught.copy()
         for untaught in (held_out.hidden, None if beside is None else beside[0]):
             if untaught is not None:
@@ -223,9 +222,9 @@ class QueryEncoderTraining(NamedTuple):
             learning_rate=settings.learning_rate,
             warmup=settings.warmup,
             gradient_clip=settings.gradient_clip,
-            dropout=its.encoder_dropout,
+            dropout=dropout,
             precision=settings.precision,
-            token_budget=its.token_budget,
+            token_budget=token_budget,
             patience=settings.patience or settings.epochs,
             seed=settings.seed,
             fixed_passages=True,
@@ -287,30 +286,7 @@ def train_joint_messages(
     head = None if start is None else start.queries
     made = QueryEncoderTraining.of(store, held_out, settings, directory, taught, chosen, beside, head, device, ranks)
     best = made.loop.run()
-
-    history = made.loop.progress.history
-    measured = [record["dev"] for record in history if record["epoch"]] or [best["dev"]]
-    weight = max(MEANS, key=lambda one: float(np.mean([record[f"RR@10, label mean {one:g}"] for record in measured])))
-    before, base = (
-        np.concatenate([_with_heads(one, heads, messages).measure(messages) for one, heads in frozen])
-        for messages in (chosen, Messages())
-    )
-    values = made.dev.values()[weight]
-    parts = np.zeros(len(base), np.int64) if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
-    gains = [values[parts == part] - before[parts == part] for part in np.unique(parts)]
-    least = min(gains, key=lambda one: float(one.mean()))
-    tried = len(history) * len(MEANS) + ladder.climb.tried
-    joint = JointMessages(
-        ladder=ladder,
-        trained=TrainedMessages(Heads.shared(made.head.matrix.detach().cpu()), made.dev.messages._replace(mean=weight)),
-        epoch=int(best["epoch"]),
-        dev=float(values[: len(dev.relevant)].mean()),
-        gain=float(least.mean()),
-        error=float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else float("inf"),
-        p=min(1.0, tried * choose_scale({1.0: values}, base, parts).p),
-        tried=tried,
-        beside=0 if beside is None else len(beside[1].relevant),
-    )
+    joint = _compared(made, best, ladder, frozen, held_out)
     if not joint.better:
         return joint._replace(trained=ladder.trained, dev=ladder.dev)
     if joint.trained.messages.scaling:
@@ -319,6 +295,52 @@ def train_joint_messages(
         learned = (example.query for example in made.task.examples)
         joint = joint._replace(encoder=save_towers(made.task.towers, made.start, directory, learned))
     return joint
+
+
+def _compared(
+    made: QueryEncoderTraining,
+    best: dict[str, Any],
+    ladder: MessagesTraining,
+    frozen: list[tuple[Judged, Heads | None]],
+    held_out: HeldOut,
+) -> JointMessages:
+    """Choose the weight of the label mean, and compare joint training with the ladder's choice, question by question.
+
+    Args:
+        made: The finished training.
+        best: Record of its best epoch.
+        ladder: The ladder's choice.
+        frozen: The dev questions, and any beside them, with the heads of the ladder's choice that lack them.
+        held_out: The dev questions.
+    """
+    history = made.loop.progress.history
+    measured = [record["dev"] for record in history if record["epoch"]] or [best["dev"]]
+    weight = max(MEANS, key=lambda mean: float(np.mean([record[_of_mean(mean)] for record in measured])))
+    before, base = (
+        np.concatenate([_with_heads(judged, heads, messages).measure(messages) for judged, heads in frozen])
+        for messages in (ladder.trained.messages._replace(level=0.0), Messages())
+    )
+    values = made.dev.values()[weight]
+    parts = np.zeros(len(base), np.int64) if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
+    gains = [values[parts == part] - before[parts == part] for part in np.unique(parts)]
+    least = min(gains, key=lambda gain: float(gain.mean()))
+    tried = len(history) * len(MEANS) + ladder.climb.tried
+    return JointMessages(
+        ladder=ladder,
+        trained=TrainedMessages(Heads.shared(made.head.matrix.detach().cpu()), made.dev.messages._replace(mean=weight)),
+        epoch=int(best["epoch"]),
+        dev=float(values[: len(frozen[0][0].relevant)].mean()),
+        gain=float(least.mean()),
+        error=float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else float("inf"),
+        p=min(1.0, tried * choose_scale({1.0: values}, base, parts).p),
+        tried=tried,
+        beside=sum(len(judged.relevant) for judged, _ in frozen[1:]),
+    )
+
+
+def _of_mean(mean: float) -> str:
+    """Name of the measure with this weight of the label mean."""
+    return f"RR@10, label mean {mean:g}"
 
 
 def _with_heads(judged: Judged, heads: Heads | None, messages: Messages) -> Judged:
@@ -336,10 +358,11 @@ def _examples(store: Graph, taught: NDArray[np.bool_]) -> tuple[list[Example], T
         for query, passage in labels.tolist():
             positives.setdefault(query, []).append(Candidate(passages[passage], "label"))
         rows = sorted(positives)
-        asked = dict(zip((queries[row] for row in rows), texts.texts_of_queries(rows), strict=True))
-        found = {passage.id: passage.full_text for passage in texts.passages()}
-    return [Example(queries[row], tuple(positives[row]), ()) for row in rows], Texts(asked, found), passages
+        query_texts = dict(zip((queries[row] for row in rows), texts.texts_of_queries(rows), strict=True))
+        passage_texts = {passage.id: passage.full_text for passage in texts.passages()}
+    examples = [Example(queries[row], tuple(positives[row]), ()) for row in rows]
+    return examples, Texts(query_texts, passage_texts), passages
 
 
 def _items(tower: TextTower, texts: list[str]) -> list[Item]:
-    return [Item(QUERY, tuple(ids)) for ids in tower.tokens(texts)] if texts else []
+    return tower.items(QUERY, texts) if texts else []

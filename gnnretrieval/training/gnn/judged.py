@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
+from gnnretrieval.training.gnn.held_out import passages_by_query
 from gnnretrieval.training.gnn.ladder import HEADS, SIDES, heads_of, reciprocal_ranks
 
 MOST = 2000  # maximum number of dev questions used
@@ -59,8 +60,8 @@ class Judged:
         """At most :data:`MOST` evenly spaced questions, from features ``(q, d)`` and the rows of relevant passages."""
         rows = rows_of(len(relevant))
         vectors = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
-        its = [list(relevant[row]) for row in rows.tolist()]
-        return cls(graph, heads, vectors, its, None if clicked is None else clicked.only(rows.tolist()))
+        passages = [list(relevant[row]) for row in rows.tolist()]
+        return cls(graph, heads, vectors, passages, None if clicked is None else clicked.only(rows.tolist()))
 
     def only(self, rows: Sequence[int]) -> Judged:
         """The questions at these positions."""
@@ -118,14 +119,10 @@ def cross_validated(
         clicked: How the ``n`` queries of the graph count if their labels are clicks; None: all alike.
     """
     rng = np.random.default_rng([seed, 0, 2])
-    labels = graph.labels.numpy()
-    usable = np.unique(labels[:, 0])
-    usable = usable[taught.numpy()[usable]]
+    usable = _usable(graph, taught)
     fold = np.full(len(graph.queries), -1)
     fold[usable] = rng.permutation(len(usable)) % FOLDS
-    relevant: dict[int, list[int]] = {}
-    for query, passage in labels.tolist():
-        relevant.setdefault(query, []).append(passage)
+    relevant = passages_by_query(graph.labels.numpy())
     folds = []
     for number in range(FOLDS):
         hidden = torch.from_numpy(fold == number)
@@ -140,14 +137,15 @@ def cross_validated(
         folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here, clicked_here))
     if not folds:
         return []
-    warm = np.concatenate([one.warm for one in folds])
+    # dev decides the mix of warm and cold questions: a graph helps the two kinds unequally
+    warm = np.concatenate([judged.warm for judged in folds])
     kept = _matched(warm, float(dev.warm.mean()), rng)
-    bounds = np.cumsum([0, *(len(one.relevant) for one in folds)])
+    bounds = np.cumsum([0, *(len(judged.relevant) for judged in folds)])
     drawn = [
-        one.only(np.flatnonzero(kept[start:stop]).tolist())
-        for one, start, stop in zip(folds, bounds, bounds[1:], strict=False)
+        judged.only(np.flatnonzero(kept[start:stop]).tolist())
+        for judged, start, stop in zip(folds, bounds, bounds[1:], strict=False)
     ]
-    drawn = [one for one in drawn if len(one.relevant)]
+    drawn = [judged for judged in drawn if len(judged.relevant)]
     return drawn if _alike(dev, drawn) else []
 
 
@@ -170,43 +168,45 @@ def questions_beside(
         than dev's, so that they are of another kind.
     """
     rng = np.random.default_rng([seed, 0, 4])
-    labels = graph.labels.numpy()
-    usable = np.unique(labels[:, 0])
-    usable = usable[taught.numpy()[usable]]
+    usable = _usable(graph, taught)
     chosen = np.zeros(len(graph.queries), dtype=bool)
     chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return None
-    relevant: dict[int, list[int]] = {row: [] for row in rows.tolist()}
-    for query, passage in labels[chosen[labels[:, 0]]].tolist():
-        relevant[query].append(passage)
-    inside = graph.without(torch.from_numpy(chosen))
+    relevant = passages_by_query(graph.labels.numpy())
     judged = Judged(
-        inside,
+        graph.without(torch.from_numpy(chosen)),
         {},
         graph.queries[rows],
-        [*relevant.values()],
+        [relevant[row] for row in rows.tolist()],
         None if clicked is None else clicked.only(rows.tolist()),
     )
     kept = _matched(judged.warm, float(dev.warm.mean()), rng)
-    chosen[rows[~kept]] = False
+    chosen[rows[~kept]] = False  # these are trained on after all
     wanted = np.flatnonzero(kept).tolist()
     judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
     return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
+
+
+def _usable(graph: MessageGraph, taught: Tensor) -> NDArray[np.int64]:
+    """Sorted rows of the labelled queries that may be used, by ``taught`` ``(n,)`` bool."""
+    labelled = np.unique(graph.labels[:, 0].numpy())
+    usable: NDArray[np.int64] = labelled[taught.numpy()[labelled]]
+    return usable
 
 
 def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
     """Whether the dual-encoder ranks the sampled questions about as well as dev's.
 
     Questions from event logs are alike: they are of the same users. Dev's look easier only because dev is a shorter
-    time, in which little but what is ranked high gets enough clicks for a label.
+    time: little but what is ranked high then gets enough clicks for a label.
     """
     if not drawn:
         return False
     if dev.clicked is not None:
         return True
-    of_drawn = np.concatenate([one.measure(Messages()) for one in drawn])
+    of_drawn = np.concatenate([judged.measure(Messages()) for judged in drawn])
     p = stats.ttest_ind(of_drawn, dev.measure(Messages()), equal_var=False).pvalue
     return not p < ALIKE  # p is NaN if all values are equal
 

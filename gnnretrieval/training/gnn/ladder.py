@@ -180,7 +180,7 @@ def climb(
     def gained(values: NDArray[np.float64], over: NDArray[np.float64]) -> tuple[float, float]:
         """Mean gain of the kind that gains least, and its standard error."""
         gains = [values[kind] - over[kind] for kind in kinds]
-        least = min(gains, key=lambda one: float(one.mean()))
+        least = min(gains, key=lambda gain: float(gain.mean()))
         return float(least.mean()), float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else np.inf
 
     def rung(name: str, choices: Sequence[Messages]) -> None:
@@ -189,7 +189,7 @@ def climb(
         if not measured:
             return
         tried.update(measured)
-        choice = max(measured, key=lambda one: gained(measured[one], best)[0])  # the first of equal ones
+        choice = max(measured, key=lambda messages: gained(measured[messages], best)[0])  # the first of equal ones
         gain, error = gained(measured[choice], best)
         better = gain > error
         rungs.append(Rung(name, choice, float(measured[choice].mean()), gain, error, better))
@@ -197,16 +197,19 @@ def climb(
             kept, best = choice, measured[choice]
 
     rung("label mean", [Messages(mean=mean) for mean in MEANS])
-    kinds_of_head = product(steps, TRAINED_MEANS, sides)
-    heads = [Messages(taken, trained_mean=mean, sides=side) for taken, mean, side in kinds_of_head]
+    heads = _kinds_of_head(steps, sides)
     rung("head", [head for head in heads if not head.trained_mean])
     rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
     rung("local scaling", [kept._replace(scaling=scaling) for scaling in SCALINGS])
-    trainings = TRAINED_MEANS if kept.steps else (0.0,)
-    rung("label mean, again", [kept._replace(mean=mean, trained_mean=one) for one in trainings for mean in MEANS])
+    # parts interact: another value of an early part may be the best beside the later ones
+    trained_means = TRAINED_MEANS if kept.steps else (0.0,)
+    rung(
+        "label mean, again",
+        [kept._replace(mean=mean, trained_mean=trained) for trained in trained_means for mean in MEANS],
+    )
     rung("head, again", [_with_head_of(kept, head) for head in (Messages(), *heads)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
     rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in SCALINGS])
@@ -225,7 +228,7 @@ def _with_head_of(messages: Messages, other: Messages) -> Messages:
 def steps_over(labels: int, steps: int) -> int:
     r"""Training steps of a head over ``L`` labels: :math:`\min(1, \sqrt{L / 4096})` of ``steps``.
 
-    Few labels are overfitted by as many steps, and not learned by only as many passes.
+    With few labels, all steps would overfit, and the passes that many labels need would learn too little.
     """
     return min(steps, max(1, round(steps * math.sqrt(labels / ENOUGH))))
 
@@ -250,12 +253,17 @@ def heads_of(
     Returns:
         The heads by :attr:`Messages.head`.
     """
-    wanted = [
-        Messages(taken, trained_mean=mean, sides=side) for taken, mean, side in product(steps, TRAINED_MEANS, sides)
-    ]
-    trainings = [HeadTraining(round(one.steps * share), one.sides, one.trained_mean) for one in wanted]
+    wanted = _kinds_of_head(steps, sides)
+    trainings = [HeadTraining(round(head.steps * share), head.sides, head.trained_mean) for head in wanted]
     trained = train_each(graph, trainings, seed=seed, taught=taught, advance=advance)
     return dict(zip(wanted, trained, strict=True))
+
+
+def _kinds_of_head(steps: Sequence[int], sides: Sequence[Sides]) -> list[Messages]:
+    """All heads to choose from, by :attr:`Messages.head`."""
+    return [
+        Messages(taken, trained_mean=mean, sides=side) for taken, mean, side in product(steps, TRAINED_MEANS, sides)
+    ]
 
 
 def steps_of_heads(steps: Sequence[int], folds: int = 0, sides: int = len(SIDES)) -> int:

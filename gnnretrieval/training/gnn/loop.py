@@ -87,18 +87,9 @@ class GNNTraining:
         self.allowed: Rows | None = None  # passages that may be negatives in this epoch; None: all
         self.teacher = probability_column(store) if settings.distillation else None
         torch.manual_seed(settings.seed)
-        shape = (store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
-        needed = _OF_PARAMETER * GNNEncoder.num_parameters(*shape)
-        require_memory(needed, f"training of {settings.layer} over {store.path}", "Use narrower vectors.")
-        self.model = GNNEncoder(*shape)
+        self.model = self._new_model()
         self.identity = [parameter.detach().clone().to(self.device) for parameter in self.model.parameters()]
-        mean, deviation = edge_moments(store, self.shown)
-        if start is not None:
-            self.model.load_state_dict(start)
-        self.model.edge_mean.copy_(torch.from_numpy(mean))
-        self.model.edge_deviation.copy_(torch.from_numpy(deviation))
-        self.model.context_scale.fill_(1.0)
-        self.model.to(self.device)
+        self._begin_from(start)
         self.average = copy.deepcopy(self.model)
         groups = [{"params": list(self.model.parameters()), "lr": settings.learning_rate}]
         self.modules: dict[str, nn.Module] = {"model": self.model, "average": self.average}
@@ -116,6 +107,24 @@ class GNNTraining:
         self.modules["window"] = self.window = DevWindow(settings.dev_window, self.scales, len(dev))
         self.pool = encoders.pool(dev) if encoders is not None else None
         self.base: NDArray[np.float64] | None = None  # RR@10 of each dev query by the unchanged dual-encoder
+
+    def _new_model(self) -> GNNEncoder:
+        """A model at the identity; raises if its training does not fit into memory."""
+        store, settings = self.store, self.settings
+        shape = (store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
+        needed = _OF_PARAMETER * GNNEncoder.num_parameters(*shape)
+        require_memory(needed, f"training of {settings.layer} over {store.path}", "Use narrower vectors.")
+        return GNNEncoder(*shape)
+
+    def _begin_from(self, start: Mapping[str, Tensor] | None) -> None:
+        """Load the weights to start from, with the moments of this graph's edge features and context scale 1."""
+        mean, deviation = edge_moments(self.store, self.shown)
+        if start is not None:
+            self.model.load_state_dict(start)
+        self.model.edge_mean.copy_(torch.from_numpy(mean))
+        self.model.edge_deviation.copy_(torch.from_numpy(deviation))
+        self.model.context_scale.fill_(1.0)
+        self.model.to(self.device)
 
     def run(self) -> dict[str, Tensor]:
         """Train to the end; returns the weights that did best on dev, with their context scale.
@@ -211,6 +220,7 @@ class GNNTraining:
             others = self.learned.draw_negatives(store.neighbors, queries, settings.hard_negatives, rng)
             others = others if self.allowed is None else np.intersect1d(others, self.allowed)
         if everything is None and self.teacher is not None:
+            # the teacher has probabilities of the edges alone, so both ends must be candidates
             others = np.union1d(others, store.neighbors[queries].astype(np.int64))
         step = step_of(queries, self.labels, everything, others, self.allowed)
         self._set_learning_rate()
@@ -298,7 +308,7 @@ class GNNTraining:
                 "p": choice.p,
                 "context_scale": choice.scale,
                 "dual_encoder": float(self.base.mean()),
-                "dev_by_scale": {str(key): float(found.mean()) for key, found in measured.items()},
+                "dev_by_scale": {str(scale): float(values.mean()) for scale, values in measured.items()},
             }
         agreed: dict[str, Any] = self.ranks.agree(record)
         return agreed

@@ -59,6 +59,7 @@ def part_around(graph: MessageGraph, store: Graph, targets: Rows, rounds: int, a
     labels = labels[np.isin(labels[:, 1], passages)]
     rows = np.union1d(queries, labels[:, 0])
     _require_few(len(rows) + len(passages))
+    # from rows of the whole graph to rows of the part
     place = np.zeros(len(graph.passages), dtype=np.int64)
     place[passages] = np.arange(len(passages))
     n, a = len(rows), len(added.queries)

@@ -100,9 +100,9 @@ class MessagesTraining(NamedTuple):
     cross_validated: int
 
     @property
-    def believed(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the gain is significant."""
-        return _is_believed(self.climb, self.evidence)
+        return _is_significant(self.climb, self.evidence)
 
     @property
     def kept(self) -> str:
@@ -115,12 +115,12 @@ class MessagesTraining(NamedTuple):
 
     def described(self) -> dict[str, Any]:
         """The entry ``dev`` of a model's metadata."""
-        found = self.climb
+        choice = self.climb
         return {
             "dual_encoder": {"RR@10": self.dual_encoder},
             "cross_validated": self.cross_validated,
-            "best": {"gain": found.gain, "p": found.p, "tried": found.tried},
-            "believed": self.believed,
+            "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
+            "believed": self.is_significant,
             "evidence": self.evidence,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
@@ -128,7 +128,6 @@ class MessagesTraining(NamedTuple):
 
     def write_log(self, path: Path) -> None:
         """Write one line per rung, in the form of the other trainings' measurements."""
-        found = self.climb
         lines: list[dict[str, Any]] = [
             {
                 "step": number,
@@ -138,28 +137,28 @@ class MessagesTraining(NamedTuple):
                 "gain": rung.gain,
                 "error": rung.error,
                 "kept": rung.kept,
-                "dev": {"RR@10": rung.dev, "dual-encoder": found.dual_encoder},
+                "dev": {"RR@10": rung.dev, "dual-encoder": self.climb.dual_encoder},
             }
-            for number, rung in enumerate(found.rungs, 1)
+            for number, rung in enumerate(self.climb.rungs, 1)
         ]
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
-        found, said = self.climb, []
+        choice, said = self.climb, []
         if self.cross_validated:
             said.append(f"few dev questions: added {self.cross_validated:,} cross-validated training questions")
         said += [
             f"{rung.name}: RR@10 {100 * rung.gain:+.1f} ± {100 * rung.error:.1f} by {in_words(rung.messages)}: "
             + ("kept" if rung.kept else "left out")
-            for rung in found.rungs
+            for rung in choice.rungs
         ]
-        best = f"p = {found.p:.2g}, the best of {found.tried} settings"
-        if found.messages == Messages():
+        best = f"p = {choice.p:.2g}, the best of {choice.tried} settings"
+        if choice.messages == Messages():
             said.append("nothing gained more than chance: the embeddings are the dual-encoder's")
-        elif not self.believed:
+        elif not self.is_significant:
             said.append(
-                f"the gain, {100 * found.gain:+.1f} RR@10, may be chance ({best}; evidence = {self.evidence:g}): the "
+                f"the gain, {100 * choice.gain:+.1f} RR@10, may be chance ({best}; evidence = {self.evidence:g}): the "
                 "embeddings stay the dual-encoder's"
             )
         else:
@@ -170,8 +169,8 @@ class MessagesTraining(NamedTuple):
         return said
 
 
-def _is_believed(found: Climb, evidence: float) -> bool:
-    return found.messages != Messages() and found.p <= evidence
+def _is_significant(choice: Climb, evidence: float) -> bool:
+    return choice.messages != Messages() and choice.p <= evidence
 
 
 def in_words(messages: Messages) -> str:
@@ -235,16 +234,16 @@ def train_over(
         if few:
             of_graph = held_out.clicked_in_graph
             judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance, sides, of_graph)
-    found = climb(
+    choice = climb(
         lambda messages: np.concatenate([part.measure(messages) for part in judged]),
         steps=steps,
         sides=sides,
         priors=PRIORS if held_out.is_split else (0.0,),
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
-    messages = found.messages if _is_believed(found, settings.evidence) else Messages()
-    heads = without = tried[messages.head] if messages.steps else None
-    dev, before = (float(judged[0].measure(some).mean()) for some in (messages, Messages()))
+    messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
+    heads = without_dev = tried[messages.head] if messages.steps else None
+    dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
     if heads is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
         mean, seed = messages.trained_mean, settings.seed
         heads = train_heads(whole, messages.steps, sides=messages.sides, mean=mean, seed=seed, taught=taught)
@@ -252,7 +251,7 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     beside = sum(len(part.relevant) for part in judged[1:])
-    return MessagesTraining(found, settings.evidence, without, trained, dev, before, beside)
+    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside)
 
 
 def is_few(held_out: HeldOut) -> bool:

@@ -94,7 +94,7 @@ class GNNEncoderModel(Artifact):
             messages = TypeAdapter(Messages).validate_python(self.meta["messages"])
         except ValidationError as error:
             raise InputError(f"messages: {error.errors()[0]['msg']}. Train again.", meta) from None
-        finite = all(math.isfinite(one) for one in messages if not isinstance(one, str))
+        finite = all(math.isfinite(value) for value in messages if not isinstance(value, str))
         if not (finite and 0 <= messages.rounds <= _MOST_ROUNDS):
             raise InputError(f"{messages} is more than any training chooses. Train again.", meta)
         return TrainedMessages.load(self.path / WEIGHTS, messages)
@@ -109,7 +109,7 @@ class GNNEncoderModel(Artifact):
         try:
             weights = load_file(self.path / WEIGHTS)
             widest = max((size for tensor in weights.values() for size in tensor.shape), default=0)
-            if max(shape[:2]) > widest:  # which would take memory before it is found not to fit
+            if max(shape[:2]) > widest:  # a module so wide would take memory before its weights turn out not to fit
                 raise ValueError(f"they are {widest} wide at most, and meta.json says {max(shape[:2])}")
             model = GNNEncoder(*shape)
             model.load_state_dict(weights)

@@ -46,20 +46,9 @@ def model_card(
         selection: The choice on dev; None with layer = linear.
         towers: Folders of the dual-encoder that was trained with it.
     """
-    dev, chosen, best = meta["dev"], meta["dev"]["chosen"], meta["dev"]["best"]
+    dev, dataset = meta["dev"], meta["dataset"]
     encoder = _name_of(meta["encoder"]["checkpoint"])
-    passages = "those shown; weighted by the chance of a label" if dev.get("by_clicks") else f"{dev['passages']:,}"
-    before, after = dev["dual_encoder"]["RR@10"], chosen["RR@10"]
-    by = "`log.jsonl`" if selection is None else f"`log.jsonl`, epoch {best['epoch']}"
-    figures = [
-        ("dev RR@10 of the dual-encoder", f"{100 * before:.1f}", "`meta.json`, `dev`"),
-        ("dev RR@10 of this model", f"{100 * after:.1f}", "`meta.json`, `dev`"),
-        ("gain of the best setting", f"{100 * best['gain']:+.1f}", by),
-        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if selection is None else by),
-        ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
-        ("passages ranked for them", passages, "`meta.json`, `dev`"),
-    ]
-    dataset = meta["dataset"]
+    folders = ", ".join(f"`{tower}/`" for tower in towers)
     lines = [
         "---",
         "library_name: gnnretrieval",
@@ -72,14 +61,14 @@ def model_card(
         "",
         _what(settings)
         + " Passages are embedded offline; a question is encoded by the dual-encoder "
-        + (f"that was trained with it ({', '.join(f'`{it}/`' for it in towers)})." if towers else "alone, as before."),
+        + (f"that was trained with it ({folders})." if towers else "alone, as before."),
         "",
         f"Kept: {what_was_kept(dev)}. This was chosen on dev; no test question was used.",
         *(_remarks(selection, settings, meta) if selection is not None else _remarks_of_linear(dev)),
         "",
         "| figure | value | source |",
         "| --- | ---: | --- |",
-        *(f"| {what} | {value} | {source} |" for what, value, source in figures),
+        *(f"| {what} | {value} | {source} |" for what, value, source in _figures(dev, selection)),
         "",
         "## Graph and data",
         "",
@@ -102,21 +91,42 @@ def model_card(
         "MODEL is this directory.",
         "",
         "```",
-        *(
-            [
-                "gnnretrieval encoder encode DATASET --checkpoint MODEL --out features",
-                "gnnretrieval embed MODEL --features features --out embeddings",
-            ]
-            if towers
-            else ["gnnretrieval embed MODEL --out embeddings"]
-        ),
-        "gnnretrieval index build embeddings --out index",
-        'gnnretrieval search "a question" --index index --explain',
+        *_commands(has_encoder=bool(towers)),
         "```",
         "",
         "It belongs to the graph and the dual-encoder it was trained over: `meta.json` has their hashes.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _figures(dev: Mapping[str, Any], selection: Selection | None) -> list[tuple[str, str, str]]:
+    """Rows of the table of figures: name, value and source."""
+    best = dev["best"]
+    passages = "those shown; weighted by the chance of a label" if dev.get("by_clicks") else f"{dev['passages']:,}"
+    by = "`log.jsonl`" if selection is None else f"`log.jsonl`, epoch {best['epoch']}"
+    return [
+        ("dev RR@10 of the dual-encoder", f"{100 * dev['dual_encoder']['RR@10']:.1f}", "`meta.json`, `dev`"),
+        ("dev RR@10 of this model", f"{100 * dev['chosen']['RR@10']:.1f}", "`meta.json`, `dev`"),
+        ("gain of the best setting", f"{100 * best['gain']:+.1f}", by),
+        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if selection is None else by),
+        ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
+        ("passages ranked for them", passages, "`meta.json`, `dev`"),
+    ]
+
+
+def _commands(*, has_encoder: bool) -> list[str]:
+    """Commands from the model to a search."""
+    embed = ["gnnretrieval embed MODEL --out embeddings"]
+    if has_encoder:
+        embed = [
+            "gnnretrieval encoder encode DATASET --checkpoint MODEL --out features",
+            "gnnretrieval embed MODEL --features features --out embeddings",
+        ]
+    return [
+        *embed,
+        "gnnretrieval index build embeddings --out index",
+        'gnnretrieval search "a question" --index index --explain',
+    ]
 
 
 def _what(settings: TrainSettings) -> str:
@@ -135,7 +145,7 @@ def _remarks(selection: Selection, settings: TrainSettings, meta: Mapping[str, A
     best = selection.best
     if best["gain"] <= 0:
         return ["", f"The graph did not help on dev, so the context scale is 0: {_UNCHANGED}"]
-    if not selection.believed:
+    if not selection.is_significant:
         return ["", f"The best gain was not significant (p above evidence = {selection.evidence:g}): {_UNCHANGED}"]
     weak = selection.transferred and best["p"] > settings.evidence
     lines = ["", f"Its {selection.weak}."] if weak else []

@@ -18,13 +18,13 @@ class Selection(NamedTuple):
         evidence: Significance level: the largest p-value at which the gain is accepted.
         transferred: Whether the level is ``transfer_evidence``, because the GNN-encoder's gain was significant over the
             dual-encoder of its training.
-        believed: Whether the gain is significant at this level.
+        is_significant: Whether the gain is significant at this level.
     """
 
     best: dict[str, Any]
     evidence: float
     transferred: bool
-    believed: bool
+    is_significant: bool
 
     @classmethod
     def of(
@@ -39,7 +39,7 @@ class Selection(NamedTuple):
             start: The GNN-encoder that the run started from; None: the identity.
         """
         transferred = not settings.epochs and start is not None and not start.is_over(store)
-        transferred = transferred and _was_believed(start, settings.evidence)
+        transferred = transferred and _was_significant(start, settings.evidence)
         evidence = max(settings.evidence, settings.transfer_evidence) if transferred else settings.evidence
         return cls(best, evidence, transferred, best["gain"] > 0 and best["p"] <= evidence)
 
@@ -47,7 +47,7 @@ class Selection(NamedTuple):
     def chosen(self) -> dict[str, Any]:
         """``epoch``, ``context_scale`` and dev ``RR@10`` of what is kept; scale 0 is the unchanged dual-encoder."""
         best = self.best
-        if not self.believed:
+        if not self.is_significant:
             return {"epoch": 0, "context_scale": 0.0, "RR@10": best["dual_encoder"]}
         return {"epoch": best["epoch"], "context_scale": best["context_scale"], "RR@10": best["dev"]}
 
@@ -71,10 +71,11 @@ class Selection(NamedTuple):
                 "dual-encoder's"
             )
             return said
-        if not self.believed:
+        if not self.is_significant:
+            level = "transfer_evidence" if self.transferred else "evidence"
             said.append(
                 f"the best gain on dev, {100 * best['gain']:+.1f} RR@10 over {before}, may be chance "
-                f"(p = {best['p']:.2g}, above {self._name} = {self.evidence:g}): the embeddings stay the "
+                f"(p = {best['p']:.2g}, above {level} = {self.evidence:g}): the embeddings stay the "
                 "dual-encoder's"
             )
             return said
@@ -100,10 +101,6 @@ class Selection(NamedTuple):
             "significant over the dual-encoder it was trained over"
         )
 
-    @property
-    def _name(self) -> str:
-        return "transfer_evidence" if self.transferred else "evidence"
-
     @staticmethod
     def nothing_gained(started: bool) -> str:
         """Sentence: no epoch was better than the start of the run."""
@@ -117,7 +114,7 @@ def what_was_kept(dev: Mapping[str, Any]) -> str:
     return dev.get("kept") or f"epoch {chosen['epoch']} with context scale {chosen['context_scale']:g}"
 
 
-def _was_believed(start: GNNEncoderModel | None, evidence: float) -> bool:
+def _was_significant(start: GNNEncoderModel | None, evidence: float) -> bool:
     """Whether the gain of ``start`` was significant over the dual-encoder it was trained over."""
     if start is None or not start.meta["dev"].get("believed"):
         return False

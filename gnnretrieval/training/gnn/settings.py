@@ -17,10 +17,10 @@ Candidates = Literal["batch", "corpus"]
 Negatives = Literal["masked", "all"]
 Layer = Annotated[str, OneOf("linear", *GRAPH_LAYERS)]
 OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults of mode = joint, the paper's (§4.3)
-# defaults of layer = linear with mode = joint, whose learning rate is the query encoder's, and what may be set there
+# with layer = linear and mode = joint: the defaults (learning_rate is the query encoder's), and what may be set too
 OF_JOINT_LINEAR = {"epochs": 8, "learning_rate": 5e-5, "batch_size": 64}
 OF_QUERY_ENCODER = (*OF_JOINT_LINEAR, "warmup", "gradient_clip", "patience", "dual_encoder")
-OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # not allowed: the others
+OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # all that layer = linear allows
 
 
 class JointSettings(Settings):
@@ -161,11 +161,11 @@ class TrainSettings(Settings):
                 for name, field in type(self).model_fields.items()
                 if name not in allowed and getattr(self, name) != field.default
             ]
-            of_steps = {"encoder_dropout", "token_budget"}
+            of_query_encoder = {"encoder_dropout", "token_budget"}
             others += [
                 name
                 for name, field in JointSettings.model_fields.items()
-                if name not in of_steps and getattr(self.dual_encoder, name) != field.default
+                if name not in of_query_encoder and getattr(self.dual_encoder, name) != field.default
             ]
             if others:
                 raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")

@@ -130,16 +130,16 @@ def _write_layers(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
     if not ranks.first:
         return _Trained({})
     choice = Selection.of(training.best_record, settings, store, start)
-    if not choice.believed:
+    if not choice.is_significant:
         weights["context_scale"] = torch.zeros_like(weights["context_scale"])
     for line in choice.lines(training.progress.history, settings, start):
         say(line)
-    its_encoder = {}
+    of_encoder = {}
     if training.encoders is not None and choice.chosen["epoch"] > 0:
-        its_encoder = _save_encoder(training.encoders, weights, directory, training.learnable)
+        of_encoder = _save_encoder(training.encoders, weights, directory, training.learnable)
     of_gnn = {name: value.cpu().contiguous() for name, value in weights.items() if not name.startswith(ENCODER)}
     save_file(of_gnn, directory / WEIGHTS)
-    return _Trained(_described(plan, training, choice) | its_encoder, choice)
+    return _Trained(_described(plan, training, choice) | of_encoder, choice)
 
 
 def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks) -> _Trained:
@@ -265,20 +265,24 @@ def _require_fits(
             "epochs = 0 only chooses the context scale of a trained GNN-encoder: name it (--start-from)."
         )
     if start is not None:
-        start.require_fits(store, any_encoder=True)
-        if start.is_linear:
-            raise ArtifactError(f"{start.path}: trained with layer = linear: it has no graph layers to start from.")
-        shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
-        if shape != settings.encoder.model_dump(include=set(shape)):
-            its = ", ".join(f"{name} = {value}" for name, value in shape.items())
-            raise ArtifactError(f"{start.path}: this GNN-encoder has other settings ({its}). Give the same ones.")
-        if (edges := start.config.get("passage_edges", "all")) != settings.passage_edges:
-            raise ArtifactError(f"{start.path}: trained with --passage-edges {edges}. Give the same.")
-        if start.has_encoder:
-            raise ArtifactError(
-                f"{start.path}: trained jointly with another dual-encoder than this graph's. Build a graph over that "
-                "encoder's features."
-            )
+        _require_start_fits(start, store, settings)
+
+
+def _require_start_fits(start: GNNEncoderModel, store: Graph, settings: TrainSettings) -> None:
+    start.require_fits(store, any_encoder=True)
+    if start.is_linear:
+        raise ArtifactError(f"{start.path}: trained with layer = linear: it has no graph layers to start from.")
+    shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
+    if shape != settings.encoder.model_dump(include=set(shape)):
+        described = ", ".join(f"{name} = {value}" for name, value in shape.items())
+        raise ArtifactError(f"{start.path}: this GNN-encoder has other settings ({described}). Give the same ones.")
+    if (edges := start.config.get("passage_edges", "all")) != settings.passage_edges:
+        raise ArtifactError(f"{start.path}: trained with --passage-edges {edges}. Give the same.")
+    if start.has_encoder:
+        raise ArtifactError(
+            f"{start.path}: trained jointly with another dual-encoder than this graph's. Build a graph over that "
+            "encoder's features."
+        )
 
 
 def _described(plan: TrainingPlan, training: GNNTraining, choice: Selection) -> dict[str, Any]:
@@ -292,7 +296,7 @@ def _described(plan: TrainingPlan, training: GNNTraining, choice: Selection) -> 
             "by_clicks": plan.held_out.clicked is not None,
             "dual_encoder": {"RR@10": best["dual_encoder"]},
             "best": {name: best[name] for name in ("epoch", "context_scale", "dev", "gain", "p")},
-            "believed": choice.believed,
+            "believed": choice.is_significant,
             "evidence": choice.evidence,
             "chosen": choice.chosen,
         },
@@ -324,8 +328,8 @@ def _save_encoder(
     encoders: JointEncoders, weights: dict[str, Tensor], directory: Path, queries: Rows
 ) -> dict[str, Any]:
     """Write the dual-encoder that was trained with the GNN; returns its metadata."""
-    its = {name.removeprefix(ENCODER): value for name, value in weights.items() if name.startswith(ENCODER)}
-    return {JOINT: encoders.save(its, directory, queries).model_dump(mode="json")}
+    snapshot = {name.removeprefix(ENCODER): value for name, value in weights.items() if name.startswith(ENCODER)}
+    return {JOINT: encoders.save(snapshot, directory, queries).model_dump(mode="json")}
 
 
 def _say_how_it_chooses(held_out: HeldOut) -> None:

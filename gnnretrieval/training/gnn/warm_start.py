@@ -43,7 +43,7 @@ def continue_messages(
     Args:
         graph: The graph, with the labels of old and new queries.
         start: What was trained before.
-        fresh: ``(n,)`` bool, True for queries whose labels are new or have changed.
+        fresh: ``(n,)`` bool, True for queries with new or changed labels.
         seed: Seed of the sample and of the order of the labels.
         replay: Labels of other queries for each of a fresh query.
     """
@@ -97,7 +97,7 @@ def keep_trained(
     how: Mapping[str, Any],
     start: GNNEncoderModel | None = None,
 ) -> GNNEncoderModel:
-    """Make a model with layer = linear whose parameters no ladder chose, measured on the dev questions.
+    """Make a model with layer = linear from parameters that no ladder chose, measured on the dev questions.
 
     Args:
         trained: Returns the parameters; called only if the model is not there yet.
@@ -117,7 +117,7 @@ def keep_trained(
         graph = message_graph(store)
         judged = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
         vectors = message_vectors(graph, made.heads, made.messages)
-        now, before = (judged.measure_vectors(one) for one in (vectors, graph.passages))
+        now, before = judged.measure_vectors(vectors), judged.measure_vectors(graph.passages)
         gains = np.round(now - before, 12)
         labelled = len(np.unique(store.labels[:, 0]))
         p = corrected_ps(gains[None])[0] if gains.any() else 1.0
