@@ -145,8 +145,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         "## Where memory is too small",
         "",
-        f"{scale['passages']:,} synthetic passages of {DIMENSION} dimensions and {scale['queries']:,} training questions. "
-        "All vectors would need",
+        f"{scale['passages']:,} synthetic passages of {DIMENSION} dimensions and {scale['queries']:,} training "
+        "questions. All vectors would need",
         f"{needed:.0f} GiB, and this machine has {there:.0f} GiB and 2 cores, which other programs used too. Training "
         f"took {scale['model']['passages']:,} passages",
         f"and ranked {scale['model']['queries']:,} dev questions among them.",
