@@ -12,6 +12,7 @@ its passages are encoded by all-MiniLM-L6-v2, to compare the cost of the graph w
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -107,7 +108,6 @@ def measure_machine() -> dict[str, float]:
 
 def measure_encoding(texts: Path) -> dict[str, Any]:
     """Seconds a passage to encode it by all-MiniLM-L6-v2 (128 tokens), and to embed it over a graph of this width."""
-    import itertools
     import tempfile
 
     import torch
@@ -134,8 +134,11 @@ def measure_encoding(texts: Path) -> dict[str, Any]:
     return {"encode": encoding, "embed": embedding, "overhead": embedding / encoding, "passages": len(passages)}
 
 
-def make_store(work: Path, scale: float, dimension: int, planted: bool = False) -> Any:
-    """Make the synthetic set, its features and its graph in the directory ``work``; returns the graph."""
+def make_store(work: Path, scale: float, dimension: int, planted: bool = False, dev: int = 0) -> Any:
+    """Make the synthetic set, its features and its graph in the directory ``work``; returns the graph.
+
+    The first ``dev`` training queries are also the dev split, so that training leaves them out.
+    """
     from synthetic import make_synthetic_set
 
     from gnnretrieval.data import Dataset
@@ -144,6 +147,10 @@ def make_store(work: Path, scale: float, dimension: int, planted: bool = False) 
 
     if not (work / "queries.npy").is_file():
         make_synthetic_set(work, scale, dimension)
+        if dev:
+            with (work / "whole" / "qrels" / "train.tsv").open(encoding="utf-8") as judged:
+                lines = list(itertools.islice(judged, 1 + dev))
+            (work / "whole" / "qrels" / "dev.tsv").write_text("".join(lines), encoding="utf-8")
     dataset = Dataset.open(work / "whole")
     settings = VectorSettings(name="synthetic", similarity="cosine")
     features = import_vectors(dataset, work / "passages.npy", work / "queries.npy", settings, work / "features")

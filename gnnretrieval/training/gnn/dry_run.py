@@ -30,11 +30,10 @@ from gnnretrieval.training.gnn.ladder import (
     SIDES,
     TRAINED_MEANS,
     head_steps,
-    message_graph,
     steps_of_heads,
 )
 from gnnretrieval.training.gnn.loop import GNNTraining
-from gnnretrieval.training.gnn.messages import is_few, memory_of_messages, require_fit
+from gnnretrieval.training.gnn.messages import bytes_of_messages, is_few, what_is_trained
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import TrainingPlan
@@ -120,10 +119,10 @@ def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
 
 
 def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
-    store, held_out = plan.store, plan.held_out
-    require_fit(store)
-    graph = message_graph(store, held_out.hidden)
-    taught = torch.from_numpy(plan.learned.taught)
+    store = plan.store
+    part = what_is_trained(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
+    held_out, taught = part.held_out, part.taught
+    graph = part.graph if held_out.hidden is None else part.graph.without(torch.from_numpy(held_out.hidden))
     begun = time.perf_counter()
     head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=SIDES[-1])
     seed = plan.settings.seed
@@ -131,7 +130,8 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     step = (time.perf_counter() - begun) / STEPS
     judged = Judged.of(graph, {head: heads}, held_out.queries, held_out.relevant)
     begun = time.perf_counter()
-    judged.measure(head._replace(mean=head.trained_mean, rounds=1, step_size=0.1))
+    rounds = int(part.is_whole)
+    judged.measure(head._replace(mean=head.trained_mean, rounds=rounds, step_size=0.1 * rounds))
     dev = time.perf_counter() - begun
     folds = FOLDS * is_few(held_out)
     steps = steps_of_heads(head_steps(graph, taught), folds)
@@ -146,7 +146,10 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
         "step_seconds": step,
         "dev_seconds": dev,
         "hours": (steps * step / min(torch.get_num_threads(), HEADS) + MOST_SETTINGS * (1 + folds) * dev) / 3600,
-        "memory": {"estimate": memory_of_messages(store), "peak": _peak(torch.device("cpu"))},
+        "memory": {
+            "estimate": bytes_of_messages(store.dimension, len(graph.passages) + len(graph.queries)),
+            "peak": _peak(torch.device("cpu")),
+        },
     }
 
 

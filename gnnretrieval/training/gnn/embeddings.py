@@ -24,13 +24,15 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import scratch, settle
 from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.storage.updating import changed_since, record_changes, rewrite, update_artifact
+from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import require_fit
+from gnnretrieval.training.gnn.messages import fits_memory, require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 KIND = "embeddings"
 ARRAY = "passages.npy"
+_AT_ONCE = 65536  # vectors of a block that are taken from memory
 
 
 class Embeddings(Artifact):
@@ -181,7 +183,7 @@ def update_embeddings(
 
     def write(directory: Path) -> dict[str, Any]:
         view, old = model.view(store), current.passages
-        touched = _all_that_differ(model, view, old) if model.is_linear else changed
+        touched = _all_that_differ(model, view, old, memory) if model.is_linear else changed
         place = scratch(directory) / ARRAY
         with (
             ArrayWriter(place, (len(touched), store.dimension), np.float16) as writer,
@@ -206,7 +208,7 @@ def update_embeddings(
 def _write_updated(writer: ArrayWriter, old: NDArray[np.float16], new: NDArray[np.float16], touched: Rows) -> None:
     """Write all passages' vectors block by block: ``new`` for the ``touched`` rows (sorted), ``old`` for the others."""
     count, width = writer.shape
-    for part in blocks(count, 65536):
+    for part in blocks(count, _AT_ONCE):
         block = np.empty((part.stop - part.start, width), dtype=np.float16)
         block[: max(0, len(old) - part.start)] = old[part]
         first, last = np.searchsorted(touched, (part.start, part.stop))
@@ -247,10 +249,11 @@ def _vectors(
 ) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
     """Rows and vectors of the passages, block by block; normalised if the similarity is cosine."""
     if model.is_linear:
-        vectors = _of_messages(model, store)
-        rows = np.arange(len(vectors)) if only is None else only
-        advance(nodes_to_embed(store, only))
-        yield from ((rows[part], vectors[rows[part]]) for part in blocks(len(rows), 65536))
+        count = store.num_passages if only is None else len(only)
+        advance(nodes_to_embed(store, only) - count)  # questions get no vectors
+        for rows, vectors in _of_messages(model, store, budget["memory"], only):
+            advance(len(rows))
+            yield rows, vectors
         return
     module = model.load(device)
     for rows, passages, context in gated_contexts(module, store, device, advance=advance, only=only, **budget):
@@ -258,16 +261,29 @@ def _vectors(
 
 
 @torch.no_grad()
-def _of_messages(model: GNNEncoderModel, store: Graph) -> NDArray[np.float32]:
-    """Vectors of all passages by a model with layer = linear ``(m, d)`` float32."""
+def _of_messages(
+    model: GNNEncoderModel, store: Graph, memory: int, only: Rows | None = None
+) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
+    """Rows and vectors of the passages by a model with layer = linear, block by block.
+
+    Without rejection, a graph that does not fit into memory is read in blocks.
+    """
+    heads, messages = model.load_messages()
+    if not messages.rounds and not fits_memory(store):
+        yield from message_blocks(heads, messages, store, memory, only)
+        return
     require_fit(store)
-    trained = model.load_messages()
-    vectors = message_vectors(message_graph(store), trained.heads, trained.messages)
-    return vectors.numpy()
+    vectors = message_vectors(message_graph(store), heads, messages).numpy()
+    rows = np.arange(len(vectors)) if only is None else only
+    for part in blocks(len(rows), _AT_ONCE):
+        yield rows[part], vectors[rows[part]]
 
 
-def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16]) -> Rows:
+def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16], memory: int) -> Rows:
     """Rows of the passages with another vector than in ``old``, and of new passages."""
-    vectors = _of_messages(model, store).astype(np.float16)
-    same = (vectors[: len(old)] == old).all(1)
-    return np.concatenate([np.flatnonzero(~same), np.arange(len(old), len(vectors))])
+    differ = [np.empty(0, dtype=np.int64)]
+    for rows, vectors in _of_messages(model, store, memory):
+        known = rows[rows < len(old)]
+        same = (vectors[: len(known)].astype(np.float16) == old[known]).all(1)
+        differ += [known[~same], rows[len(known) :]]
+    return np.concatenate(differ)

@@ -36,7 +36,14 @@ from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
 from gnnretrieval.training.gnn.judged import Judged, questions_beside, rows_of
 from gnnretrieval.training.gnn.ladder import MEANS, message_graph
-from gnnretrieval.training.gnn.messages import MessagesTraining, TrainedMessages, in_words, is_few, train_messages
+from gnnretrieval.training.gnn.messages import (
+    MessagesTraining,
+    TrainedMessages,
+    in_words,
+    is_few,
+    require_fit,
+    train_messages,
+)
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 
@@ -264,6 +271,7 @@ def train_joint_messages(
         GnnRetrievalError: No query is left to train on, or as :func:`gnnretrieval.training.gnn.joint.require_encoder`.
     """
     require_encoder(store)
+    require_fit(store)
     may_teach = torch.from_numpy(taught)
     ladder = train_messages(store, held_out, settings, may_teach, sides=_SIDES)
     if ranks.first:

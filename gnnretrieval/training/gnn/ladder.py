@@ -158,6 +158,7 @@ def climb(
     *,
     steps: Sequence[int] = STEPS,
     sides: Sequence[Sides] = SIDES,
+    rejections: Sequence[tuple[int, float]] = REJECTIONS,
     priors: Sequence[float] = PRIORS,
     parts: NDArray[np.integer] | None = None,
 ) -> Climb:
@@ -170,6 +171,7 @@ def climb(
         measure: Returns the RR@10 of each dev question ``(q,)`` for some messages.
         steps: Training steps of the heads to choose from (:func:`head_steps`).
         sides: Kinds of heads to choose from.
+        rejections: Rounds and step sizes of rejection to choose from.
         priors: Priors to choose from.
         parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
     """
@@ -200,7 +202,7 @@ def climb(
     heads = _kinds_of_head(steps, sides)
     rung("head", [head for head in heads if not head.trained_mean])
     rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
-    rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
+    rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
     rung("local scaling", [kept._replace(scaling=scaling) for scaling in SCALINGS])
@@ -211,7 +213,7 @@ def climb(
         [kept._replace(mean=mean, trained_mean=trained) for trained in trained_means for mean in MEANS],
     )
     rung("head, again", [_with_head_of(kept, head) for head in (Messages(), *heads)])
-    rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in REJECTIONS])
+    rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
     rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in SCALINGS])
     gain, _ = gained(best, base)
     p = 1.0

@@ -18,11 +18,13 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, mean_nearness
 from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress
+from gnnretrieval.training.gnn.corpus_part import PASSAGES, CorpusPart, most_nodes
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.judged import FEW, FOLDS, MOST_HEADS, Judged, cross_validated, rows_of
 from gnnretrieval.training.gnn.ladder import (
     PRIORS,
+    REJECTIONS,
     SIDES,
     STEPS,
     Climb,
@@ -89,6 +91,8 @@ class MessagesTraining(NamedTuple):
         dev: Mean RR@10 of what is kept on the dev questions.
         dual_encoder: Mean RR@10 of the dual-encoder.
         cross_validated: Number of training questions that joined the dev questions.
+        passages: Number of passages that the dev questions ranked.
+        of: Number of passages of the graph.
     """
 
     climb: Climb
@@ -98,6 +102,8 @@ class MessagesTraining(NamedTuple):
     dev: float
     dual_encoder: float
     cross_validated: int
+    passages: int
+    of: int
 
     @property
     def is_significant(self) -> bool:
@@ -118,6 +124,7 @@ class MessagesTraining(NamedTuple):
         choice = self.climb
         return {
             "dual_encoder": {"RR@10": self.dual_encoder},
+            "passages": self.passages,
             "cross_validated": self.cross_validated,
             "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
             "believed": self.is_significant,
@@ -146,6 +153,8 @@ class MessagesTraining(NamedTuple):
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
         choice, said = self.climb, []
+        if self.passages < self.of:
+            said.append(f"on {self.passages:,} of {self.of:,} passages, and without rejection, which needs all of them")
         if self.cross_validated:
             said.append(f"few dev questions: added {self.cross_validated:,} cross-validated training questions")
         said += [
@@ -194,13 +203,33 @@ def in_words(messages: Messages) -> str:
 def train_messages(
     store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor, *, sides: Sequence[Sides] = SIDES
 ) -> MessagesTraining:
-    """As :func:`train_over`, over the vectors and edges of ``store``.
+    """As :func:`train_over`, over the vectors and edges of ``store``, or over a part of the corpus.
+
+    A part is taken where ``settings.passages`` says so, or where memory does not hold the vectors of all nodes.
 
     Raises:
-        GnnRetrievalError: The vectors of all nodes do not fit into memory.
+        GnnRetrievalError: The vectors of the part do not fit into memory.
     """
-    require_fit(store)
-    return train_over(message_graph(store), held_out, settings, taught, sides=sides)
+    part = what_is_trained(store, held_out, settings, taught)
+    rejections = REJECTIONS if part.is_whole else REJECTIONS[:1]
+    training = train_over(part.graph, part.held_out, settings, part.taught, sides=sides, rejections=rejections)
+    return training._replace(of=store.num_passages)
+
+
+def what_is_trained(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> CorpusPart:
+    """The graph, dev questions and questions to train on of layer = linear: all, or those of a part of the corpus.
+
+    Raises:
+        GnnRetrievalError: Memory does not hold its vectors.
+    """
+    given = settings.passages
+    if (given is None and fits_memory(store)) or (given is not None and given >= store.num_passages):
+        require_fit(store)
+        return CorpusPart(message_graph(store), held_out, taught, is_whole=True)
+    passages = min(given or PASSAGES, store.num_passages)
+    needed = bytes_of_messages(store.dimension, most_nodes(passages))
+    require_memory(needed, f"layer = linear on {passages:,} passages of {store.path}", "Give fewer (--passages).")
+    return CorpusPart.of(store, held_out, taught, passages, settings.seed)
 
 
 def train_over(
@@ -211,6 +240,7 @@ def train_over(
     *,
     most: int = len(STEPS),
     sides: Sequence[Sides] = SIDES,
+    rejections: Sequence[tuple[int, float]] = REJECTIONS,
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
@@ -224,6 +254,7 @@ def train_over(
         taught: ``(n,)`` bool, True for queries to train the head on.
         most: Numbers of steps of a head that are tried, the smallest first.
         sides: Kinds of heads that are tried.
+        rejections: Rounds and step sizes of rejection that are tried.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     few = is_few(held_out)
@@ -238,6 +269,7 @@ def train_over(
         lambda messages: np.concatenate([part.measure(messages) for part in judged]),
         steps=steps,
         sides=sides,
+        rejections=rejections,
         priors=PRIORS if held_out.is_split else (0.0,),
         parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
     )
@@ -251,7 +283,8 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     beside = sum(len(part.relevant) for part in judged[1:])
-    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside)
+    count = len(whole.passages)
+    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, count, count)
 
 
 def is_few(held_out: HeldOut) -> bool:
@@ -265,8 +298,8 @@ def require_fit(store: Graph) -> None:
     Raises:
         GnnRetrievalError: It does not.
     """
-    remedy = "Train with --layer gat, which reads vectors in blocks, or on narrower vectors."
-    require_memory(memory_of_messages(store), f"layer = linear over {store.path}", remedy)
+    remedy = "Use a machine with more memory, --layer gat, which reads vectors in blocks, or narrower vectors."
+    require_memory(memory_of_messages(store), f"layer = linear over all of {store.path}", remedy)
 
 
 def fits_memory(store: Graph) -> bool:

@@ -20,7 +20,8 @@ OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults 
 # with layer = linear and mode = joint: the defaults (learning_rate is the query encoder's), and what may be set too
 OF_JOINT_LINEAR = {"epochs": 8, "learning_rate": 5e-5, "batch_size": 64}
 OF_QUERY_ENCODER = (*OF_JOINT_LINEAR, "warmup", "gradient_clip", "patience", "dual_encoder")
-OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")  # all that layer = linear allows
+OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")
+OF_LINEAR = (*OF_EVERY_LAYER, "passages")  # what may be set with layer = linear
 
 
 class JointSettings(Settings):
@@ -51,7 +52,7 @@ class TrainSettings(Settings):
             and local scaling, each added to the dual-encoder only if it gains on dev. ``gat``: the paper's graph
             attention and filter gate (eq. 2-10). ``gatv2``, ``transformer``, ``sage``, ``mean``, ``lightgcn``: PyTorch
             Geometric's convolution in place of graph attention. Not given: ``gat`` if mode = joint or any setting is
-            given except mode, learn_from, k, evidence, precision and seed; else ``linear``.
+            given except mode, learn_from, k, passages, evidence, precision and seed; else ``linear``.
         mode: ``frozen``: only the GNN learns, over stored features; ``joint``: the dual-encoder learns with it, and the
             features of a step are recomputed (§3.4). With ``layer = linear``, ``joint`` then trains the query encoder
             and the head against the stored passage vectors, and the label mean follows.
@@ -59,6 +60,9 @@ class TrainSettings(Settings):
             from (all stay in the graph); ``auto``: ``unseen`` if at least 200 of these have a label, else ``all``.
             Queries held out without a dev split are always chosen by ``auto``.
         k: Use only each query's first k passages, of which label edges are the last; not given: all.
+        passages: Passages that layer = linear trains on and ranks for dev questions: those with labels, the
+            dual-encoder's best for dev, and others drawn at random; all passages are embedded. A part makes training
+            faster, and leaves rejection out. Not given: all, or 500,000 if all do not fit into memory.
         passage_edges: Edges by which a passage attends to queries (eq. 8): ``all``; ``hard-negatives``: only those of
             queries that it is not relevant to, so that passages with and without their own queries move alike.
         epochs: Passes over the training queries, each with a new random split; 5 with mode = joint, 8 with
@@ -107,6 +111,7 @@ class TrainSettings(Settings):
     mode: Literal["frozen", "joint"] = "frozen"
     learn_from: Literal["all", "unseen", "auto"] = "all"
     k: int | None = Field(None, ge=1)
+    passages: int | None = Field(None, ge=1)
     passage_edges: PassageEdges = "all"
     epochs: int = Field(80, ge=0)
     mask_ratio: float = Field(0.2, gt=0, le=0.9)
@@ -139,7 +144,7 @@ class TrainSettings(Settings):
         if not isinstance(values, Mapping):
             return values
         is_joint = values.get("mode") == "joint"
-        layer = "gat" if is_joint or not set(values) <= set(OF_EVERY_LAYER) else "linear"
+        layer = "gat" if is_joint or not set(values) <= set(OF_LINEAR) else "linear"
         defaults: Mapping[str, Any] = {}
         if is_joint:
             defaults = OF_JOINT_LINEAR if values.get("layer") == "linear" else OF_JOINT
@@ -155,7 +160,7 @@ class TrainSettings(Settings):
     @model_validator(mode="after")
     def _fit_together(self) -> TrainSettings:
         if self.layer == "linear":
-            allowed = {*OF_EVERY_LAYER, *(OF_QUERY_ENCODER if self.is_joint else ())}
+            allowed = {*OF_LINEAR, *(OF_QUERY_ENCODER if self.is_joint else ())}
             others = [
                 name
                 for name, field in type(self).model_fields.items()
@@ -169,6 +174,8 @@ class TrainSettings(Settings):
             ]
             if others:
                 raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")
+        if self.passages is not None and (self.layer != "linear" or self.is_joint):
+            raise ValueError("passages: only for layer = linear with mode = frozen")
         if self.is_joint and self.candidates == "corpus":
             raise ValueError("mode = joint with candidates = corpus would encode the whole corpus at every step")
         if self.mode == "frozen" and self.dual_encoder != JointSettings():

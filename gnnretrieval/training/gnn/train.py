@@ -96,6 +96,8 @@ def train_gnn(
         write(Path(out))
         return GNNEncoderModel(Path(out), {})
     config = with_precision(settings, device)
+    if settings.passages is None:  # not in the configuration, so that models from before this setting stay valid
+        del config["passages"]
     artifact = make_artifact(
         out,
         KIND,
@@ -166,7 +168,6 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
             "dev": {
                 "split": plan.held_out.name,
                 "queries": len(plan.held_out.relevant),
-                "passages": store.num_passages,
                 "by_clicks": plan.held_out.clicked is not None,
                 **training.described(),
             },

@@ -1,0 +1,196 @@
+"""layer = linear on a part of the corpus: what the part costs in quality, and training where memory is too small.
+
+    .venv/bin/python benchmarks/corpus_part.py --data DIRECTORY --work WORK
+
+DIRECTORY holds squad-open and fairytaleqa in the BEIR layout. The first table trains on a quarter and on half of the
+passages of small sets, with the dual-encoder's 2 best passages of each dev question instead of 100, so that a part is
+one. The second trains and embeds a synthetic corpus of MS MARCO's width whose vectors take more memory than this
+machine has. WORK may be that of same_labels.py. Writes results/corpus_part.json and .md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import click
+from same_labels import MEASURE, OneSet, Values, mean_by_question, tested
+from same_labels_page import DUAL, difference
+from store_scale import DIMENSION, make_store, memory
+
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import open_features
+from gnnretrieval.evaluation import per_query
+from gnnretrieval.graph.store import open_graph
+from gnnretrieval.index import build_index
+from gnnretrieval.index.search import index_run
+from gnnretrieval.platform.memory import keep_freed_memory, memory_limit
+from gnnretrieval.progress import say, show_progress
+from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training import TrainSettings, embed_passages, open_model, train_gnn
+from gnnretrieval.training.gnn import corpus_part
+from gnnretrieval.training.gnn.messages import memory_of_messages
+
+RESULTS = Path(__file__).resolve().parent / "results"
+SETS = ("docstrings-cut", "squad-open", "squad-open-by-passage", "fairytaleqa")
+SHARES = (0.25, 0.5, 1.0)  # of the passages
+FEW = 2  # best passages of each dev question
+DEPTH, GIB = 10, 2**30
+
+
+def values_of(one: OneSet, index: Any) -> Values:
+    """RR@10 by test question."""
+    ids = [query.id for query in one.dataset.queries_of("test")]
+    run = index_run(index, ids, one.features.queries[one.features.rows_of(ids)], DEPTH)
+    return dict(per_query(one.dataset.split("test"), run, [MEASURE])[MEASURE])
+
+
+def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
+    """Test figures by share of the passages."""
+    dual = values_of(one, build_index(one.features, one.place / "index-dual-encoder", overwrite=True))
+    by_share: dict[float, list[Values]] = {}
+    rows: dict[str, Any] = {}
+    for share in SHARES:
+        count = round(share * one.graph.num_passages)
+        settings = {"layer": "linear"} if share == 1.0 else {"passages": count}
+        ranked, seconds, kept = [], [], list[str]()
+        for seed in range(seeds):
+            place = one.place / "corpus-part" / f"{share:g}-{seed}"
+            begun = time.monotonic()
+            parsed = TrainSettings.parse({**settings, "seed": seed})
+            model = train_gnn(one.graph, one.dataset, one.features, parsed, place / "model", overwrite=True)
+            seconds.append(time.monotonic() - begun)
+            embeddings = embed_passages(model, one.graph, place / "embeddings", overwrite=True)
+            ranked.append(values_of(one, build_index(embeddings, place / "index", overwrite=True)))
+            kept.append(model.meta["dev"]["kept"])
+            passages = model.meta["dev"]["passages"]
+        by_share[share] = ranked
+        rows[f"{share:g}"] = {"passages": passages, "kept": kept, "seconds": fmean(seconds)}
+    whole = mean_by_question(by_share[1.0])
+    for share, ranked in by_share.items():
+        mean = mean_by_question(ranked)
+        rows[f"{share:g}"] |= {"RR@10": fmean(mean.values()), "against": None if share == 1.0 else tested(mean, whole)}
+    return {DUAL: fmean(dual.values()), "shares": rows, "seeds": seeds}
+
+
+def at_scale(work: Path, scale: float) -> dict[str, Any]:
+    """Seconds and memory of training and embedding a synthetic corpus, each in a fresh process."""
+    graph = make_store(work, scale, DIMENSION, planted=True, dev=2000)
+    for made in ("model", "embeddings"):
+        shutil.rmtree(work / made, ignore_errors=True)
+    figures: dict[str, Any] = {
+        "passages": graph.num_passages,
+        "queries": graph.num_queries,
+        "whole_bytes": memory_of_messages(graph),
+        "memory": memory_limit(),
+    }
+    for stage in ("train", "embed"):
+        words = [sys.executable, __file__, "--work", str(work), "--stage", stage]
+        said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+        figures[stage] = json.loads(said.splitlines()[-1])
+        say(f"{stage}: {figures[stage]}")
+    figures["model"] = {name: open_model(work / "model").meta["dev"][name] for name in ("passages", "kept", "queries")}
+    return figures
+
+
+def stage_of(work: Path, stage: str) -> None:
+    """In a fresh process: train or embed, and print seconds and memory."""
+    keep_freed_memory()
+    graph = open_graph(work / "graph")
+    begun = time.monotonic()
+    if stage == "train":
+        dataset, features = Dataset.open(work / "whole"), open_features(work / "features")
+        train_gnn(graph, dataset, features, TrainSettings(), work / "model")
+    else:
+        embed_passages(open_model(work / "model"), graph, work / "embeddings")
+    print(json.dumps({"seconds": time.monotonic() - begun, "own_bytes": memory("RssAnon"), "peak": memory("VmHWM")}))
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    lines = [
+        "# Training on a part of the corpus",
+        "",
+        "`gnnretrieval train` by its defaults (layer = linear) holds all vectors in memory. Where they do not fit, or",
+        "with `--passages`, it trains and chooses on a part of the corpus, without rejection, and embeds all passages.",
+        "`python benchmarks/corpus_part.py --data DIRECTORY --work WORK` makes this page.",
+        "",
+        "## What a part costs",
+        "",
+        f"RR@10 × 100 on test over frozen MiniLM, mean over {max(its['seeds'] for its in results['sets'].values())} "
+        "seeds; Δ is to training on all passages, with a 95 % bootstrap",
+        "interval and the p of a paired t-test by question. These corpora are small: a part has the dual-encoder's "
+        f"{FEW} best",
+        f"passages of each dev question, where the default is {corpus_part.HARD}.",
+        "",
+        "| set | passages | dual-encoder | gnn-encoder | Δ | seconds |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, figures in results["sets"].items():
+        for its in figures["shares"].values():
+            gain = "–" if its["against"] is None else difference(its["against"])
+            values = f"{100 * figures[DUAL]:.1f} | {100 * its['RR@10']:.1f}"
+            lines.append(f"| {name} | {its['passages']:,} | {values} | {gain} | {its['seconds']:.0f} |")
+    scale = results["scale"]
+    needed, there = scale["whole_bytes"] / GIB, scale["memory"] / GIB
+    lines += [
+        "",
+        "## Where memory is too small",
+        "",
+        f"{scale['passages']:,} synthetic passages of {DIMENSION} dimensions and {scale['queries']:,} training "
+        "questions. All vectors would need",
+        f"{needed:.0f} GiB, and this machine has {there:.0f} GiB and 2 cores, which other programs used too. Training "
+        f"took {scale['model']['passages']:,} passages",
+        f"and ranked {scale['model']['queries']:,} dev questions among them.",
+        "",
+        "| stage | minutes | memory at its peak |",
+        "|---|---:|---:|",
+        *(
+            f"| `{stage}` | {scale[stage]['seconds'] / 60:.1f} | {scale[stage]['peak'] / GIB:.1f} GiB |"
+            for stage in ("train", "embed")
+        ),
+        "",
+        f"Kept: {scale['model']['kept']}. The vectors are random, so the figures are about cost alone.",
+        "",
+        f"The package was at revision {results['revision'][:7]}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of squad-open and fairytaleqa.")
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--seeds", default=3, show_default=True, help="How many.")
+@click.option("--scale", default=0.25, show_default=True, help="Of the synthetic corpus; 1 is MS MARCO.")
+@click.option("--stage", type=click.Choice(("train", "embed")), hidden=True)
+def main(data: Path | None, work: Path, seeds: int, scale: float, stage: str | None) -> None:
+    """Measure, and write the page."""
+    if stage is not None:
+        stage_of(work, stage)
+        return
+    if data is None:
+        raise click.UsageError("give --data")
+    path = RESULTS / "corpus_part.json"
+    results: dict[str, Any] = {"scale": at_scale(work / f"synthetic-{scale:g}", scale), "sets": {}}
+    vars(corpus_part)["HARD"], default = FEW, corpus_part.HARD
+    for name in SETS:
+        results["sets"][name] = figures_of(OneSet.of(name, data, work), seeds)
+        say(f"{name}: measured")
+    vars(corpus_part)["HARD"] = default
+    results |= {"revision": git_revision() or "unknown", "versions": library_versions(), "cpus": os.cpu_count()}
+    write_json(path, json.loads(json.dumps(results)))
+    path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    show_progress()
+    main()
