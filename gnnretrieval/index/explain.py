@@ -14,11 +14,13 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
-from gnnretrieval.nn.label_messages import message_vectors, rejections
-from gnnretrieval.training.gnn.embedding import gated_contexts
+from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, rejections
+from gnnretrieval.training.gnn.corpus_part import message_blocks
+from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.message_part import as_added, part_around
+from gnnretrieval.training.gnn.messages import fits_memory, require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
@@ -162,6 +164,8 @@ def explainer_of(model: GNNEncoderModel, store: Graph, features: Features | None
 class MessagesExplainer:
     """Explains embeddings of layer = linear: weights of the label mean, and of rejection.
 
+    A graph that does not fit into memory is read passage by passage, and nothing can be tried on it.
+
     Args:
         model: The GNN-encoder.
         store: The graph as the model sees it.
@@ -170,11 +174,15 @@ class MessagesExplainer:
     @torch.no_grad()
     def __init__(self, model: GNNEncoderModel, store: Graph) -> None:
         self.store = store
-        self._graph = message_graph(store)
-        trained = model.load_messages()
-        self._trained, self._mean = trained, trained.messages.mean
-        self._rejections = rejections(self._graph, trained.heads, trained.messages)  # (n, k)
-        self._vectors = message_vectors(self._graph, trained.heads, trained.messages)
+        self._trained = model.load_messages()
+        heads, messages = self._trained
+        self._graph: MessageGraph | None = None
+        self._rejections: Tensor | None = None  # (n, k)
+        if messages.rounds or fits_memory(store):
+            require_fit(store)
+            self._graph = message_graph(store)
+            self._rejections = rejections(self._graph, heads, messages)
+            self._vectors = message_vectors(self._graph, heads, messages)
         self._texts = store.texts()
 
     def explain(self, row: int, most: int = 5) -> Explanation:
@@ -184,7 +192,7 @@ class MessagesExplainer:
         for at in np.argsort(-np.abs(weights), kind="stable")[: min(most, np.count_nonzero(weights))].tolist():
             query = self._texts.query(int(queries[at]))
             neighbors.append(Neighbor(query.id, query.text, float(weights[at]), bool(labelled[at])))
-        before, after = self._graph.passages[row], self._vectors[row]
+        before, after = self._before_and_after(row)
         return Explanation(neighbors, own, None, None, float(torch.cosine_similarity(before, after, dim=0)))
 
     def attention_of_passage(self, row: int) -> Attention:
@@ -203,6 +211,8 @@ class MessagesExplainer:
     def no_what_if(self) -> str | None:
         """Why its messages cannot be changed; None: they can."""
         kept = self._trained.messages
+        if self._graph is None:
+            return "The graph's vectors do not fit into memory, so nothing can be tried."
         if kept.mean or kept.rounds * kept.step_size or kept.prior or kept.scaling:
             return None
         return "Training kept no messages from questions: no question moves a passage, so nothing can be tried."
@@ -210,6 +220,7 @@ class MessagesExplainer:
     @torch.no_grad()
     def vectors_if(self, rows: Rows, change: GraphChange) -> NDArray[np.float32]:
         """Vectors ``(r, d)`` of some passages after a change, on the part of the graph that they depend on."""
+        assert self._graph is not None  # see no_what_if
         hidden = torch.zeros(len(self._graph.queries), dtype=torch.bool)
         hidden[change.without] = True
         heads, kept = self._trained
@@ -230,13 +241,24 @@ class MessagesExplainer:
         """
         edges, _ = self.store.found_by(np.array([row]))
         joined, ranks = np.divmod(edges.astype(np.int64), self.store.stride)
-        labels = self._graph.labels
-        own = np.unique(labels[labels[:, 1] == row, 0].numpy())
+        own, mean = np.unique(self.store.labels[self.store.labels[:, 1] == row, 0]), self._trained.messages.mean
         others = ~np.isin(joined, own)
-        pushes = -self._rejections[joined[others], ranks[others]].double().numpy()
+        pushes = np.zeros(int(others.sum()))
+        if self._rejections is not None:
+            pushes = -self._rejections[joined[others], ranks[others]].double().numpy()
         queries = np.concatenate([own, joined[others]])
-        weights = np.concatenate([np.full(len(own), self._mean / max(len(own), 1)), pushes])
-        return queries, weights, np.arange(len(queries)) < len(own), 1 - self._mean if len(own) else 1.0
+        weights = np.concatenate([np.full(len(own), mean / max(len(own), 1)), pushes])
+        return queries, weights, np.arange(len(queries)) < len(own), 1 - mean if len(own) else 1.0
+
+    @torch.no_grad()
+    def _before_and_after(self, row: int) -> list[Tensor]:
+        """The dual-encoder's vector of a passage, and the model's ``(d,)``."""
+        if self._graph is not None:
+            return [self._graph.passages[row], self._vectors[row]]
+        only, (heads, messages) = np.array([row]), self._trained
+        before = message_blocks(None, Messages(), self.store, MEMORY, only)
+        after = message_blocks(heads, messages, self.store, MEMORY, only)
+        return [torch.from_numpy(vectors[0]) for _, vectors in (*before, *after)]
 
 
 class AttentionExplainer:

@@ -10,6 +10,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
+from gnnretrieval.index import explain
 from gnnretrieval.nn import label_messages
 from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
@@ -19,6 +20,7 @@ from gnnretrieval.training.gnn.corpus_part import CorpusPart, message_blocks, mo
 from gnnretrieval.training.gnn.dry_run import rehearse
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.messages import TrainedMessages
 
 PASSAGES, QUERIES, WIDTH = 300, 80, 16
 ALL = Messages(steps=1, mean=0.3, prior=0.1, scaling=0.4, level=0.2, sides="apart")
@@ -27,8 +29,7 @@ ALL = Messages(steps=1, mean=0.3, prior=0.1, scaling=0.4, level=0.2, sides="apar
 def store_of(normalize=True, seed=0):
     """A graph with one label for each of its first 60 questions; question 3 is hidden by an update."""
     rng = np.random.default_rng(seed)
-    hidden = np.ones(QUERIES, dtype=bool)
-    hidden[3] = False
+    visible = np.arange(QUERIES) != 3
     return SimpleNamespace(
         path="graph",
         num_passages=PASSAGES,
@@ -37,9 +38,10 @@ def store_of(normalize=True, seed=0):
         passage_features=(3 * rng.standard_normal((PASSAGES, WIDTH))).astype(np.float16),
         query_features=rng.standard_normal((QUERIES, WIDTH)).astype(np.float16),
         neighbors=rng.integers(0, PASSAGES, (QUERIES, 4)),
-        labels=np.stack([np.arange(60), rng.integers(0, 40, 60)], axis=1),
+        labels=np.stack([np.arange(60), rng.integers(0, 40, 60)], axis=1)[visible[:60]],
         similarity=Similarity(normalize=normalize, scale=20.0),
-        among=lambda visible: hidden if visible is None else hidden & visible,
+        visible=visible,
+        among=lambda chosen: visible if chosen is None else visible & chosen,
     )
 
 
@@ -121,12 +123,12 @@ def test_a_part_has_what_dev_needs_and_rows_of_its_own(monkeypatch):
 
 def test_labels_take_at_most_half_of_a_part_and_as_many_questions_as_it_has_passages():
     store = store_of()
-    store.labels = np.stack([np.arange(QUERIES), np.arange(QUERIES)], axis=1)
+    store.labels = np.stack([np.arange(QUERIES), np.arange(QUERIES)], axis=1)[store.visible]
     part = CorpusPart.of(store, dev_of(store, 2), torch.ones(QUERIES, dtype=torch.bool), 40, seed=0)
     assert len(part.graph.labels) == 20
     store.labels[:, 1] = 0
     part = CorpusPart.of(store, dev_of(store, 2), torch.ones(QUERIES, dtype=torch.bool), 40, seed=0)
-    assert len(part.graph.labels) in (39, 40)  # question 3 may be drawn, which is hidden
+    assert len(part.graph.labels) == 40
     assert len(part.graph.passages) + len(part.graph.queries) <= most_nodes(40)
 
 
@@ -166,6 +168,22 @@ def test_where_memory_holds_only_a_part_training_takes_one_and_embedding_reads_b
     monkeypatch.undo()
     whole = np.array(embed_passages(model, tiny_graph, tmp_path / "whole").passages)
     np.testing.assert_allclose(in_blocks.astype(np.float32), whole.astype(np.float32), atol=2e-3)
+
+
+def test_a_graph_that_does_not_fit_is_explained_passage_by_passage(tiny_graph, tmp_path, monkeypatch):
+    messages = Messages(steps=5, mean=0.3, scaling=0.4, level=0.2, sides="apart")
+    heads = Heads(*(torch.eye(tiny_graph.dimension) for _ in range(2)))
+    model = SimpleNamespace(load_messages=lambda: TrainedMessages(heads, messages))
+    whole = explain.MessagesExplainer(model, tiny_graph)
+    monkeypatch.setattr(explain, "fits_memory", lambda store: False)
+    monkeypatch.setattr(explain, "message_graph", None)
+    part = explain.MessagesExplainer(model, tiny_graph)
+    for row in range(tiny_graph.num_passages):
+        expected, given = whole.explain(row), part.explain(row)
+        assert given._replace(shift=0.0) == expected._replace(shift=0.0)
+        assert given.shift == pytest.approx(expected.shift, abs=1e-5)
+    assert whole.no_what_if is None
+    assert part.no_what_if == "The graph's vectors do not fit into memory, so nothing can be tried."
 
 
 def test_a_part_that_does_not_fit_is_refused_with_the_remedy(

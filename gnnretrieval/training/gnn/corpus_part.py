@@ -119,11 +119,9 @@ class _Nodes:
 
     def __init__(self, store: Graph) -> None:
         self._store = store
-        shown = np.ones(store.num_queries, dtype=bool)
-        visible = store.among(shown)
-        shown = shown if visible is None else np.asarray(visible)
-        self.labels: Rows = store.labels[shown[store.labels[:, 0]]]
-        self.bank_rows: Rows = bank_rows(torch.from_numpy(shown)).numpy()
+        visible = np.ones(store.num_queries, dtype=bool) if store.visible is None else store.visible
+        self.labels = store.labels
+        self.bank_rows: Rows = bank_rows(torch.from_numpy(visible)).numpy()
         self._lengths = (1.0, 1.0)
         if not store.similarity.normalize:
             self._lengths = _mean_length(store.passage_features), _mean_length(store.query_features)
