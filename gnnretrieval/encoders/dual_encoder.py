@@ -158,8 +158,8 @@ class DualEncoder:
             return self._forward(model, {name: [values[row] for row in batch] for name, values in tokens.items()})
 
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        made = map_batches(encode_batch, batches) if packed is not None else map(encode_batch, batches)
-        for batch, rows in zip(batches, made, strict=True):
+        encoded = map_batches(encode_batch, batches) if packed is not None else map(encode_batch, batches)
+        for batch, rows in zip(batches, encoded, strict=True):
             vectors[batch] = rows.cpu().numpy()
         return vectors
 

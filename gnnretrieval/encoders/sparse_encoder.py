@@ -114,14 +114,14 @@ class SparseEncoder:
         most = (settings.query_max_tokens if side == "query" else None) or model.max_seq_length
         tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=most)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
-        made: dict[int, TermWeights] = {}
+        by_row: dict[int, TermWeights] = {}
         for batch in batches_by_tokens(lengths, settings.token_budget):
             batch_tokens = {name: [values[row] for row in batch] for name, values in tokens.items()}
             padded = dict(model.tokenizer.pad(batch_tokens, return_tensors="pt").to(self.device))
             rows = pooled_terms(model, padded, own_terms=settings.own_terms)
             for row, weights in zip(batch.tolist(), rows, strict=True):
-                made[row] = TermWeights.of_rows(weights[None])
-        parts = [made[row] for row in range(len(texts))]
+                by_row[row] = TermWeights.of_rows(weights[None])
+        parts = [by_row[row] for row in range(len(texts))]
         return TermWeights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -145,9 +145,9 @@ def pooled_terms(model: Any, features: dict[str, Any], *, own_terms: bool = Fals
 
 def contained(ids: Tensor, tokenizer: Any, vocabulary: int) -> Tensor:
     """Whether each text contains each term ``(b, V)`` bool, from ids ``(b, t)``; special tokens are no terms."""
-    made = torch.zeros(len(ids), vocabulary, dtype=torch.bool, device=ids.device).scatter_(1, ids, True)
-    made[:, tokenizer.all_special_ids] = False
-    return made
+    present = torch.zeros(len(ids), vocabulary, dtype=torch.bool, device=ids.device).scatter_(1, ids, True)
+    present[:, tokenizer.all_special_ids] = False
+    return present
 
 
 def largest_logits(model: Any, features: dict[str, Any]) -> dict[str, Any]:
