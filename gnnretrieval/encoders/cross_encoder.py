@@ -69,8 +69,8 @@ class CrossEncoder:
         positions = getattr(model.config, "max_position_embeddings", None)
         check_max_tokens(settings.max_tokens, positions, self.checkpoint, "a pair's max_tokens (pair_tokens)")
         self._model: Any = model.eval().to(self.device)
-        most = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
-        self._tokens = PairTokenizer(tokenizer, most, directory)
+        max_tokens = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        self._tokens = PairTokenizer(tokenizer, max_tokens, directory)
         self._pad = tokenizer.pad
         self._typed = "token_type_ids" in tokenizer.model_input_names
         dtype = weights_dtype(settings.precision, self.device)

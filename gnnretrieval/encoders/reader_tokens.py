@@ -82,9 +82,12 @@ class ReaderTokenizer:
         return windows
 
     def _cut(self, questions: Sequence[str]) -> list[str]:
-        most = self.max_tokens // _QUESTION
         tokens = self.tokenizer(
-            list(questions), add_special_tokens=False, return_offsets_mapping=True, truncation=True, max_length=most
+            list(questions),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            truncation=True,
+            max_length=self.max_tokens // _QUESTION,
         )
         ends = ([end for _, end in offsets] for offsets in tokens["offset_mapping"])
         return [question[: max(end, default=0)] for question, end in zip(questions, ends, strict=True)]

@@ -83,9 +83,9 @@ class SparseEncoder:
                 checkpoint.directory,
             )
         model = load_sparse_encoder(checkpoint, self.device)
-        most = getattr(model[0].auto_model.config, "max_position_embeddings", None)
-        check_max_tokens(self.settings.max_tokens, most, checkpoint)
-        check_max_tokens(self.settings.query_max_tokens, most, checkpoint)
+        positions = getattr(model[0].auto_model.config, "max_position_embeddings", None)
+        check_max_tokens(self.settings.max_tokens, positions, checkpoint)
+        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint)
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         model[0].to(self.dtype)
@@ -111,8 +111,8 @@ class SparseEncoder:
         model, settings = self._models[side], self.settings
         given = settings.query_prompt if side == "query" else settings.passage_prompt
         prompt = own_prompt(model.prompts, side) if given is None else given
-        most = (settings.query_max_tokens if side == "query" else None) or model.max_seq_length
-        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=most)
+        max_tokens = (settings.query_max_tokens if side == "query" else None) or model.max_seq_length
+        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=max_tokens)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
         by_row: dict[int, TermWeights] = {}
         for batch in batches_by_tokens(lengths, settings.token_budget):

@@ -109,7 +109,7 @@ def _add(
     without_ties = {
         query: dict(zip(ids[:depth], _descending(len(ids)), strict=False)) for query, ids in rankings.items()
     }
-    cut_off: dict[str, list[Measure]] = {}  # measures by the name of what is computed
+    cut_off: dict[str, list[Measure]] = {}  # requested measures by the name of the one that is computed
     for measure in measures:
         cut_off.setdefault(str(without_cutoff(measure)), []).append(measure)
     for metric in PIPELINE.iter_calc(

@@ -53,7 +53,7 @@ from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.provenance import sha256_of_json
 
 REPORT = "report.html"
-MAP = "map.html"  # linked where it is
+MAP = "map.html"  # linked if it is there
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
 _FORM = 5  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory

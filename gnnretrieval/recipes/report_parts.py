@@ -62,7 +62,7 @@ class Reported(NamedTuple):
     answers: AnswerHits
 
     def of_dataset(self, file: str) -> str:
-        """Path of a dataset file from the report; where it is outside the run, by the dataset's name."""
+        """Path of a dataset file from the report, or with the dataset's name if it is outside of the run."""
         inside = self.dataset.path.resolve()
         if inside.is_relative_to(self.directory.resolve()):
             return (inside.relative_to(self.directory.resolve()) / file).as_posix()
@@ -187,7 +187,7 @@ def _spread(words: Spread) -> str:
 
 
 def training(reported: Reported, name: str) -> Card:
-    """A trained artifact: what was kept by dev, and the curves of its log."""
+    """A trained artifact: what dev chose, and the curves of its log."""
     artifact = reported.artifacts[name]
     title, kept = f"Training: {name}", join([facts(_chosen(artifact)), source(f"{name}/meta.json")])
     try:

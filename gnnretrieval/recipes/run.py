@@ -373,7 +373,7 @@ def _resolved(ranking: RankingSettings, path: Path) -> RankingSettings:
 
 
 def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, directory: Path) -> Dataset:
-    """The dataset of the recipe at ``path``, or ``data`` where it is given; made first where the recipe says how.
+    """The dataset of the recipe at ``path``, or ``data`` if it is given; made first if the recipe says how.
 
     Raises:
         InputError: neither the recipe nor ``data`` names a dataset.

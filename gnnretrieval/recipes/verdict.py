@@ -10,7 +10,7 @@ from gnnretrieval.evaluation.compare import Difference
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT
 from gnnretrieval.recipes.same_labels import SameLabels
 
-LEVEL = 0.05  # p-value up to which a difference is called one
+LEVEL = 0.05  # a difference with a larger p-value may be chance
 
 
 class Verdict(NamedTuple):
