@@ -81,7 +81,7 @@ class DenseBaseline(NamedTuple):
 
     Attributes:
         setting: The setting that was chosen on dev.
-        dev: Mean RR@10 by which it was chosen: the lowest over the parts of dev.
+        dev: Mean RR@10 on dev, which chose it: the lowest over the parts of dev.
         graph: Features and labels.
         heads: Linear heads; None: none.
     """

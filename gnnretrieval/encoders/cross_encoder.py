@@ -69,8 +69,8 @@ class CrossEncoder:
         positions = getattr(model.config, "max_position_embeddings", None)
         check_max_tokens(settings.max_tokens, positions, self.checkpoint, "a pair's max_tokens (pair_tokens)")
         self._model: Any = model.eval().to(self.device)
-        most = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
-        self._tokens = PairTokenizer(tokenizer, most, directory)
+        max_tokens = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        self._tokens = PairTokenizer(tokenizer, max_tokens, directory)
         self._pad = tokenizer.pad
         self._typed = "token_type_ids" in tokenizer.model_input_names
         dtype = weights_dtype(settings.precision, self.device)
@@ -120,8 +120,8 @@ class CrossEncoder:
             ids, types = [pair.ids for pair in joined], [pair.types for pair in joined] if self._typed else None
             return (self._packed or self._forward)(ids, types)
 
-        made = map_batches(encode_batch, batches) if self._packed is not None else map(encode_batch, batches)
-        for batch, (states, logits) in zip(batches, made, strict=True):
+        encoded = map_batches(encode_batch, batches) if self._packed is not None else map(encode_batch, batches)
+        for batch, (states, logits) in zip(batches, encoded, strict=True):
             vectors[batch] = states.float().cpu().numpy()
             scores = logits.double().cpu().numpy()
             margin = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
@@ -136,7 +136,9 @@ class CrossEncoder:
         if types is not None:
             tokens["token_type_ids"] = [row.tolist() for row in types]
         states: list[Tensor] = []
-        hook = self._model.base_model.register_forward_hook(lambda module, given, made: states.append(made[0][:, 0]))
+        hook = self._model.base_model.register_forward_hook(
+            lambda module, inputs, output: states.append(output[0][:, 0])
+        )
         try:
             logits = self._model(**self._pad(tokens, return_tensors="pt").to(self.device)).logits
         finally:

@@ -78,18 +78,17 @@ class DualEncoder:
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         model = load_sentence_transformer(checkpoint, self.device)
-        positions = getattr(getattr(model[0], "auto_model", None), "config", None)
-        most = getattr(positions, "max_position_embeddings", None)
-        check_max_tokens(self.settings.max_tokens, most, checkpoint)
-        check_max_tokens(self.settings.query_max_tokens, most, checkpoint)
+        config = getattr(getattr(model[0], "auto_model", None), "config", None)
+        positions = getattr(config, "max_position_embeddings", None)
+        check_max_tokens(self.settings.max_tokens, positions, checkpoint)
+        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint)
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()
 
     def _late(self, side: Side) -> LateEncoder:
         is_query, settings = side == "query", self.settings
-        model = self._query_model if is_query else self._passage_model
-        packed = self._query_pass if is_query else self._passage_pass
+        model, packed = self._of_side(side)
         checkpoint = self.query_checkpoint if is_query else self.passage_checkpoint
         if self.dimension != settings.late_interaction:
             raise InputError(
@@ -97,10 +96,14 @@ class DualEncoder:
                 "train an encoder of this width by encoder train colbert, or leave late_interaction out.",
                 checkpoint.directory,
             )
-        most = (settings.query_max_tokens or QUERY_TOKENS) if is_query else int(model.max_seq_length)
+        max_tokens = (settings.query_max_tokens or QUERY_TOKENS) if is_query else int(model.max_seq_length)
         prompt = self._prompt(model, side)
         how = settings.token_match, settings.passage_vectors
-        return LateEncoder(model, packed, self.similarity, checkpoint, side, most, prompt, *how)
+        return LateEncoder(model, packed, self.similarity, checkpoint, side, max_tokens, prompt, *how)
+
+    def _of_side(self, side: Side) -> tuple[Any, PackedPass | None]:
+        """The model of queries or of passages, and its pass without padding."""
+        return (self._query_model, self._query_pass) if side == "query" else (self._passage_model, self._passage_pass)
 
     @property
     def dimension(self) -> int:
@@ -140,15 +143,14 @@ class DualEncoder:
             return self.encode_tokens(texts, side).means(self.similarity)
         if side == "passage" and self.sentences is not None:
             return self.encode_sentences(texts).means(self.similarity)
-        model = self._query_model if side == "query" else self._passage_model
-        packed = self._query_pass if side == "query" else self._passage_pass
+        model, packed = self._of_side(side)
         prompt = self._prompt(model, side)
         if not hasattr(model.tokenizer, "pad"):  # static embeddings: no transformer, so nothing to batch by length
             rows = model.encode([prompt + text for text in texts], show_progress_bar=False, convert_to_tensor=True)
             return self.similarity.prepare(rows).cpu().numpy()
-        most = self.settings.query_max_tokens if side == "query" else None
-        most = model.max_seq_length if most is None else most
-        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=most)
+        max_tokens = self.settings.query_max_tokens if side == "query" else None
+        max_tokens = model.max_seq_length if max_tokens is None else max_tokens
+        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=max_tokens)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
         batches = batches_by_tokens(lengths, self.settings.token_budget, padded=packed is None)
 
@@ -158,8 +160,8 @@ class DualEncoder:
             return self._forward(model, {name: [values[row] for row in batch] for name, values in tokens.items()})
 
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        made = map_batches(encode_batch, batches) if packed is not None else map(encode_batch, batches)
-        for batch, rows in zip(batches, made, strict=True):
+        encoded = map_batches(encode_batch, batches) if packed is not None else map(encode_batch, batches)
+        for batch, rows in zip(batches, encoded, strict=True):
             vectors[batch] = rows.cpu().numpy()
         return vectors
 

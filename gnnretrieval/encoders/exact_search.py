@@ -26,7 +26,7 @@ from gnnretrieval.storage.durable import sync_tree
 
 _PASSAGES = 65536  # passages per block
 _QUERIES = 512  # queries per block: 128 MiB of scores in float32
-_GROUP = 64  # columns in a group, of which the best groups are searched
+_GROUP = 64  # columns in a group; only the best groups are searched
 _REDUCED = 2**40  # number of products (n m d) above which the first candidates come from bfloat16, if native
 _SAVE_EVERY = 60.0  # seconds
 

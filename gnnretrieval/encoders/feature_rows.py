@@ -83,10 +83,10 @@ class BySentences(WholeTexts):
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the sentences' vectors."""
-        made = self._dual.encode_sentences(items)
-        self.files.write(made.vectors, made.counts, done)
-        self.state = {"sentences": self.files.parts, "sentences_cut": self.state["sentences_cut"] + made.cut}
-        return made.means(self.encoder.similarity)
+        sentences = self._dual.encode_sentences(items)
+        self.files.write(sentences.vectors, sentences.counts, done)
+        self.state = {"sentences": self.files.parts, "sentences_cut": self.state["sentences_cut"] + sentences.cut}
+        return sentences.means(self.encoder.similarity)
 
     def figures(self, total: int) -> dict[str, Any]:
         """Number of sentences, their mean per passage ``k̄``, and number of sentences beyond the limit of tokens."""
@@ -122,11 +122,11 @@ class ByTokens(WholeTexts):
 
     def vectors(self, items: Sequence[str], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the tokens' vectors."""
-        made = self._dual.encode_tokens(items, self.side)
-        require_finite(made.vectors, self.encoder)  # before they are rounded
-        self.files.write(stored(made.vectors, self._how), made.counts, done, made.ids)
+        tokens = self._dual.encode_tokens(items, self.side)
+        require_finite(tokens.vectors, self.encoder)  # before they are rounded
+        self.files.write(stored(tokens.vectors, self._how), tokens.counts, done, tokens.ids)
         self.state = {self._name: self.files.parts}
-        return made.means(self.encoder.similarity)
+        return tokens.means(self.encoder.similarity)
 
     def figures(self, total: int) -> dict[str, Any]:
         """Number of tokens with a vector on this side."""
@@ -189,9 +189,9 @@ class ByEndpoint(WholeTexts):
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also counts the tokens."""
-        made = super().vectors(items, done)
+        vectors = super().vectors(items, done)
         self.state = {"tokens": self._before + self._endpoint.tokens}
-        return made
+        return vectors
 
     def figures(self, total: int) -> dict[str, Any]:
         """Number of tokens so far, of both sides."""

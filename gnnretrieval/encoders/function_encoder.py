@@ -85,13 +85,13 @@ class FunctionEncoder:
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        given = self._functions[side](list(texts))
-        tensor = given.detach().cpu().float() if hasattr(given, "detach") else given
-        return self.similarity.prepare_array(self._checked(tensor, len(texts)))
+        output = self._functions[side](list(texts))
+        array = output.detach().cpu().float() if hasattr(output, "detach") else output
+        return self.similarity.prepare_array(self._checked(array, len(texts)))
 
-    def _checked(self, given: Any, count: int) -> NDArray[np.float32]:
+    def _checked(self, output: Any, count: int) -> NDArray[np.float32]:
         try:
-            vectors = np.asarray(given, dtype=np.float32)
+            vectors = np.asarray(output, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise InputError(f"{self!r} gave no array of numbers ({error}).") from None
         wanted = f"({count}, {self._dimension or 'd'})"

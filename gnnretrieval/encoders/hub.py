@@ -1,4 +1,4 @@
-"""Checkpoints of the model hub: from its cache without a request, else downloaded for as long as bytes arrive."""
+"""Checkpoints of the model hub: from its cache without a request, otherwise downloaded while bytes arrive."""
 
 from __future__ import annotations
 

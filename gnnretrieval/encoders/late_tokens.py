@@ -75,8 +75,8 @@ class LateTokenizer:
     @cached_property
     def _punctuation(self) -> NDArray[np.int64]:
         """Ids of the tokens that are one character of punctuation."""
-        made = [self._tokenizer.encode(symbol, add_special_tokens=False) for symbol in string.punctuation]
-        ids = {ids[0] for ids in made if len(ids) == 1} - {self._tokenizer.unk_token_id}
+        encoded = [self._tokenizer.encode(symbol, add_special_tokens=False) for symbol in string.punctuation]
+        ids = {ids[0] for ids in encoded if len(ids) == 1} - {self._tokenizer.unk_token_id}
         return np.array(sorted(ids), dtype=np.int64)
 
     def tokens(self, texts: Sequence[str], side: Side, max_tokens: int) -> list[LateTokens]:
@@ -88,14 +88,14 @@ class LateTokenizer:
             max_tokens: Length of every question (the maximum where it has no masks); maximum length of a passage.
         """
         marker, tokenizer = self._marker[side], self._tokenizer
-        made = []
+        tokens = []
         for ids in tokenizer(list(texts), truncation=True, max_length=max_tokens - 1, verbose=False)["input_ids"]:
             place = 1 if ids and ids[0] == tokenizer.cls_token_id else 0
             whole = [*ids[:place], marker, *ids[place:]]
             last = len(whole) - 1
             if self._most is not None:
                 first = 1 if side == "query" else min(self._most, len(whole))
-                made.append(LateTokens(np.array(whole, dtype=np.int64), np.arange(first)))
+                tokens.append(LateTokens(np.array(whole, dtype=np.int64), np.arange(first)))
                 continue
             if side == "query":
                 whole += [tokenizer.mask_token_id] * (max_tokens - len(whole))
@@ -103,5 +103,5 @@ class LateTokenizer:
             kept = np.arange(len(row)) if side == "query" else np.flatnonzero(~np.isin(row, self._punctuation))
             if self._match == "same" and whole[last] == tokenizer.sep_token_id:
                 kept = kept[kept != last]
-            made.append(LateTokens(row, kept))
-        return made
+            tokens.append(LateTokens(row, kept))
+        return tokens

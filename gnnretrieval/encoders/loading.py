@@ -114,9 +114,13 @@ def load_sparse_encoder(checkpoint: Checkpoint, device: str | torch.device, **op
                 str(checkpoint.directory), device=str(device), **_UNTRUSTED, model_kwargs=options
             )
         else:
-            given: dict[str, Any] = {"model_kwargs": {**_UNTRUSTED, **options}, "processor_kwargs": dict(_UNTRUSTED)}
-            given["config_kwargs"] = dict(_UNTRUSTED)
-            transformer = Transformer(str(checkpoint.directory), transformer_task="fill-mask", **given)
+            transformer = Transformer(
+                str(checkpoint.directory),
+                transformer_task="fill-mask",
+                model_kwargs={**_UNTRUSTED, **options},
+                processor_kwargs=dict(_UNTRUSTED),
+                config_kwargs=dict(_UNTRUSTED),
+            )
             model = SparseEncoder(modules=[transformer, SpladePooling("max")], device=str(device))
         if len(model) != 2 or type(model[1]) is not SpladePooling:
             raise ValueError("it has other modules than a masked language model and SPLADE's pooling")

@@ -110,8 +110,8 @@ class PartEncoder:
             return by_equal_blocks(self._finish, pooled)
 
         parts: list[Tensor] = [torch.empty(0)] * len(tokens)  # vectors of each text
-        made = map_batches(encode_batch, batches) if self.packed is not None else map(encode_batch, batches)
-        for batch, rows in zip(batches, made, strict=True):
+        encoded = map_batches(encode_batch, batches) if self.packed is not None else map(encode_batch, batches)
+        for batch, rows in zip(batches, encoded, strict=True):
             for row, part in zip(batch, rows.split(counts[batch].tolist()), strict=True):  # type: ignore[no-untyped-call]
                 parts[row] = part
         return torch.cat(parts).cpu().numpy(), counts

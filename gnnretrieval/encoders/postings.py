@@ -201,13 +201,13 @@ class Counts:
 
 
 def _in_memory(indptr: NDArray[np.int64], scored: Iterable[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> Postings:
-    made = Postings(indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32))
+    postings = Postings(indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32))
     done = 0
     for rows, scores in scored:
         part = slice(done, done + len(rows))
-        made.rows[part], made.scores[part] = rows, scores
+        postings.rows[part], postings.scores[part] = rows, scores
         done += len(rows)
-    return made
+    return postings
 
 
 def _on_disk(

@@ -186,8 +186,8 @@ def padded_logits(
     if "token_type_ids" in tokenizer.model_input_names:
         tokens["token_type_ids"] = [list(map(int, row)) for row in types]
     padded = tokenizer.pad(tokens, padding_side="right", return_tensors="pt").to(model.device)
-    made = model(**padded)
-    return torch.stack([made.start_logits, made.end_logits], dim=-1)
+    output = model(**padded)
+    return torch.stack([output.start_logits, output.end_logits], dim=-1)
 
 
 def _weights_of(name: str) -> tuple[str, int | None]:
@@ -200,5 +200,5 @@ def _weights_of(name: str) -> tuple[str, int | None]:
             f"{name}: this directory holds {with_article(kind)}, not a reader. Give the reader of gnnretrieval encoder "
             "train reader, or a checkpoint for extractive question answering."
         )
-    made = open_artifact(name, READER, ("max_tokens",))
-    return str(made.path / MODEL), int(made.meta["max_tokens"])
+    artifact = open_artifact(name, READER, ("max_tokens",))
+    return str(artifact.path / MODEL), int(artifact.meta["max_tokens"])

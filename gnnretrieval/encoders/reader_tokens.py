@@ -57,7 +57,7 @@ class ReaderTokenizer:
         """Windows of question ``i`` with passage ``i``, in order; a passage without a token of text has none."""
         if not questions:
             return []
-        made = self.tokenizer(
+        tokens = self.tokenizer(
             self._cut(questions),
             [passage.full_text for passage in passages],
             truncation="only_second",
@@ -69,20 +69,25 @@ class ReaderTokenizer:
             verbose=False,
         )
         windows = []
-        for number, pair in enumerate(made["overflow_to_sample_mapping"]):
+        for number, pair in enumerate(tokens["overflow_to_sample_mapping"]):
             before = len(passages[pair].full_text) - len(passages[pair].text)  # characters of the title
-            characters = np.array(made["offset_mapping"][number], dtype=np.int64) - before
-            is_second = np.array([part == 1 for part in made.sequence_ids(number)])
+            characters = np.array(tokens["offset_mapping"][number], dtype=np.int64) - before
+            is_second = np.array([part == 1 for part in tokens.sequence_ids(number)])
             (places,) = np.nonzero(is_second & (characters[:, 1] > 0))
             if len(places):
-                ids, types = (np.array(made[name][number], dtype=np.int64) for name in ("input_ids", "token_type_ids"))
+                ids, types = (
+                    np.array(tokens[name][number], dtype=np.int64) for name in ("input_ids", "token_type_ids")
+                )
                 windows.append(Window(pair, ids, types, int(places[0]), characters[places].clip(min=0)))
         return windows
 
     def _cut(self, questions: Sequence[str]) -> list[str]:
-        most = self.max_tokens // _QUESTION
-        made = self.tokenizer(
-            list(questions), add_special_tokens=False, return_offsets_mapping=True, truncation=True, max_length=most
+        tokens = self.tokenizer(
+            list(questions),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            truncation=True,
+            max_length=self.max_tokens // _QUESTION,
         )
-        ends = ([end for _, end in offsets] for offsets in made["offset_mapping"])
+        ends = ([end for _, end in offsets] for offsets in tokens["offset_mapping"])
         return [question[: max(end, default=0)] for question, end in zip(questions, ends, strict=True)]

@@ -32,16 +32,16 @@ def encode_sentence_passages(
         ends = np.cumsum([len(piece) + 1 for piece in pieces]).tolist()
         texts.append(" ".join(pieces))
         spans.append([(end - 1 - len(piece), end - 1) for end, piece in zip(ends, pieces, strict=True)])
-    made = encoder.sentences.encode(texts, encoder.settings.token_budget, spans)
+    encoded = encoder.sentences.encode(texts, encoder.settings.token_budget, spans)
     vectors = np.empty((sum(len(group.texts) for group in groups), encoder.dimension), dtype=np.float32)
     # Sentences beyond the limit have no span in the result; they are encoded together at the end.
     alone: dict[int, str] = {}  # text by row
     row = first = 0
-    for group, own, kept, count in zip(groups, spans, made.spans, made.counts.tolist(), strict=True):
+    for group, group_spans, kept, count in zip(groups, spans, encoded.spans, encoded.counts.tolist(), strict=True):
         place = {span: first + number for number, span in enumerate(kept)}
-        for text, span in zip(group.texts, own[bool(group.title) :], strict=True):
+        for text, span in zip(group.texts, group_spans[bool(group.title) :], strict=True):
             if span in place:
-                vectors[row] = made.vectors[place[span]]
+                vectors[row] = encoded.vectors[place[span]]
             else:
                 alone[row] = Passage("", group.title, text).full_text
             row += 1

@@ -13,7 +13,7 @@ from gnnretrieval.settings import SECRET, Settings
 
 ENDPOINT = "endpoint:"  # prefix of the name of a model behind an embeddings endpoint
 FUNCTION = "function:"  # prefix of the name of a Python function
-VECTORS = "vectors:"  # prefix of the name of an encoder of which only the vectors are given
+VECTORS = "vectors:"  # prefix of the name of an encoder that is known only by its vectors
 
 
 class EndpointSettings(Settings):
@@ -78,8 +78,8 @@ class EncoderSettings(Settings):
         query_max_tokens: The same for queries; not given: as for passages.
         sentences: How passages are read. ``none``: one vector per passage; ``token``: one per sentence, at its
             ``<sent>`` token (DCSR); ``mean``: one per sentence, the mean over its tokens.
-        late_interaction: Width of one vector per token, by which passages are ranked (ColBERT); texts then also have
-            the mean of them. Not given: one vector per text.
+        late_interaction: Width of the vectors of tokens, which rank passages (ColBERT); a text also has their mean. Not
+            given: one vector per text.
         token_match: What a question's token is compared with: ``all`` tokens of the passage, by cosine (ColBERT), or
             the ``same`` token alone, by dot product (COIL).
         passage_vectors: Number of vectors of a passage, those of its first tokens. A question has one, and the

@@ -83,9 +83,9 @@ class SparseEncoder:
                 checkpoint.directory,
             )
         model = load_sparse_encoder(checkpoint, self.device)
-        most = getattr(model[0].auto_model.config, "max_position_embeddings", None)
-        check_max_tokens(self.settings.max_tokens, most, checkpoint)
-        check_max_tokens(self.settings.query_max_tokens, most, checkpoint)
+        positions = getattr(model[0].auto_model.config, "max_position_embeddings", None)
+        check_max_tokens(self.settings.max_tokens, positions, checkpoint)
+        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint)
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         model[0].to(self.dtype)
@@ -111,17 +111,17 @@ class SparseEncoder:
         model, settings = self._models[side], self.settings
         given = settings.query_prompt if side == "query" else settings.passage_prompt
         prompt = own_prompt(model.prompts, side) if given is None else given
-        most = (settings.query_max_tokens if side == "query" else None) or model.max_seq_length
-        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=most)
+        max_tokens = (settings.query_max_tokens if side == "query" else None) or model.max_seq_length
+        tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=max_tokens)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
-        made: dict[int, TermWeights] = {}
+        by_row: dict[int, TermWeights] = {}
         for batch in batches_by_tokens(lengths, settings.token_budget):
             batch_tokens = {name: [values[row] for row in batch] for name, values in tokens.items()}
             padded = dict(model.tokenizer.pad(batch_tokens, return_tensors="pt").to(self.device))
             rows = pooled_terms(model, padded, own_terms=settings.own_terms)
             for row, weights in zip(batch.tolist(), rows, strict=True):
-                made[row] = TermWeights.of_rows(weights[None])
-        parts = [made[row] for row in range(len(texts))]
+                by_row[row] = TermWeights.of_rows(weights[None])
+        parts = [by_row[row] for row in range(len(texts))]
         return TermWeights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -145,9 +145,9 @@ def pooled_terms(model: Any, features: dict[str, Any], *, own_terms: bool = Fals
 
 def contained(ids: Tensor, tokenizer: Any, vocabulary: int) -> Tensor:
     """Whether each text contains each term ``(b, V)`` bool, from ids ``(b, t)``; special tokens are no terms."""
-    made = torch.zeros(len(ids), vocabulary, dtype=torch.bool, device=ids.device).scatter_(1, ids, True)
-    made[:, tokenizer.all_special_ids] = False
-    return made
+    present = torch.zeros(len(ids), vocabulary, dtype=torch.bool, device=ids.device).scatter_(1, ids, True)
+    present[:, tokenizer.all_special_ids] = False
+    return present
 
 
 def largest_logits(model: Any, features: dict[str, Any]) -> dict[str, Any]:

@@ -167,9 +167,9 @@ def _encode_side(encoder: SparseEncoder, side: Side, dataset: Dataset, total: in
     texts = itertools.islice(every, done, None)
     with progress(f"encoding {name}", total, name, done) as meter:
         while window := list(itertools.islice(texts, encoder.settings.window)):
-            made = encoder.encode(window, side)
-            require_finite(made.weights, encoder)
-            files.write(made.weights[:, None], made.counts, done, made.terms.astype(np.int64))
+            encoded = encoder.encode(window, side)
+            require_finite(encoded.weights, encoder)
+            files.write(encoded.weights[:, None], encoded.counts, done, encoded.terms.astype(np.int64))
             done += len(window)
             record_progress(directory, manifest_path, {**manifest, side: done, f"{side}_terms": files.parts})
             meter.advance(len(window))
@@ -191,13 +191,11 @@ def _names(side: Side) -> tuple[str, str, str]:
 
 
 def _stored(directory: Path, side: Side, texts: int, count: int, vocabulary: int) -> Weights:
-    weights, starts, terms = (directory / name for name in _names(side))
-    made = (
-        load_array(starts, (texts + 1,), np.int64),
-        load_array(terms, (count,), np.int32),
-        load_array(weights, (count, 1), np.float16)[:, 0],
-    )
-    require_offsets(made[0], count, starts)
+    weights_file, starts_file, terms_file = (directory / name for name in _names(side))
+    starts = load_array(starts_file, (texts + 1,), np.int64)
+    terms = load_array(terms_file, (count,), np.int32)
+    weights = load_array(weights_file, (count, 1), np.float16)[:, 0]
+    require_offsets(starts, count, starts_file)
     if count:
-        require_rows(made[1], vocabulary, terms)
-    return made
+        require_rows(terms, vocabulary, terms_file)
+    return starts, terms, weights

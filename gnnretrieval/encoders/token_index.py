@@ -49,9 +49,9 @@ class TokenIndex:
                 continue
             occurrences = slice(self._bounds[place], self._bounds[place + 1])
             rows, passages = self._rows[occurrences], self._passages[occurrences]
-            of_token = vectors[ids == token]  # (times in the question, d)
+            token_vectors = vectors[ids == token]  # (times in the question, d)
             parts = [
-                np.asarray(self._tokens[rows[start : start + _ROWS]], dtype=np.float32) @ of_token.T
+                np.asarray(self._tokens[rows[start : start + _ROWS]], dtype=np.float32) @ token_vectors.T
                 for start in range(0, len(rows), _ROWS)
             ]
             # Occurrences are in the order of the corpus, so those of a passage are adjacent.

@@ -96,14 +96,7 @@ def import_vectors(
     def write(directory: Path) -> dict[str, Any]:
         counts = write_texts(directory / TEXTS, dataset)
         for name, side in sides.items():
-            try:
-                side.write(directory / f"{name}.npy", similarity, scratch(directory), name)
-            except InputError:  # there is nothing to resume from
-                for file in (TEXTS, "passages.npy", "queries.npy", f"{scratch(directory).name}/{name}.npy"):
-                    (directory / file).unlink(missing_ok=True)
-                raise
-            if side.ignored:
-                say(f"{side.file.path}: {side.ignored:,} vectors of other {name} than the dataset's left out")
+            _write_side(side, name, similarity, directory)
         return {
             "encoder": settings.encoder().model_dump(),
             "similarity": similarity.model_dump(),
@@ -130,6 +123,18 @@ def import_vectors(
         overwrite=overwrite,
     )
     return Features(artifact.path, artifact.meta)
+
+
+def _write_side(side: _Side, name: str, similarity: Similarity, directory: Path) -> None:
+    """Write ``name.npy`` into ``directory``; after an error nothing stays there, because the files have to change."""
+    try:
+        side.write(directory / f"{name}.npy", similarity, scratch(directory), name)
+    except InputError:
+        for file in (TEXTS, "passages.npy", "queries.npy", f"{scratch(directory).name}/{name}.npy"):
+            (directory / file).unlink(missing_ok=True)
+        raise
+    if side.ignored:
+        say(f"{side.file.path}: {side.ignored:,} vectors of other {name} than the dataset's left out")
 
 
 def _opened(vectors: str | Path | VectorFile, ids_path: str | Path | None, ids: Sequence[str]) -> VectorFile:

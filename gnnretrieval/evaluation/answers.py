@@ -82,21 +82,22 @@ def find_answers(
     if not cutoffs:
         return {}
     known = _answers(dataset, queries)
+    # Few passages were retrieved, so that one pass over the corpus skips most of it.
     retrieved_by: dict[str, set[str]] = {}  # query ids by passage id
     for run in runs:
         for query in queries:
             if query in known and query in run:
                 for passage_id in ranked_ids(run[query])[: max(cutoffs.values())]:
                     retrieved_by.setdefault(passage_id, set()).add(query)
-    wanted = {match: {query: Answers(known[query], match) for query in queries if query in known} for match in cutoffs}
+    answers = {match: {query: Answers(known[query], match) for query in queries if query in known} for match in cutoffs}
     hits: dict[Match, dict[str, set[str]]] = {match: {query: set() for query in queries} for match in cutoffs}
     with progress("looking for answers", len(dataset.passage_ids), "passages") as meter:
         for passage in meter.each(dataset.passages()):
             if passage.id in retrieved_by:
-                for match, of_query in wanted.items():
-                    for query in _with_an_answer(passage.text, retrieved_by[passage.id], of_query, match):
+                for match, by_query in answers.items():
+                    for query in _with_an_answer(passage.text, retrieved_by[passage.id], by_query, match):
                         hits[match][query].add(passage.id)
-    return {match: {query: frozenset(ids) for query, ids in of_query.items()} for match, of_query in hits.items()}
+    return {match: {query: frozenset(ids) for query, ids in by_query.items()} for match, by_query in hits.items()}
 
 
 def require_answers(dataset: Dataset, measures: Iterable[ir_measures.Measure], queries: Collection[str]) -> None:

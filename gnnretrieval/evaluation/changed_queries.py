@@ -34,13 +34,11 @@ def most_changed(
     Returns:
         The questions that gained, and those that lost.
     """
-    changes = sorted(
-        (ChangedQuery(query, before[query], value) for query, value in after.items()), key=lambda one: one.query
-    )
-    changes.sort(key=lambda one: one.difference, reverse=True)
-    helped = [one for one in changes if one.difference > 0][:count]
-    changes.sort(key=lambda one: one.difference)
-    return helped, [one for one in changes if one.difference < 0][:count]
+    changes = [ChangedQuery(query, before[query], after[query]) for query in sorted(after)]
+    changes.sort(key=lambda change: change.difference, reverse=True)
+    helped = [change for change in changes if change.difference > 0][:count]
+    changes.sort(key=lambda change: change.difference)
+    return helped, [change for change in changes if change.difference < 0][:count]
 
 
 def relevant_ranks(
@@ -59,4 +57,4 @@ def relevant_ranks(
     ranks = [{passage.passage_id: rank for rank, passage in enumerate(ranking, 1)} for ranking in (before, after)]
     relevant = [passage for passage, relevance in judged.items() if relevance > 0]
     both = {passage: (ranks[0].get(passage), ranks[1].get(passage)) for passage in relevant}
-    return dict(sorted(both.items(), key=lambda one: (one[1][1] or 10**9, one[1][0] or 10**9, one[0])))
+    return dict(sorted(both.items(), key=lambda item: (item[1][1] or 10**9, item[1][0] or 10**9, item[0])))

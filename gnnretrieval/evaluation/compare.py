@@ -204,8 +204,8 @@ def _tests(
 
     tests = []
     for (system, measure), result, p_holm in zip(pairs, *corrected("t"), strict=True):
-        of_baseline = values[baseline][measure]
-        differences = [value - of_baseline[query] for query, value in values[system][measure].items()]
+        baseline_values = values[baseline][measure]
+        differences = [value - baseline_values[query] for query, value in values[system][measure].items()]
         tests.append(
             Difference(
                 system=system,

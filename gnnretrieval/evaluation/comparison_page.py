@@ -133,9 +133,9 @@ def _changed(evidence: Evidence, values: Mapping[str, Mapping[str, float]], most
     texts = evidence.passages(shown)
     parts = []
     for system, (helped, hurt) in changes.items():
-        for what, some in (("helped", helped), ("hurt", hurt)):
-            title = f"Most {what} by {system}: {len(some)} questions"
-            content = _questions(evidence, system, some, texts)
+        for kind, group in (("helped", helped), ("hurt", hurt)):
+            title = f"Most {kind} by {system}: {len(group)} questions"
+            content = _questions(evidence, system, group, texts)
             source_ = evidence.source(system, baseline)
             parts.append(folded(title, content, source_, is_open=system == evidence.others[-1]))
     return section("The questions that changed most", *parts)
@@ -168,13 +168,13 @@ def _questions(evidence: Evidence, system: str, changes: Sequence[ChangedQuery],
         ]
         if more > 0:
             relevant.append(element("div", f"and {more} more", class_="soft"))
-        asked = join(
+        question = join(
             [
                 short(evidence.questions.get(change.query, "")),
                 element("div", element("code", change.query), class_="soft"),
             ]
         )
-        rows.append((asked, f"{100 * change.before:.1f}", f"{100 * change.after:.1f}", join(relevant)))
+        rows.append((question, f"{100 * change.before:.1f}", f"{100 * change.after:.1f}", join(relevant)))
     head = ("question", baseline, system, f"relevant passages, rank with {baseline} → with {system}")
     return join(
         [

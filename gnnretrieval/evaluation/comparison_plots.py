@@ -31,11 +31,11 @@ def _mean(comparison: Comparison, measure: str, source: Html) -> Figure:
         rows.append(
             Dot(system.name, 100 * value, 100 * low, 100 * high, 0 if system.name != comparison.baseline else 6)
         )
-    said = ", ".join(f"{row.name} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows)
+    summary = ", ".join(f"{row.name} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows)
     return Figure(
         measure,
         f"Mean over {comparison.queries:,} queries × 100, with its 95 % bootstrap interval.",
-        dot_plot(f"{measure} × 100: {said}", rows, Axis(f"{measure} × 100", "{:.4g}".format)),
+        dot_plot(f"{measure} × 100: {summary}", rows, Axis(f"{measure} × 100", "{:.4g}".format)),
         source,
     )
 
@@ -49,13 +49,15 @@ def differences(comparison: Comparison, source: Html) -> list[Figure]:
             low, high = test.interval or (test.difference, test.difference)
             series = BETTER if low > 0 else WORSE if high < 0 else 6
             rows.append(Dot(test.measure, 100 * test.difference, 100 * low, 100 * high, series))
-        said = ", ".join(f"{row.name} {row.value:+.1f} [{row.low:+.1f}, {row.high:+.1f}]" for row in rows)
+        summary = ", ".join(f"{row.name} {row.value:+.1f} [{row.low:+.1f}, {row.high:+.1f}]" for row in rows)
         figures.append(
             Figure(
                 f"{system} minus {comparison.baseline}",
                 "Difference × 100 with its 95 % bootstrap interval, paired by query. An interval without 0 is evidence"
                 " of a difference.",
-                dot_plot(f"{system} minus {comparison.baseline}: {said}", rows, Axis("difference × 100", _signed), 0.0),
+                dot_plot(
+                    f"{system} minus {comparison.baseline}: {summary}", rows, Axis("difference × 100", _signed), 0.0
+                ),
                 source,
             )
         )
@@ -116,10 +118,10 @@ def wins(comparison: Comparison, source: Html) -> Figure:
         )
         for test in tests
     ]
-    said = "; ".join(f"{name}: {', '.join(what for _, what in parts)}" for name, parts in rows)
+    summary = "; ".join(f"{name}: {', '.join(what for _, what in parts)}" for name, parts in rows)
     return Figure(
         f"Questions won, tied and lost against {comparison.baseline}",
-        f"By {measure}. {said}.",
-        lying_bars(f"Questions won, tied and lost: {said}", rows, {"won": BETTER, "tied": 6, "lost": WORSE}),
+        f"By {measure}. {summary}.",
+        lying_bars(f"Questions won, tied and lost: {summary}", rows, {"won": BETTER, "tied": 6, "lost": WORSE}),
         source,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gnnretrieval.evaluation.compare import compare
 from gnnretrieval.evaluation.measures import as_run, mean, per_query
-from gnnretrieval.evaluation.names import Measure, parse_measures
+from gnnretrieval.evaluation.names import Measure
+from gnnretrieval.evaluation.significance import bootstrap_interval
 from gnnretrieval.settings import DEFAULT_MEASURES
 
 
@@ -53,7 +53,6 @@ def evaluate(
     Raises:
         InputError: see :func:`gnnretrieval.evaluation.measures.per_query`.
     """
-    parsed = parse_measures(measures)
-    values = per_query(qrels, as_run(run), parsed)
-    intervals = compare(qrels, {"run": as_run(run)}, measures=parsed).intervals["run"]
+    values = per_query(qrels, as_run(run), measures)
+    intervals = {name: bootstrap_interval(list(by_query.values())) for name, by_query in values.items()}
     return Evaluation(mean(values), values, intervals)

@@ -127,10 +127,10 @@ def fusion_values(
     side_by_side = {query: SideBySide.of(runs, query, METHOD) for query in queries}
 
     def joined(query: str, weight: float) -> list[ScoredPassage]:
-        its, weights = shown.get(query), (1 - weight, weight)
-        if its is None:
+        among, weights = shown.get(query), (1 - weight, weight)
+        if among is None:
             return side_by_side[query].joined(weights, depth)
-        return [one for one in side_by_side[query].joined(weights) if one.passage_id in its]
+        return [passage for passage in side_by_side[query].joined(weights) if passage.passage_id in among]
 
     def values_of(weight: float) -> NDArray[np.float64]:
         (by_query,) = per_query(qrels, {query: joined(query, weight) for query in queries}, [measure]).values()

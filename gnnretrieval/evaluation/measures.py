@@ -70,8 +70,8 @@ def per_query(
 def as_run(given: Mapping[str, Any]) -> Run:
     """A run from a mapping by query id to scored passages, or to scores by passage id."""
     return {
-        query: [ScoredPassage(*pair) for pair in its.items()] if isinstance(its, Mapping) else its
-        for query, its in given.items()
+        query: [ScoredPassage(*pair) for pair in scored.items()] if isinstance(scored, Mapping) else scored
+        for query, scored in given.items()
     }
 
 
@@ -109,7 +109,7 @@ def _add(
     without_ties = {
         query: dict(zip(ids[:depth], _descending(len(ids)), strict=False)) for query, ids in rankings.items()
     }
-    cut_off: dict[str, list[Measure]] = {}  # measures by the name of what is computed
+    cut_off: dict[str, list[Measure]] = {}  # requested measures by the name of the one that is computed
     for measure in measures:
         cut_off.setdefault(str(without_cutoff(measure)), []).append(measure)
     for metric in PIPELINE.iter_calc(
@@ -133,4 +133,4 @@ def _descending(count: int) -> Iterable[float]:
 
 def mean(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Mean over queries by measure name, from the values of :func:`per_query`."""
-    return {name: fmean(of_query.values()) for name, of_query in values.items()}
+    return {name: fmean(by_query.values()) for name, by_query in values.items()}

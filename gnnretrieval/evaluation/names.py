@@ -89,6 +89,15 @@ def _parse(text: str) -> Measure:
         raise InputError(f"the parameters of measure {text!r} cannot be read: write it like {EXAMPLES}.") from None
     if at is not None:
         values[family.AT_PARAM] = int(at) if at.isdigit() and family.AT_PARAM == "cutoff" else float(at)
+    _require_parameters(text, name, family, values)
+    measure: Measure = family(**values)
+    if not _is_computable(measure):
+        raise InputError(f"measure {text!r} cannot be computed with these parameters: correct or drop one.")
+    return measure
+
+
+def _require_parameters(text: str, name: str, family: Any, values: dict[str, Any]) -> None:
+    """Check the parameters of the measure ``text``, which gives its family as ``name``."""
     for key, value in values.items():
         if key not in family.SUPPORTED_PARAMS:
             known = ", ".join(family.SUPPORTED_PARAMS)
@@ -108,10 +117,6 @@ def _parse(text: str) -> Measure:
             raise InputError(
                 f"measure {text!r} lacks its {key}: write it like {family}@{10 if key == 'cutoff' else 0.1}."
             )
-    measure: Measure = family(**values)
-    if not _is_computable(measure):
-        raise InputError(f"measure {text!r} cannot be computed with these parameters: correct or drop one.")
-    return measure
 
 
 def _named(name: str) -> Measure | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from gnnretrieval.data.answer_scores import answer_f1, exact_match
 from gnnretrieval.data.answers import read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.errors import InputError
+from gnnretrieval.evaluation.measures import mean
 
 if TYPE_CHECKING:
     from gnnretrieval.index.answering import Answer, ReadPassages  # importing torch takes a second
@@ -37,13 +37,13 @@ def answered_queries(dataset: Dataset, split: str) -> dict[str, list[str]]:
         InputError: There is no such split, or none of its queries has answers.
     """
     known = read_answers(dataset.path / QUERIES)
-    found = {query: known[query] for query in dataset.query_ids_of(split) if query in known}
-    if not found:
+    answers = {query: known[query] for query in dataset.query_ids_of(split) if query in known}
+    if not answers:
         raise InputError(
             f"no query of split {split!r} has answers, and exact match needs them. Add them as metadata.answers.",
             dataset.path / QUERIES,
         )
-    return found
+    return answers
 
 
 def answer_values(
@@ -55,9 +55,9 @@ def answer_values(
         predicted: The answers by query id.
         answers: Gold answers of the queries to measure.
     """
-    said = {query: one.answer for query, one in predicted.items() if one is not None}
+    texts = {query: answer.answer for query, answer in predicted.items() if answer is not None}
     return {
-        name: {query: measure(said[query], gold) if query in said else 0.0 for query, gold in answers.items()}
+        name: {query: measure(texts[query], gold) if query in texts else 0.0 for query, gold in answers.items()}
         for name, measure in ((EM, exact_match), (F1, answer_f1))
     }
 
@@ -68,12 +68,13 @@ def choose_weight(
     """The weight of the retrieval score with the best EM on dev, then the best F1, then the smallest.
 
     Args:
-        read: What a reader found for dev queries.
+        read: The reader's spans for dev queries.
         answers: Their gold answers.
         weights: The weights to choose among.
     """
     measures = {}
     for weight in weights:
-        values = answer_values({query: one.answer(weight) for query, one in read.items()}, answers)
-        measures[weight] = {name: fmean(of_query.values()) for name, of_query in values.items()}
-    return WeightChoice(max(weights, key=lambda one: (measures[one][EM], measures[one][F1], -one)), measures)
+        values = answer_values({query: passages.answer(weight) for query, passages in read.items()}, answers)
+        measures[weight] = mean(values)
+    best = max(weights, key=lambda weight: (measures[weight][EM], measures[weight][F1], -weight))
+    return WeightChoice(best, measures)

@@ -19,24 +19,25 @@ _BY_CHANCE = 0.01  # share of queries whose ids may coincide by chance: reading 
 
 def queries_with_own_id(runs: Iterable[Run], queries: Iterable[str]) -> set[str]:
     """The queries that retrieve a passage with their own id in one of the runs."""
-    asked = list(queries)
-    return {query for run in runs for query in asked if query in run and _has(run, query)}
+    ids = list(queries)
+    return {query for run in runs for query in ids if query in run and _has(run, query)}
 
 
-def queries_that_are_passages(path: Path, found: set[str], queries: int) -> set[str]:
-    """The queries of ``found`` that are the passage with their id: it has their text and at most as much again.
+def queries_that_are_passages(path: Path, candidates: set[str], queries: int) -> set[str]:
+    """The ``candidates`` that are the passage with their id: it has their text and at most as much again.
 
     Args:
         path: The dataset directory.
-        found: Result of :func:`queries_with_own_id`.
-        queries: Number of all queries. Where ``found`` is at most 1 % of them, no texts are read and none is returned.
+        candidates: Result of :func:`queries_with_own_id`.
+        queries: Number of all queries. If at most 1 % of them are candidates, no texts are read and none is returned.
     """
-    if len(found) <= _BY_CHANCE * queries:
+    if len(candidates) <= _BY_CHANCE * queries:
         return set()
-    asked = {query.id: normalised(query.text) for query, _ in read_queries(path / QUERIES, False) if query.id in found}
+    queries_read = (query for query, _ in read_queries(path / QUERIES, False))
+    texts = {query.id: normalised(query.text) for query in queries_read if query.id in candidates}
     same = set()
     for passage, _ in read_passages(path / CORPUS, unique=False):
-        text = asked.get(passage.id)
+        text = texts.get(passage.id)
         if text and text in normalised(f"{passage.title} {passage.text}") and len(passage.text) <= 2 * len(text):
             same.add(passage.id)
     return same
@@ -56,10 +57,10 @@ def leave_out_self(
     Returns:
         The runs, and for how many queries a passage was removed.
     """
-    found = queries_with_own_id(runs.values(), queries)
+    retrieved = queries_with_own_id(runs.values(), queries)
     if not by_id:
-        found = queries_that_are_passages(path, found, len(queries))
-    return {name: without_self(run, found) if found else run for name, run in runs.items()}, len(found)
+        retrieved = queries_that_are_passages(path, retrieved, len(queries))
+    return {name: without_self(run, retrieved) if retrieved else run for name, run in runs.items()}, len(retrieved)
 
 
 def without_self(run: Run, queries: Iterable[str]) -> Run:
@@ -69,9 +70,9 @@ def without_self(run: Run, queries: Iterable[str]) -> Run:
 
 def _has(run: Run, query: str) -> bool:
     ranking = run[query]
-    return ranking.has(query) if isinstance(ranking, Ranking) else any(query == one.passage_id for one in ranking)
+    return ranking.has(query) if isinstance(ranking, Ranking) else query in (hit.passage_id for hit in ranking)
 
 
 def _without(run: Run, query: str) -> Ranking:
-    kept = [one for one in run[query] if one.passage_id != query]
-    return Ranking([one.passage_id for one in kept], [one.score for one in kept])
+    kept = [hit for hit in run[query] if hit.passage_id != query]
+    return Ranking([hit.passage_id for hit in kept], [hit.score for hit in kept])

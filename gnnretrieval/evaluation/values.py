@@ -18,7 +18,7 @@ def format_values(values: Values) -> str:
     widths = [max(len(name), 5) for name in values]
     lines = ["  ".join(["query".ljust(width), *(name.rjust(wide) for name, wide in zip(values, widths, strict=True))])]
     for query in queries:
-        cells = (f"{100 * of[query]:{wide}.1f}" for of, wide in zip(values.values(), widths, strict=True))
+        cells = (f"{100 * by_query[query]:{wide}.1f}" for by_query, wide in zip(values.values(), widths, strict=True))
         lines.append("  ".join([query.ljust(width), *cells]))
     return "\n".join(lines)
 
@@ -31,5 +31,5 @@ def write_values(path: str | Path, values: Values) -> None:
     means = mean(values)
     with whole_file(Path(path)) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         for query in next(iter(values.values())):
-            file.writelines(f"{name}\t{query}\t{of[query]!r}\n" for name, of in values.items())
+            file.writelines(f"{name}\t{query}\t{by_query[query]!r}\n" for name, by_query in values.items())
         file.writelines(f"{name}\tall\t{value!r}\n" for name, value in means.items())

@@ -77,7 +77,6 @@ def _dataset_place(recipe: Recipe, path: Path, data: str | Path | None, director
 
 
 def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> Sizes:
-    given = recipe.size
     widths = (_dimension(recipe, directory), _edge_dimension(recipe, directory))
     if place is not None:
         dataset = Dataset.open(place, recipe.data.qrels, recipe.data.where)
@@ -91,20 +90,20 @@ def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> S
             edge_dimension=widths[1],
             id_bytes=sum(sum(map(len, ids)) / len(ids) for ids in (dataset.passage_ids, dataset.query_ids)),
         )
-    if given is None:
+    if recipe.size is None:
         raise InputError(
             "there is no dataset, and the recipe has no [size]. Give a dataset with --data, or a [size] with "
             f"{', '.join(SizeSettings.model_fields)}.",
             path,
         )
-    counts = given.model_dump(include=set(Sizes.model_fields) - {"dimension", "edge_dimension", "id_bytes"})
+    counts = recipe.size.model_dump(include=set(Sizes.model_fields) - {"dimension", "edge_dimension", "id_bytes"})
     return Sizes(**counts, dimension=widths[0], edge_dimension=widths[1])
 
 
 def _dimension(recipe: Recipe, directory: Path) -> int | None:
-    made = _meta(directory / "features").get("dimension")
-    if made is not None:
-        return int(made)
+    dimension = _meta(directory / "features").get("dimension")
+    if dimension is not None:
+        return int(dimension)
     return recipe.size.dimension if recipe.size is not None else _hidden_size(recipe.encoder.checkpoint)
 
 

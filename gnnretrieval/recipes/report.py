@@ -53,7 +53,7 @@ from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.provenance import sha256_of_json
 
 REPORT = "report.html"
-MAP = "map.html"  # linked where it is
+MAP = "map.html"  # linked if it is there
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
 _FORM = 5  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
@@ -105,16 +105,16 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
 
 def _verdict(run: RecipeRun) -> Card:
     """The verdict in words, beside a picture of the map where the graph moved passages."""
-    said = _with_code(" ".join(run.verdict().sentences()))
+    verdict = _with_code(" ".join(run.verdict().sentences()))
     if run.map is None:
-        return section("Verdict", said)
+        return section("Verdict", verdict)
     whole: tuple[object, ...] = ()
     if (run.directory / MAP).is_file():
         whole = (" ", element("a", "The map to move, zoom and search", href=MAP), ".")
     if not run.map.meta["share_moved"]:
         why = "Messages along the graph turned no passage's vector, so there are no displacements to draw."
-        return section("Verdict", said, paragraph(why, *whole))
-    return section("Verdict", element("div", said, _picture(run.map, whole), class_="beside"))
+        return section("Verdict", verdict, paragraph(why, *whole))
+    return section("Verdict", element("div", verdict, _picture(run.map, whole), class_="beside"))
 
 
 def _picture(shown: PassageMap, whole: tuple[object, ...]) -> Html:
@@ -162,7 +162,7 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
 def _of_gnn(reported: Reported, run: RecipeRun) -> Iterator[Card]:
     provenance = reported.comparison.provenance
     encoder = run.features.meta["encoder"]["checkpoint"]
-    said = {
+    facts = {
         "recipe": provenance["recipe"]["name"],
         "dual-encoder": f"{encoder} ({provenance['encoder_source']})",
         "dataset": f"{reported.dataset.name}: {len(reported.dataset.passage_ids):,} passages",
@@ -175,7 +175,7 @@ def _of_gnn(reported: Reported, run: RecipeRun) -> Iterator[Card]:
     if run.hybrids is not None:
         yield _with_bm25(run.hybrids)
     yield examples(reported, run, run.model.path.name)
-    yield what_was_run(reported, said)
+    yield what_was_run(reported, facts)
     yield data(reported)
     yield _graph(reported, run)
     for name in ("model", "model-joint"):
@@ -200,10 +200,10 @@ def _graph(reported: Reported, run: RecipeRun) -> Card:
 
 def _with_bm25(hybrids: Comparison) -> Card:
     """Hybrids of BM25 and each dense ranking, as most deployments use them."""
-    said = f"BM25's ranking joined with each dense one ({hybrids.provenance['fusion']}), as most deployments do."
+    meaning = f"BM25's ranking joined with each dense one ({hybrids.provenance['fusion']}), as most deployments do."
     return section(
         "With BM25",
-        paragraph(said),
+        paragraph(meaning),
         html_comparison(hybrids),
         *map(paragraph, fusion_lines(hybrids)),
         source(PIPELINES),
@@ -231,7 +231,7 @@ def _same_labels(compared: SameLabels) -> Card:
 
 def _of_encoders(reported: Reported, run: EncoderRun) -> Iterator[Card]:
     recipe = reported.comparison.provenance["recipe"]
-    said = {
+    facts = {
         "recipe": recipe["name"],
         "stages": ", ".join(f"{name} ({artifact.meta['kind']})" for name, artifact in run.made.items()),
         "settings for small data": "yes" if reported.comparison.provenance["small"] else "no",
@@ -239,7 +239,7 @@ def _of_encoders(reported: Reported, run: EncoderRun) -> Iterator[Card]:
     }
     compared, *tests = comparison_sections(reported.evidence(), most=_CHANGED)
     yield compared
-    yield what_was_run(reported, said)
+    yield what_was_run(reported, facts)
     yield data(reported)
     for name, artifact in run.made.items():
         yield training(reported, name) if "encoder" in artifact.meta["kind"] else _mined(reported, name)

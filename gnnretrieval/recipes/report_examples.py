@@ -116,10 +116,10 @@ def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
 
 def _why(passage: str, why: Explanation) -> list[Html]:
     shift = f"cosine of its embedding before and after {why.shift:.2f}"
-    said = f": {why.gate}attention to itself {why.own_attention:.2f}; {shift}."
+    attention = f": {why.gate}attention to itself {why.own_attention:.2f}; {shift}."
     if not why.neighbors:
         alone = why.without_neighbors
-        return [paragraph(element("code", passage), said, f" {alone[0].upper()}{alone[1:]}.")]
+        return [paragraph(element("code", passage), attention, f" {alone[0].upper()}{alone[1:]}.")]
     rows = [
         (
             join([short(neighbor.text), " ", element("mark", "labelled with it")])
@@ -130,4 +130,4 @@ def _why(passage: str, why: Explanation) -> list[Html]:
         for neighbor in why.neighbors
     ]
     moved = table(("training question that moved it", "attention"), rows, numbers=[1], name=f"What moved {passage}")
-    return [paragraph("What moved ", element("code", passage), said), moved]
+    return [paragraph("What moved ", element("code", passage), attention), moved]

@@ -62,7 +62,7 @@ class Reported(NamedTuple):
     answers: AnswerHits
 
     def of_dataset(self, file: str) -> str:
-        """Path of a dataset file from the report; where it is outside the run, by the dataset's name."""
+        """Path of a dataset file from the report, or with the dataset's name if it is outside of the run."""
         inside = self.dataset.path.resolve()
         if inside.is_relative_to(self.directory.resolve()):
             return (inside.relative_to(self.directory.resolve()) / file).as_posix()
@@ -104,12 +104,12 @@ class Reported(NamedTuple):
         )
 
 
-def what_was_run(reported: Reported, said: Mapping[str, object]) -> Card:
+def what_was_run(reported: Reported, first: Mapping[str, object]) -> Card:
     """The recipe with all its settings, seed, versions and revision.
 
     Args:
         reported: The run.
-        said: Facts to show first, by name.
+        first: Facts to show first, by name.
     """
     provenance = reported.comparison.provenance
     settings = [(name, _written(value)) for name, value in _flat(provenance["recipe"]) if value is not None]
@@ -117,7 +117,7 @@ def what_was_run(reported: Reported, said: Mapping[str, object]) -> Card:
         "What was run",
         facts(
             {
-                **said,
+                **first,
                 "git revision": element("code", provenance["git_revision"] or "not known"),
                 "versions": ", ".join(f"{name} {version}" for name, version in provenance["versions"].items()),
             }
@@ -187,7 +187,7 @@ def _spread(words: Spread) -> str:
 
 
 def training(reported: Reported, name: str) -> Card:
-    """A trained artifact: what was kept by dev, and the curves of its log."""
+    """A trained artifact: what dev chose, and the curves of its log."""
     artifact = reported.artifacts[name]
     title, kept = f"Training: {name}", join([facts(_chosen(artifact)), source(f"{name}/meta.json")])
     try:
@@ -209,20 +209,20 @@ def training(reported: Reported, name: str) -> Card:
 def _chosen(artifact: Artifact) -> dict[str, object]:
     """What was kept, and the values on dev that decided it."""
     dev = artifact.meta["dev"]
-    said: dict[str, object] = {}
+    shown: dict[str, object] = {}
     if "queries" in dev:
-        said["chosen on"] = f"{dev['queries']:,} queries of {dev.get('split', 'dev')}"
+        shown["chosen on"] = f"{dev['queries']:,} queries of {dev.get('split', 'dev')}"
     if artifact.meta["kind"] != GNN_ENCODER:
         best = dev["best"]
         measured = ", ".join(f"{name} {100 * value:.1f}" for name, value in best["dev"].items())
-        return {**said, "kept": f"step {best['step']:,}, epoch {best['epoch']:g}: {measured}"}
+        return {**shown, "kept": f"step {best['step']:,}, epoch {best['epoch']:g}: {measured}"}
     chosen, best = dev["chosen"], dev["best"]
-    said["kept"] = what_was_kept(dev)
-    said["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
-    said["gain on dev"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired, one-sided)"
+    shown["kept"] = what_was_kept(dev)
+    shown["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
+    shown["gain on dev"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired, one-sided)"
     if best["gain"] > 0 and not dev.get("believed", True):  # earlier versions did not write the key
-        said["accepted"] = "no: the gain is not significant, and the embeddings are the dual-encoder's"
-    return said
+        shown["accepted"] = "no: the gain is not significant, and the embeddings are the dual-encoder's"
+    return shown
 
 
 def costs(reported: Reported) -> Card:
@@ -259,8 +259,8 @@ def _duration(seconds: float | None) -> str:
 def where_it_is_from(reported: Reported) -> Card:
     """Content hash and git revision of each artifact."""
     rows = [
-        (name, element("code", made.hash), element("code", made.meta.get("git_revision") or "not known"))
-        for name, made in reported.artifacts.items()
+        (name, element("code", artifact.hash), element("code", artifact.meta.get("git_revision") or "not known"))
+        for name, artifact in reported.artifacts.items()
     ]
     return section(
         "Provenance",

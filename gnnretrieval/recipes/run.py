@@ -344,15 +344,15 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
 
 def _features(recipe: Recipe, path: Path, dataset: Dataset, out: Path, device: str) -> Features:
     """Node features, by the recipe's encoder or from its files of vectors."""
-    given = recipe.vectors
-    if given is None:
+    vectors = recipe.vectors
+    if vectors is None:
         return encode_dataset(dataset, recipe.encoder, out, device=device, overwrite=True)
     files = {
         name: path.parent / file
         for name in ("passages", "queries", "passage_ids", "query_ids")
-        if (file := getattr(given, name)) is not None
+        if (file := getattr(vectors, name)) is not None
     }
-    settings = VectorSettings.parse(given.model_dump(include=set(VectorSettings.model_fields)))
+    settings = VectorSettings.parse(vectors.model_dump(include=set(VectorSettings.model_fields)))
     return import_vectors(
         dataset,
         files["passages"],
@@ -373,7 +373,7 @@ def _resolved(ranking: RankingSettings, path: Path) -> RankingSettings:
 
 
 def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, directory: Path) -> Dataset:
-    """The dataset of the recipe at ``path``, or ``data`` where it is given; made first where the recipe says how.
+    """The dataset of the recipe at ``path``, or ``data`` if it is given; made first if the recipe says how.
 
     Raises:
         InputError: neither the recipe nor ``data`` names a dataset.

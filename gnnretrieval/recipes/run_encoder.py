@@ -207,9 +207,9 @@ class _Run:
 
     def features(self, name: str) -> Features:
         """Vectors by the encoder of a stage, or by the checkpoint before training."""
-        made = self.encoded(name)
-        assert isinstance(made, Features)  # checked when the recipe was read
-        return made
+        features = self.encoded(name)
+        assert isinstance(features, Features)  # checked when the recipe was read
+        return features
 
     def encoded(self, name: str) -> Features | SparseFeatures:
         """Vectors or weights of terms by the encoder of a stage, or by the checkpoint before training."""
@@ -235,14 +235,14 @@ class _Run:
                     (passage.full_text for passage in self.dataset.passages()), total=len(self.dataset.passage_ids)
                 )
                 write_run(target / f"{BY_BM25}.run", bm25_run(bm25, queries, self.dataset.passage_ids, depth), BY_BM25)
-                for name, made in features.items():
-                    write_run(target / f"{name}.run", features_run(made, list(queries), depth), name)
+                for name, encoded in features.items():
+                    write_run(target / f"{name}.run", features_run(encoded, list(queries), depth), name)
                 return {"split": split, "queries": len(queries)}
 
             rankings = make_artifact(
                 self.out / "rankings",
                 "rankings",
-                inputs={"dataset": self.dataset.hash} | {name: made.hash for name, made in features.items()},
+                inputs={"dataset": self.dataset.hash} | {name: encoded.hash for name, encoded in features.items()},
                 config={"split": split, "depth": depth},
                 write=write,
                 overwrite=True,
@@ -256,8 +256,8 @@ class _Run:
             "small": self.small,
             "self_excluded": self_excluded,
             "dataset": self.dataset.provenance(),
-            "artifacts": {name: {"hash": made.hash} for name, made in self.made.items()},
-            "dev": {name: made.meta["dev"] for name, made in self.made.items() if "dev" in made.meta},
+            "artifacts": {name: {"hash": artifact.hash} for name, artifact in self.made.items()},
+            "dev": {name: artifact.meta["dev"] for name, artifact in self.made.items() if "dev" in artifact.meta},
             "versions": library_versions(),
             "git_revision": git_revision(),
         }

@@ -73,7 +73,7 @@ def compare_same_labels(
     """
     systems = {name: run for name, run in runs.items() if name != system}
     systems |= {**baselines, system: runs[system]}
-    said = {**provenance, "baselines": made.meta["chosen"], "baselines_chosen_by": made.meta["chosen_by"]}
+    provenance = {**provenance, "baselines": made.meta["chosen"], "baselines_chosen_by": made.meta["chosen_by"]}
     shared = (made.best_dense, settings.measures, settings.split)
     groups, over_encoder = {}, {}
     first = settings.measures[0]
@@ -87,7 +87,7 @@ def compare_same_labels(
             after, before = (per_query(part, group_runs[key], [first], answers)[first] for key in (system, encoder))
             over_encoder[name] = paired_test(after, before)
     parts = {name: part.as_json() for name, part in groups.items()}
-    comparison = compare(qrels, systems, *shared, {**said, "groups": parts}, answers=answers)
+    comparison = compare(qrels, systems, *shared, {**provenance, "groups": parts}, answers=answers)
     return SameLabels(comparison, groups, over_encoder)
 
 

@@ -16,7 +16,7 @@ from gnnretrieval.storage.provenance import write_json
 
 @contextmanager
 def timed_stage(name: str) -> Iterator[None]:
-    """Name a stage, indent what is said inside of it, and say how long it took."""
+    """Announce a stage, indent its messages, and say how long it took."""
     start = time.monotonic()
     say(f"[{name}]")
     with indented():

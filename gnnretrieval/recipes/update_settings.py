@@ -13,16 +13,16 @@ class UpdateSettings(Settings):
     Attributes:
         keep_days: Days that events are kept; older ones are deleted from the store. Not given: all are kept.
         redact: Mask e-mail addresses, phone, account and card numbers in questions before anything is written.
-        versions: Versions that are kept, besides the promoted one.
+        versions: Number of versions to keep, besides the promoted one.
         growth: Training begins from scratch when the labels have grown by this share since it last did; otherwise it
             goes on from the promoted model.
         replay: Old labels that a warm start trains on again, for each new one.
-        evidence: Largest probability that the new model is no better, by its gain on held-out questions, with which it
-            is promoted (:mod:`gnnretrieval.nightly.gate`).
-        usual_gain: How large gains usually are, in RR@10 from 0 to 1: the standard deviation of the prior by which few
-            questions with a large gain are not trusted.
-        slice_evidence: Largest p-value of a loss on a slice of these questions with which a new model is refused.
-        least: Least number of held-out questions with which a new model can be promoted.
+        evidence: A new model is promoted if the probability that it is no better, by its gain on held-out questions, is
+            at most this (:mod:`gnnretrieval.nightly.gate`).
+        usual_gain: How large gains usually are, in RR@10 from 0 to 1: the standard deviation of the prior, by which a
+            large gain on few questions is not trusted.
+        slice_evidence: A new model is refused if a loss on a slice of these questions has at most this p-value.
+        least: Fewest held-out questions that can promote a new model.
     """
 
     keep_days: int | None = Field(None, ge=1)

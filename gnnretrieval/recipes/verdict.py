@@ -10,7 +10,7 @@ from gnnretrieval.evaluation.compare import Difference
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT
 from gnnretrieval.recipes.same_labels import SameLabels
 
-LEVEL = 0.05  # p-value up to which a difference is called one
+LEVEL = 0.05  # a difference with a larger p-value may be chance
 
 
 class Verdict(NamedTuple):
@@ -38,13 +38,13 @@ class Verdict(NamedTuple):
 
     @property
     def measure(self) -> str:
-        """Name of the first measure, by which all is said."""
+        """Name of the first measure, the only one in the verdict."""
         return self.comparison.measure_names[0]
 
     def sentences(self) -> list[str]:
         """The verdict in a few sentences: gains, BM25 and pipelines, who loses, and what to do next."""
-        said = [self._over_the_encoder(), self._over_baselines(), self._with_bm25(), self._who_loses(), self._next()]
-        return [sentence for sentence in said if sentence]
+        parts = [self._over_the_encoder(), self._over_baselines(), self._with_bm25(), self._who_loses(), self._next()]
+        return [part for part in parts if part]
 
     def _over_the_encoder(self) -> str:
         dual = self.comparison.baseline
@@ -96,14 +96,14 @@ class Verdict(NamedTuple):
         if not self.kept:
             return ""
         test = self._test(self.comparison, self.system)
-        said = f"{test.wins:,} questions rank better than with the {self.comparison.baseline}, {test.losses:,} worse"
+        counts = f"{test.wins:,} questions rank better than with the {self.comparison.baseline}, {test.losses:,} worse"
         groups = {} if self.same_labels is None else self.same_labels.over_encoder
         worse = [
             f"{name} ({_in_figures(group)})"
             for name, group in groups.items()
             if group.difference < 0 and group.p <= LEVEL
         ]
-        return f"{said}; worse as a group: questions about {' and '.join(worse)}." if worse else f"{said}."
+        return f"{counts}; worse as a group: questions about {' and '.join(worse)}." if worse else f"{counts}."
 
     def _next(self) -> str:
         if (pipelines := self._pipelines()) is not None:
