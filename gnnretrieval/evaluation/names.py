@@ -110,7 +110,7 @@ def _require_parameters(text: str, name: str, family: Any, values: dict[str, Any
             raise InputError(
                 f"measure {text!r}: gains must map whole numbers to whole numbers, as {{1: 1, 2: 3}} does."
             )
-        if key == "recall" and not (0 <= value <= 1 and round(value, 2) == value):
+        if key == "recall" and not (type(value) in (int, float) and 0 <= value <= 1 and round(value, 2) == value):
             raise InputError(f"measure {text!r}: recall must be from 0 to 1, with two decimals (found {value!r}).")
     for key, param in family.SUPPORTED_PARAMS.items():
         if param.required and key not in values:

@@ -55,7 +55,7 @@ from gnnretrieval.storage.provenance import sha256_of_json
 REPORT = "report.html"
 MAP = "map.html"  # linked if it is there
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
-_FORM = 5  # version of the page: a page of another version is written again
+_FORM = 6  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",

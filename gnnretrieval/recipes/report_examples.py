@@ -60,7 +60,7 @@ def examples(reported: Reported, run: RecipeRun, model: str) -> Card:
         "Examples before and after",
         paragraph(
             f"The questions whose {measure} gained and lost most, one per passage, with the first passages of each "
-            "ranking. {_HOW[run.model.is_linear]}"
+            f"ranking. {_HOW[run.model.is_linear]}"
         ),
         element("h3", "Helped most"),
         *shown(helped),

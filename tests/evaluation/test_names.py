@@ -85,6 +85,7 @@ def test_measures_are_parsed_once_each_in_order():
         ("nDCG(gains={1: 'x'})@10", "gains must map"),
         ("nDCG(dcg='exp-log2')@10", "cannot be computed"),
         ("IPrec@5", "recall must be from 0 to 1"),
+        ("IPrec(recall='a')", "recall must be from 0 to 1"),
     ],
 )
 def test_a_measure_that_cannot_be_computed_is_one_sentence(name, message):

@@ -183,6 +183,7 @@ def test_examples_have_ranks_rankings_and_the_questions_that_moved_the_passage(r
     explained = [one.why for one in (*helped, *hurt)] + [one.above[1] for one in hurt if one.above]
     assert len(moved) == sum(bool(why.neighbors) for why in explained)
     assert page.seen.count("Ranked first by the dual-encoder") == len(helped) + len(hurt)
+    assert "A passage moves towards the training questions that retrieved it." in page.seen
 
 
 def test_a_hurt_question_s_passage_stood_higher_before(run):

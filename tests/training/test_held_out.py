@@ -46,6 +46,17 @@ def test_the_dev_split_is_what_is_chosen_by(tiny_dataset: Path, tiny_features: F
     np.testing.assert_array_equal(held_out.queries, tiny_features.queries[tiny_features.rows_of(judged)])
 
 
+def test_of_many_training_queries_no_more_are_held_out_than_decide(
+    no_dev: tuple[Dataset, Features, Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, features, graph = no_dev
+    monkeypatch.setattr(held_out, "MOST_HELD_OUT", 2)
+    few = held_out_queries(graph, dataset, features, seed=0)
+    monkeypatch.undo()
+    more = held_out_queries(graph, dataset, features, seed=0)
+    assert 2 <= len(few.relevant) < len(more.relevant)
+
+
 def test_in_a_dataset_from_event_logs_dev_and_training_queries_count_by_their_clicks(
     tiny_dataset: Path,
     tiny_settings: EncoderSettings,

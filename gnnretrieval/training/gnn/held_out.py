@@ -25,6 +25,7 @@ from gnnretrieval.storage.arrays import gather_rows
 
 DEV_NAMES = ("dev", "validation", "val")
 HELD_OUT = 0.1  # share of the training queries held out for each kind, without a dev split
+MOST_HELD_OUT = 2000  # of each kind: more decide nothing that these do not
 TOPIC = 32  # maximum number of passages of a topic; a hundredth of the corpus if that is less
 _SEEDS = 64  # topics searched together
 
@@ -80,7 +81,7 @@ def held_out_queries(
     seed: int,
     unseen: NDArray[np.bool_] | None = None,
 ) -> HeldOut:
-    """The dev split's questions; without one, a tenth of the graph's questions by passage and as many by topic.
+    """The dev split's questions; without one, a tenth of the graph's by passage, and as many by topic.
 
     Args:
         store: The graph.
@@ -143,7 +144,7 @@ def _held_out_of_training(
 ) -> HeldOut:
     labelled = np.unique(store.labels[:, 0])
     labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
-    by_passage = mask_queries(len(labelled), labels, HELD_OUT, "passage", rng)
+    by_passage = mask_queries(len(labelled), labels, _share(len(labelled)), "passage", rng)
     by_topic = _of_topics(store, labels, len(labelled), rng)
     if (by_passage | by_topic).all():
         by_topic[:] = False
@@ -172,9 +173,14 @@ def _held_out_of_training(
     )
 
 
+def _share(num_queries: int) -> float:
+    """Share of the training queries to hold out for each kind."""
+    return min(HELD_OUT, MOST_HELD_OUT / max(num_queries, 1))
+
+
 def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Mask ``(num_queries,)`` of all queries of some topics, about a share of :data:`HELD_OUT`."""
-    wanted, size = max(1, round(HELD_OUT * num_queries)), min(TOPIC, max(1, store.num_passages // 100))
+    """Mask ``(num_queries,)`` of all queries of some topics, about as many as are held out by passage."""
+    wanted, size = max(1, round(_share(num_queries) * num_queries)), min(TOPIC, max(1, store.num_passages // 100))
     seeds = rng.permutation(np.unique(labels[:, 1]))
     chosen = np.zeros(num_queries, dtype=bool)
     for start in range(0, len(seeds), _SEEDS):
