@@ -21,7 +21,7 @@ class SeenTexts:
     """A set of texts by :func:`text_key`, in about 60 bytes per text.
 
     Attributes:
-        repeated: How many added texts were equal to an earlier one.
+        repeated: Number of added texts that are equal to an earlier one.
     """
 
     def __init__(self) -> None:
