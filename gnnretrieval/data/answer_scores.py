@@ -29,7 +29,7 @@ def exact_match(predicted: str, answers: Sequence[str]) -> float:
 def answer_f1(predicted: str, answers: Sequence[str]) -> float:
     """F1 of the predicted answer's words, as a bag: the highest over the gold ``answers``.
 
-    An answer without words, such as "the", has 1 with another one, as in SQuAD 2.0's script.
+    Two answers without words, such as "the" and "a", have 1, as in SQuAD 2.0's script.
 
     Raises:
         ValueError: There are no gold answers.

@@ -87,7 +87,7 @@ def _records(path: Path, what: str, unique: bool, allow_empty: bool = False) -> 
             raise InputError(fault.says, path, number)
         if unique:
             if record["_id"] in seen:
-                # Line numbers of ids are not stored: this second pass finds one, only after an error.
+                # Line numbers of ids are not stored: only after an error, a second pass looks for one.
                 first = next(n for n, other in read_lines(path, what) if json.loads(other)["_id"] == record["_id"])
                 raise InputError(repeated_id(what, record["_id"], first).says, path, number)
             seen.add(record["_id"])

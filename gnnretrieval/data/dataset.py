@@ -133,7 +133,7 @@ class Dataset:
             overwrite: Replace a dataset made from other objects.
 
         Raises:
-            InputError: as those functions.
+            InputError: as :func:`gnnretrieval.data.from_objects.make_dataset`.
         """
         from gnnretrieval.data.from_objects import make_dataset
 
@@ -186,7 +186,7 @@ class Dataset:
         return [queries[id_] for id_ in wanted]
 
     def query_ids_of(self, split: str) -> list[str]:
-        """Ids of a split's queries: those it judges or, where it judges none, those imported for it, ``SPLIT-NUMBER``.
+        """Ids of a split's judged queries; of a split without judgements, the imported ids ``SPLIT-NUMBER``.
 
         Raises:
             InputError: the split does not exist, or ``where`` leaves none of its judgements.
@@ -306,7 +306,7 @@ def _split_order(name: str) -> tuple[int, str]:
 
 
 def _keep(read: _Reader, path: Path, what: str, where: Mapping[str, Any]) -> _Ids:
-    """Ids of all records of a file, and of those that ``where`` keeps."""
+    """Ids of all records of a file, and of the records that ``where`` keeps."""
     kept: dict[str, None] = {}
     if not where:
         kept.update((record.id, None) for record, _ in read(path))

@@ -205,7 +205,7 @@ def _field(record: Any, kind: str, field: str, place: str, default: str | None =
         wanted, present = ", ".join(COLUMNS[kind][field]), ", ".join(map(str, record)) or "nothing"
         raise InputError(f"{place} has no {field}: wanted one of {wanted}; present: {present}.")
     value = record[name]
-    if value is None or value != value:  # a data frame's NaN
+    if value is None or value != value:  # NaN, a data frame's missing value
         if default is not None:
             return default
         raise InputError(f"{place}: its {name} is empty.")

@@ -10,7 +10,7 @@ class IdRegister:
     """A set of ids.
 
     MS MARCO's 8.8 million ids are one range. Other ids are stored as 64-bit hashes. All hashes of a hundred million ids
-    differ with a probability of 0.9997; two ids with one hash would count as one.
+    differ with a probability of 0.9997; two ids with the same hash would count as one id.
     """
 
     def __init__(self) -> None:

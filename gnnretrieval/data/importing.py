@@ -99,7 +99,7 @@ def _wrong(message: str, entry: FileRecord, source: Source) -> InputError:
 
 
 class _Writer:
-    """Writes the files of the dataset, and keeps track of what they contain."""
+    """Writes the files of the dataset, and keeps their ids and judgements in memory."""
 
     def __init__(self, directory: Path, stack: ExitStack, skip_unknown: bool) -> None:
         self.directory, self.stack, self.skip_unknown = directory, stack, skip_unknown

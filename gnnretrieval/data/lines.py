@@ -35,7 +35,7 @@ def read_lines(path: Path, wanted: str, keep_all: bool = False) -> Iterator[tupl
 
     Args:
         path: A UTF-8 file, plain or gzipped (seen from its content); lines end in LF or CRLF.
-        wanted: What should be in it, for errors.
+        wanted: The expected content, for errors.
         keep_all: Blank lines too, and every line with its ending.
 
     Raises:
@@ -54,7 +54,7 @@ def text_pieces(path: Path, wanted: str) -> Iterator[tuple[int, str]]:
     """Number of the line (from 1) and text of each piece of a file: a line with its ending, or some of a long one.
 
     Raises:
-        InputError: as :func:`read_lines`, however long a line is.
+        InputError: as :func:`read_lines`, but lines may have any length.
     """
     decoder = getincrementaldecoder("utf-8")()
     number, begun = 1, b""  # bytes of a character that a piece's end cuts
@@ -73,7 +73,7 @@ def raw_lines(path: Path, wanted: str, keep_mark: bool = False, in_pieces: bool 
 
     Args:
         path: The file.
-        wanted: What should be in it, for errors.
+        wanted: The expected content, for errors.
         keep_mark: Leave the byte order mark.
         in_pieces: A long line comes in pieces under the same number, instead of being refused.
 
@@ -122,7 +122,7 @@ def read_text(path: Path, wanted: str) -> str:
 
 
 def require_short(path: Path, number: int, length: int) -> None:
-    """Refuse a line, or what is read as one record, of more than :data:`LONGEST_LINE`.
+    """Refuse a line or record of more than :data:`LONGEST_LINE` bytes.
 
     Raises:
         InputError: it is longer.

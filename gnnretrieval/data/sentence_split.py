@@ -20,8 +20,8 @@ def split_sentences(text: str) -> list[Span]:
     sentence; an empty text has none. Single marks, such as a quotation mark after a full stop, belong to the sentence
     before them.
 
-    It splits about 250 paragraphs of 800 characters per second. The time grows with the square of a text's length:
-    50,000 characters take some seconds.
+    About 250 paragraphs of 800 characters take a second. Time grows with the square of a text's length: 50,000
+    characters take some seconds.
     """
     sentences: list[Span] = []
     for start, end in _without_gaps(text):

@@ -41,8 +41,8 @@ def make_sentence_dataset(
 
     Sentence ``i`` of passage ``p`` has the id ``p#i``, the passage's title and the metadata ``{"passage": p,
     "sentence": i}``. A passage without text is one sentence. A relevant passage is replaced by its sentences that
-    contain one of the query's ``answers`` (metadata of ``queries.jsonl``), by DPR's rule. Where no sentence does, or
-    the judgement is 0, all its sentences get the judgement.
+    contain one of the query's ``answers`` (metadata of ``queries.jsonl``), by DPR's rule. If no sentence has an answer,
+    or the judgement is 0, all sentences get the judgement.
 
     Raises:
         InputError: a query's answers are not a list of strings, or a sentence's id is already a passage's id.

@@ -73,7 +73,7 @@ class GuardedFile:
 
 
 def damaged(path: Path, why: object) -> ArtifactError:
-    """The error to raise over what is wrong with a file."""
+    """The error of a damaged file; ``why`` says what is wrong with it."""
     return ArtifactError(
         f"{path}: this file of ids and texts is damaged ({why}). Delete the directory it is in and make it again."
     )

@@ -58,7 +58,7 @@ class TextStore:
     Args:
         path: The SQLite file; opened read-only unless ``create``.
         create: Start a new one (an old file at ``path`` is removed).
-        extend: Open it to add to it; what is added is there when the ``with`` block ends, or not at all.
+        extend: Open it to add rows; they are saved together at the end of the ``with`` block, or not at all.
         hidden: Rows of passages that no lookup returns; :meth:`passage_ids` and :meth:`counts` still include them,
             as they go by row.
     """
@@ -254,12 +254,12 @@ class TextStore:
         return judgements
 
     def rows_of_passages(self, ids: Sequence[str]) -> dict[str, int]:
-        """Row by id, of those of ``ids`` that exist."""
+        """Row by id, for the ``ids`` that exist."""
         rows = self._rows_of("passages", ids)
         return {id_: row for id_, row in rows.items() if row not in self._hidden} if self._hidden else rows
 
     def rows_of_queries(self, ids: Sequence[str]) -> dict[str, int]:
-        """Row by id, of those of ``ids`` that exist."""
+        """Row by id, for the ``ids`` that exist."""
         return self._rows_of("queries", ids)
 
     def rows_named(self, name: str, most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Cleaning of events: without bots, old events and repetitions, one impression a session and question is left."""
+"""Cleaning of events: bots, old events and repetitions go, and one impression a session and question stays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CleaningFigures(Figures):
     impressions: int
     """Votes that are left: one a session and question."""
     sessions: int
-    """Sessions of these; each list without one counts as its own."""
+    """Sessions of these; a list without a session counts as one."""
     questions: int
     """Questions of these by normalised text."""
     spellings: int
@@ -54,12 +54,12 @@ class CleaningFigures(Figures):
 
 
 class Impression(NamedTuple):
-    """All that a session was shown for a question, and what it did with it: one vote.
+    """The passages that a session was shown for a question, and its clicks and thumbs on them: one vote.
 
     Attributes:
         question: The normalised text.
         time: Seconds since 1970, of the first of its events.
-        shown: The passages, sorted by id. A position is the highest one that the passage had.
+        shown: The passages, sorted by id, each with its highest position.
     """
 
     question: str
@@ -97,7 +97,7 @@ def clean(
     redact: bool = False,
     keep_from: float | None = None,
 ) -> Cleaned:
-    """The impressions of events. The order of the events decides nothing.
+    """The impressions of events, the same for events in any order.
 
     Args:
         events: Lines of logs.
@@ -132,7 +132,7 @@ def clean(
         questions=len(texts),
         spellings=sum(map(len, texts.values())),
     )
-    # Of equally frequent spellings the first in the alphabet: the order of the events decides nothing.
+    # Of equally frequent spellings the first in the alphabet, so that the order of the events does not matter.
     usual = {key: min(counted, key=lambda text: (-counted[text], text)) for key, counted in sorted(texts.items())}
     return Cleaned(impressions, usual, {key: sorted(log_ids) for key, log_ids in ids.items() if log_ids}, figures)
 

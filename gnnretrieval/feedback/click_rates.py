@@ -27,7 +27,7 @@ class Votes(NamedTuple):
         clicks: ``(p,)`` how often it was clicked or got a thumb up, ``C``.
         examined: ``(p,)`` sum of the propensities of its impressions, ``E``.
         touched: ``(p,)`` bool, whether it was clicked for a short time.
-        has_lists: Whether passages without a click are in it.
+        has_lists: Whether it has passages without a click.
     """
 
     pairs: list[tuple[str, str]]
@@ -48,7 +48,7 @@ class ClickRates(Figures):
     attractive: float
     """Click rate of the other passages."""
     share_attractive: float
-    """Share of the pairs that are these."""
+    """Share of the pairs with this rate."""
     share_background_clicks: float
     """Share of the clicks that are on passages of the background."""
 

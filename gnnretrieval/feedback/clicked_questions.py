@@ -1,6 +1,6 @@
 """Questions that are labelled by clicks on shown passages, and how they count when models are compared by them.
 
-These clicks favour the served ranking in two ways. Nobody clicks what was not shown. And what is ranked high is
+These clicks favour the served ranking in two ways. Nobody clicks what was not shown. And high ranks are
 examined more often: a question with its answer at rank 1 gets a label, and one with its answer at rank 6 seldom does.
 
 - Condensed lists (Sakai 2007, *Alternatives to Bpref*): passages that were not shown for a question are taken out of
@@ -69,7 +69,7 @@ class ClickedQuestions(NamedTuple):
             shown: Passages of each question. A question without a relevant one has no label.
             rates: Click rates of the training period.
             settings: Thresholds of the judgements.
-            has_lists: Whether the log has what was shown without a click.
+            has_lists: Whether the log also has shown passages without a click.
         """
         relevant = [[passage.row for passage in passages if passage.is_relevant] for passages in shown]
         if not has_lists:
@@ -94,7 +94,7 @@ class ClickedQuestions(NamedTuple):
 
 
 def open_clicks(dataset: Dataset) -> ImportedFeedback | None:
-    """The clicks behind a dataset's labels; None if it is not from event logs that say what was shown."""
+    """The clicks behind a dataset's labels; None if it is not from event logs with shown passages."""
     try:
         feedback = open_feedback(dataset.path)
     except ArtifactError:

@@ -1,4 +1,4 @@
-"""Columns of an event log: which field each of them is, by its usual names or as given."""
+"""Columns of an event log: the field of each, by its usual names or as given."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _ROWS = 10_000  # rows that are fetched together
 def fetch_events(query: str, dsn: str, out: str | Path) -> int:
     """Write the rows of a query as JSON lines, which :func:`gnnretrieval.feedback.import_feedback` reads.
 
-    The query runs in a read-only transaction, through a cursor, so that only some rows are in memory. Arrays and JSON
+    The query runs in a read-only transaction, through a cursor: only some rows are in memory at a time. Arrays and JSON
     columns become lists and objects, times ISO 8601.
 
     Args:

@@ -1,4 +1,4 @@
-"""Reader of event logs: JSON lines, CSV, TSV and Parquet, with one line an impression or one line a shown passage."""
+"""Reader of event logs: JSON lines, CSV, TSV and Parquet; a line is an impression or a shown passage."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Event(NamedTuple):
         session: Its session; empty where the log does not say.
         shown: The passages, without repetition.
         outside: Clicked passages that are not in the list of the shown ones.
-        is_whole: Whether the line has all that was shown or clicked at once; if not, it is one passage of a list.
+        is_whole: Whether the line has a whole list or all its clicks; if not, it has one passage of a list.
     """
 
     question: str
@@ -83,7 +83,7 @@ class Log(Protocol):
 
     @property
     def has_lists(self) -> bool:
-        """Whether they say what was shown without a click. If not, they have clicks alone."""
+        """Whether they also have shown passages without a click. If not, they have clicks alone."""
 
     def events(self) -> Iterator[Event]:
         """The events, in the file's order."""
@@ -101,7 +101,7 @@ class EventLog:
 
     Attributes:
         columns: Column by field.
-        has_lists: Whether the log says what was shown without a click. If not, it has clicks alone.
+        has_lists: Whether the log also has shown passages without a click. If not, it has clicks alone.
 
     Raises:
         InputError: the file cannot be read, or its columns lack a field.

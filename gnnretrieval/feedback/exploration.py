@@ -1,4 +1,4 @@
-"""Rankings that vary a little, so that their clicks tell position bias from relevance."""
+"""Rankings with small variations, by which clicks tell position bias from relevance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fair_pairs(ranking: Sequence[Ranked], rng: Random) -> list[Ranked]:
     nothing moves by more than one rank, and of two neighbours each is above the other equally often.
 
     Args:
-        ranking: What is ranked, best first.
+        ranking: Ids or other items, best first.
         rng: Source of chance.
     """
     shown = list(ranking)

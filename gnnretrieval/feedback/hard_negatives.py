@@ -23,7 +23,7 @@ from gnnretrieval.mining.tally import Tally
 def make_feedback_examples(
     dataset: Dataset, out: str | Path, *, split: str = "train", overwrite: bool = False
 ) -> Examples:
-    """The questions of a split with their relevant passages, and those judged 0 as negatives.
+    """The questions of a split with their relevant passages, and with the passages judged 0 as negatives.
 
     Args:
         dataset: A dataset by :func:`gnnretrieval.feedback.import_feedback`.

@@ -91,14 +91,14 @@ def import_feedback(
     """Make the dataset directory ``out`` from event logs of a search.
 
     Events of one session and question are one vote. Questions are merged by their text in Unicode's form NFKC, without
-    case, surplus white space and end punctuation; their id is a hash of that text, the same in every import. Click
+    case, surplus white space and end punctuation; the hash of that text is their id, the same in every import. Click
     rates are freed of position bias (:func:`~gnnretrieval.feedback.propensities.estimate_propensities`) and judged
     (:func:`~gnnretrieval.feedback.judging.judge`). ``qrels/SPLIT.tsv`` has the judgements of questions with a relevant
     passage: the click rate in tenths, from 1 to 10, and 0 for a passage that was often shown and never clicked.
     Training and measures by relevant passages treat all grades above 0 alike; nDCG counts them as gains.
     ``judgements.tsv`` has the unrounded figures, also of undecided pairs, and ``report.json`` the report.
 
-    The order of logs and lines decides nothing. Sessions are not written. The events are held in memory.
+    The order of logs and lines does not matter. Sessions are not written. The events are held in memory.
 
     Args:
         logs: Event logs: files of JSON lines, CSV, TSV or Parquet, plain or gzipped, or a store's logs
@@ -188,7 +188,7 @@ def judge_impressions(
     Args:
         impressions: Votes in the order of their times.
         settings: Shares of the splits, and thresholds.
-        has_lists: Whether the log has what was shown without a click.
+        has_lists: Whether the log also has shown passages without a click.
         dev_from: Start of dev, in seconds since 1970; None: by its share.
         test_from: Start of test, likewise.
 
@@ -271,7 +271,7 @@ def _write(
 def _cleaned(
     logs: Sequence[Log], corpus: WrittenCorpus, settings: FeedbackSettings, redact: bool, keep_from: float | None
 ) -> Cleaned:
-    """The impressions of the logs, of which there is at least one."""
+    """The impressions of the logs; no impression is an error."""
     for log in logs:
         if isinstance(log, EventLog):  # a store's columns are no guess
             taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
@@ -359,7 +359,7 @@ def _questions(cleaned: Cleaned, wanted: set[str]) -> dict[str, _Question]:
                 "impressions": len(times),
                 "first": as_date(times[0]),
                 "last": as_date(times[-1]),
-                # Several ids are not the question's but of its events.
+                # Several ids belong to events, not to the question.
                 **({"log_id": cleaned.ids[question][0]} if len(cleaned.ids.get(question, ())) == 1 else {}),
             },
         )

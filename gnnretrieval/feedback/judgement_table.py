@@ -1,4 +1,4 @@
-"""``judgements.tsv`` of a dataset from event logs: what was shown for each labelled question, with its figures."""
+"""``judgements.tsv`` of a dataset from event logs: the passages shown for each labelled question, with figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_judgements(
     """Write the table.
 
     Args:
-        directory: Of the dataset.
+        directory: Directory of the dataset.
         labelled: Judgements by split and question.
         query_ids: Id of each question.
     """
@@ -53,7 +53,7 @@ def read_judgements(directory: Path, split: str) -> dict[str, list[JudgedPair]]:
     """Pairs of a split by query id.
 
     Args:
-        directory: Of a dataset by :func:`gnnretrieval.feedback.import_feedback`.
+        directory: Directory of a dataset by :func:`gnnretrieval.feedback.import_feedback`.
         split: Name of the split.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Judgements from votes: click rates without position bias, their bounds, and what is relevant by them."""
+"""Judgements from votes: click rates without position bias, their bounds, and relevance by them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Judgement(NamedTuple):
         rate: Click rate without position bias.
         low: Lower bound of the rate.
         high: Upper bound of the rate.
-        verdict: What follows.
+        verdict: Whether the passage is relevant.
     """
 
     question: str
@@ -67,7 +67,7 @@ def judge(votes: Votes, rates: ClickRates, settings: FeedbackSettings) -> list[J
     Bounds are one-sided quantiles of the Gamma distribution, the posterior of a rate of Poisson counts. A passage is
     relevant if it was clicked, the lower bound is at least ``level`` and at least ``of_background`` times the
     background rate, and the rate is at least ``of_best`` times the highest rate of the question. It is a hard negative
-    if it was never clicked, also not for a short time, and the upper bound is at most ``negative_level``.
+    if it was never clicked, not even for a short time, and the upper bound is at most ``negative_level``.
 
     Args:
         votes: Votes.

@@ -1,4 +1,4 @@
-"""Position bias: how much more often a position is examined than another one, estimated from the log's own swaps."""
+"""Position bias: how often a position is examined against the first, estimated from the log's own swaps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scipy import sparse
 from gnnretrieval.feedback.cleaning import Impression
 from gnnretrieval.pages.reports import Figures
 
-MOST = 100  # positions; what was shown below counts as shown at the last one
+MOST = 100  # positions; lower ones count as the last
 _STEPS = 100
-_PRIOR = 1.0  # clicks that neighbouring positions share, so that positions without a swap between them stay alike
+_PRIOR = 1.0  # clicks that two neighbouring positions share: without a swap between them, they stay alike
 _Z = 1.96
 
 
@@ -73,7 +73,7 @@ class Placed(NamedTuple):
 
 
 def placed(impressions: Sequence[Impression]) -> Placed:
-    """Impressions and clicks by pair and position; what has no position is left out. A short click is a click."""
+    """Impressions and clicks by pair and position, without passages that have no position. A short click is a click."""
     numbers: dict[tuple[str, str], int] = {}
     rows = [
         (
@@ -153,7 +153,7 @@ def _fitted(entries: Placed, positions: int) -> tuple[NDArray[np.floating], ...]
 
 
 def _swaps(entries: Placed) -> Placed:
-    """The entries of pairs with a click that were shown at several positions: all others tell nothing of bias."""
+    """The entries of pairs with a click that were shown at several positions: only these tell of bias."""
     pair, position, shown, clicked = entries
     has_clicks = np.bincount(pair, clicked)[pair] > 0
     is_used = (np.bincount(pair)[pair] > 1) & has_clicks

@@ -22,10 +22,10 @@ _DIGITS = 8  # least number of digits in an account number; fewer are words with
 
 
 def redacted(text: str) -> str:
-    """``text`` with what looks personal replaced by ``[email]``, ``[account]``, ``[card]`` and ``[phone]``.
+    """``text`` with personal data replaced by ``[email]``, ``[account]``, ``[card]`` and ``[phone]``.
 
-    The text is brought into Unicode's form NFKC first, so that wide digits and signs are seen too. Patterns find
-    neither names nor addresses, and they mask other numbers of 10 digits or more as well.
+    The text is brought into Unicode's form NFKC first, so that wide digits and signs match too. Patterns miss
+    names and addresses, and also mask other numbers of 10 digits or more.
     """
     text = unicodedata.normalize("NFKC", text)
     text = _EMAIL.sub("[email]", text)

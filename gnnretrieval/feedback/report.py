@@ -24,7 +24,7 @@ _DROPPED = {
 
 
 class LogFigures(Figures):
-    """A log, and what its columns were taken for."""
+    """A log, and the fields of its columns."""
 
     name: str
     columns: dict[str, str]
@@ -64,7 +64,7 @@ class FeedbackReport(Report):
     """Time of the last impression, in UTC."""
     cleaning: CleaningFigures
     later_of_earlier: int
-    """Impressions of dev's and test's times that are left out, since an earlier split has their question."""
+    """Impressions in dev's and test's times that are left out, as an earlier split has the question."""
     positions: list[PositionFigures]
     """Empty where the log has no positions."""
     rates: ClickRates
@@ -110,7 +110,7 @@ Rows = tuple[list[str], list[list[str]]]  # head and rows of a table
 
 
 def dropped_in_words(report: FeedbackReport) -> list[str]:
-    """What was dropped or merged, one line each."""
+    """Counts of dropped and merged events, one line each."""
     counts = report.cleaning.as_json()
     lines = [f"{counts[name]:,} {what.format(**counts)}" for name, what in _DROPPED.items() if counts[name]]
     if report.later_of_earlier:
@@ -208,7 +208,7 @@ def warnings_of(
     splits: Sequence[SplitJudgements],
     has_sessions: bool,
 ) -> list[str]:
-    """Sentences about what makes the judgements worse than they could be."""
+    """Sentences about flaws of the log that make the judgements worse."""
     sentences = []
     if not all(log.has_lists for log in logs):
         sentences.append(

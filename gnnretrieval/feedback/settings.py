@@ -11,12 +11,12 @@ class FeedbackSettings(Settings):
     """How a log is cleaned, split and judged.
 
     Attributes:
-        most_per_minute: Different questions of a session within a minute, above which it counts as a bot.
-        most_per_day: Different questions of a session within 24 hours, above which it counts as a bot.
+        most_per_minute: A session with more different questions within a minute counts as a bot.
+        most_per_day: A session with more different questions within 24 hours counts as a bot.
         min_dwell: Seconds; a click with a shorter dwell time is no vote, neither for the passage nor against it.
-        dev_share: Share of the impressions that are the dev split, before test. 0: there is none.
-        test_share: Share of the impressions that are the test split, the newest.
-        prior_strength: Examinations that the mean click rate counts as, when a passage's rate is estimated.
+        dev_share: Share of the impressions in the dev split, before test. 0: no dev split.
+        test_share: Share of the impressions in the test split, the newest.
+        prior_strength: Weight of the mean click rate in a passage's rate, in examinations.
         confidence: Probability with which a passage's click rate lies on the right side of a bound.
         level: Least lower bound of a relevant passage's click rate.
         of_background: The same bound, as a multiple of the rate at which passages that are no answer are clicked.
@@ -45,7 +45,7 @@ class FeedbackSettings(Settings):
 
 
 class SimulationSettings(Settings):
-    """What the users of a simulated search do.
+    """Behaviour of the users of a simulated search.
 
     Attributes:
         impressions: Number of lists that are shown.

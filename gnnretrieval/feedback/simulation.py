@@ -34,7 +34,7 @@ class SimulationReport(Report):
     questions: int
     """Questions that were asked."""
     questions_with_relevant: int
-    """Those for which a relevant passage was shown at least once."""
+    """Questions for which a relevant passage was shown at least once."""
     clicks: int
     wrong_clicks: int
     """Clicks on passages that are not relevant."""
@@ -100,7 +100,7 @@ def simulate_log(
     Args:
         dataset: Passages, questions and judgements, which are the truth.
         out: The file.
-        settings: What users do.
+        settings: The behaviour of the users.
         rankings: Passage ids by query id, best first, as the simulated search ranks; None: BM25 ranks.
 
     Returns:

@@ -32,7 +32,7 @@ _COLUMNS = {field: field for field in FIELDS if field not in ("passage", "positi
 
 
 class StoredFigures(Figures):
-    """What an addition to the store did."""
+    """Counts of an addition to the store."""
 
     read: int
     """Events of the logs."""
@@ -42,7 +42,7 @@ class StoredFigures(Figures):
     too_old: int
     """Events before the retention's limit, in the logs."""
     forgotten: int
-    """Events in the logs that were to be forgotten: they are not added again."""
+    """Events in the logs that were forgotten before: they are not added again."""
     deleted: int
     """Events of the store that were before it: they are deleted."""
     stored: int
@@ -101,7 +101,7 @@ class EventStore:
 
     @property
     def _forgotten(self) -> dict[str, Any]:
-        """How often, and until which time the events of each hash are to be forgotten."""
+        """How often events were forgotten, and by hash the time before which they are."""
         file = self.path / _EPOCH
         if not file.is_file():
             return {"times": 0, "until": {}}
@@ -111,10 +111,10 @@ class EventStore:
     def add(
         self, logs: Sequence[Log], *, redact: bool = False, keep_from: float | None = None, dry_run: bool = False
     ) -> StoredFigures:
-        """Add the events of ``logs`` that are not in the store, and delete what is too old.
+        """Add the events of ``logs`` that are not in the store, and delete events that are too old.
 
-        An event that a log has twice is two events. If another log, or the store, has it as often, it is the same two:
-        logs may overlap, and may be read again after they grew.
+        An event that a log has twice is two events. If another log or the store has it twice too, they are the
+        same two: logs may overlap, and may be read again after they grew.
 
         Args:
             logs: The logs.

@@ -1,4 +1,4 @@
-"""An event log of thumbs that a running server adds to, a line each; several processes may share the file."""
+"""An event log to which a running server adds thumbs, a line each; several processes may share the file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LONGEST = 2**20  # bytes; a line is at most as long as a request's body and its
 class ThumbLog:
     """A log in the format that :func:`gnnretrieval.feedback.import_feedback` reads without further options.
 
-    A line is on the disk, whole, before :meth:`add` returns. What a crash left of a line is cut off before the next one
+    A line is on the disk, whole, before :meth:`add` returns. A half line after a crash is cut off before the next line
     is written.
 
     Args:
-        path: The file, which need not exist yet. Only its owner can read a new one: it has what people asked.
+        path: The file, which need not exist yet. Only its owner can read a new file, as it has people's questions.
 
     Raises:
         InputError: The name does not end in ``.jsonl``, or the file cannot be written.

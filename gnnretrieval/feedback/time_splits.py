@@ -31,13 +31,13 @@ class Boundaries(NamedTuple):
 
 
 class DriftFigures(Figures):
-    """What a split's impressions have that no impression of an earlier split has."""
+    """Questions, clicks and passages of a split that are new, against all earlier splits."""
 
     split: str
     since: str
     """Start of the split, in UTC."""
     impressions: int
-    """All of the period, also those of earlier questions."""
+    """All of the period, including those of earlier questions."""
     questions: int
     new_questions: int
     """Questions that were not asked before; the split has only these."""
@@ -127,7 +127,7 @@ def split_by_time(impressions: Sequence[Impression], at: Boundaries) -> Split:
 
 
 def drift(impressions: Sequence[Impression], at: Boundaries) -> list[DriftFigures]:
-    """What is new in dev and in test, each against all that came before it.
+    """What is new in dev and in test, each against all earlier impressions.
 
     Args:
         impressions: Votes in the order of their times.

@@ -1,4 +1,4 @@
-"""Values of an event log: times, ids, clicks, dwell times and thumbs, however the log writes them."""
+"""Values of an event log: times, ids, clicks, dwell times and thumbs, in all usual notations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DOWN = {"down", "-1", "-1.0", "dislike", "disliked", "negative", "bad", "👎",
 _BACK = {"withdrawn", "taken back"}
 WITHDRAWN = 2  # a thumb that takes the one before it back
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
-_SECONDS = 1e11  # the year 5138; a larger time is in milli-, micro- or nanoseconds
+_SECONDS = 1e11  # the year 5138; larger numbers are milli-, micro- or nanoseconds
 
 
 class BadValue(ValueError):
-    """A value that is not what its column should hold; its text says so."""
+    """A value of the wrong kind for its column; the error's text says what was wanted."""
 
 
 def is_missing(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Training examples besides the labels: hard negatives, denoised hard negatives, and pseudo-labels.
 
-Each run writes examples, with a report of what it kept and what it dropped and why. The modules import torch only when
-they compute, so that the command line starts fast.
+Each run writes examples, and a report of what was kept or dropped, and why. The modules import torch only when they
+compute, so that the command line starts fast.
 """
 
 from gnnretrieval.mining.denoise import denoise

@@ -19,7 +19,7 @@ from gnnretrieval.storage.places import scratch
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
 
-_SCORES = 2**25  # scores per block of queries: 400 MiB with their rows
+_SCORES = 2**25  # scores of a block of queries: 400 MiB with their rows
 _QUERIES = 1024  # queries per BM25 search
 
 Retrieved = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and scores of a query's retrieved passages, best first

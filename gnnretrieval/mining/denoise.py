@@ -1,4 +1,4 @@
-"""Denoised hard negatives (RocketQA, Qu et al. 2021, §3.3): negatives that a cross-encoder also finds irrelevant."""
+"""Denoised hard negatives (RocketQA, Qu et al. 2021, §3.3): negatives that a cross-encoder also judges irrelevant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gnnretrieval.mining.tally import Tally
 from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.shards.stage import discard_shards
 
-_EXAMPLES = 1024  # examples whose ids are looked up together
+_EXAMPLES = 1024  # examples with ids that are looked up together
 
 
 class DenoiseSettings(JudgeSettings):
@@ -62,7 +62,7 @@ def denoise(
 
     A negative below ``negative_threshold`` stays a negative, one above ``positive_threshold`` becomes a positive, and
     one between the thresholds is dropped. Positives get a probability too, for losses that learn from it, and stay
-    positives whatever it is.
+    positives.
 
     Args:
         dataset: The dataset of the examples.

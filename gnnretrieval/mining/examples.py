@@ -158,7 +158,7 @@ def read_examples(path: str | Path) -> Iterator[Example]:
 
 
 def _example(line: str) -> Example:
-    """Parse a line; the ValueError of a bad line says what is wrong."""
+    """Parse a line; raises a ValueError that says what is wrong."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Mining negatives: passages that BM25 or a dual-encoder retrieves for a query and that are not relevant to it."""
+"""Mining negatives: passages that BM25 or a dual-encoder retrieves for a query, but that are not relevant to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gnnretrieval.storage.arrays import blocks
 if TYPE_CHECKING:
     from gnnretrieval.encoders.features import Features
 
-_TEXTS = 16384  # candidates whose texts are in memory at a time
+_TEXTS = 16384  # texts of candidates in memory at a time
 
 
 class NegativeSettings(Settings):

@@ -1,4 +1,4 @@
-"""Report of a mining run: what came in, what was kept, what was dropped and why, and examples to look at."""
+"""Report of a mining run: what was kept, what was dropped and why, and examples to look at."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class MiningReport(Report, _Part):
     queries: QueryCounts
     candidates: CandidateCounts
     noted: dict[str, int]
-    """Other counts, by what they count."""
+    """Other counts, each with its description."""
     scores: dict[str, float] | None
     """Quantiles of the retriever's scores of the negatives; None without scores."""
     probabilities: Probabilities | None

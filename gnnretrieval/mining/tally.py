@@ -45,7 +45,7 @@ class Tally:
         candidates: Number of candidates before any choice.
         left_out: Number of queries without an example, by reason.
         dropped: Number of candidates that are neither positive nor negative, by reason.
-        noted: Other counts, by what they count.
+        noted: Other counts, each with its description.
     """
 
     def __init__(self, kind: Kind, queries: int, judge: JudgeSettings | None = None) -> None:

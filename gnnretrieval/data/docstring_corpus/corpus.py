@@ -49,7 +49,7 @@ class Parsed(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A query without id: its text, its relevant passages, its kinds, and the functions that it is written in."""
+    """A query without id: text, relevant passages, kinds, and the functions with it in their docstrings."""
 
     text: str
     relevant: set[str]

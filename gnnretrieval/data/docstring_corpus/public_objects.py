@@ -30,7 +30,7 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     """The documented functions and classes of ``packages``, sorted by name.
 
     Objects with several names, and objects with the same docstring (masked array functions that wrap a ufunc), are one
-    object; the first package that has it names it. Methods and undocumented objects are left out. Modules are imported
+    object, named by the first package that has it. Methods and undocumented objects are left out. Modules are imported
     with warnings silenced, and nothing is called. A module that cannot be imported, for lack of an optional dependency,
     is skipped.
     """

@@ -1,4 +1,4 @@
-"""The input of writers, and the counts of what they cannot write."""
+"""The input of writers, and counts of the content that a format cannot hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnretrieval.data.importing import NEGATIVES
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.data.records import Passage, Query
 
-Lost = dict[str, int]  # number of things that a format cannot hold, by their description
+Lost = dict[str, int]  # counts of content that a format cannot hold, by description
 _BREAKS = re.compile(r"[\t\n\r]")
 
 

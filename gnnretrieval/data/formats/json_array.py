@@ -18,11 +18,11 @@ _LITERAL = 12  # characters that a word, a number's exponent or an escape may be
 def json_array(path: Path, wanted: str) -> Iterator[tuple[int, Any]]:
     """Line (from 1) and value of each element of the array in ``path``, plain or gzipped.
 
-    It reads on until an element is complete, and refuses one that is too long or incomplete at the end of the file.
+    Reading goes on until an element is complete. An element that is too long or never complete is refused.
 
     Args:
         path: The file.
-        wanted: What should be in it, for errors.
+        wanted: The expected content, for errors.
 
     Raises:
         InputError: it is no JSON array, or is cut off, or something follows the array.

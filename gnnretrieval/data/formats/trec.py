@@ -13,7 +13,7 @@ from gnnretrieval.errors import InputError
 
 _BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
-_READ = {"num", "title", "desc", "narr"}  # tags that a topic has once; factors of old topics may be repeated
+_ONCE = {"num", "title", "desc", "narr"}  # other tags, such as factors of old topics, may be repeated
 CLOSING = re.compile(r"\s*</\w+>$")
 LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
@@ -58,7 +58,7 @@ def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
             require_short(path, began, length)
             if tag := _TAG.match(text):
                 name, text = tag[1].lower(), CLOSING.sub("", tag[2])
-                if name in fields and name in _READ:
+                if name in fields and name in _ONCE:
                     raise InputError(
                         f"the topic that begins on line {began} has a second <{name}> here: is a </top> missing?",
                         path,

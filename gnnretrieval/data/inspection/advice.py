@@ -1,4 +1,4 @@
-"""Warnings about a dataset from its figures: sentences that say what to do."""
+"""Warnings about a dataset, from its figures: sentences that say what to do."""
 
 from __future__ import annotations
 

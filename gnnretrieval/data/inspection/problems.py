@@ -36,7 +36,7 @@ class Problem(Figures):
     """A kind of problem in a file."""
 
     kind: str
-    """The kind in two or three words."""
+    """Two or three words."""
     severity: Literal["error", "notice"]
     """A dataset with an error cannot be opened."""
     file: str

@@ -49,7 +49,7 @@ class FilesReport(Report):
 
 
 class DatasetReport(Report):
-    """What :meth:`gnnretrieval.data.dataset.Dataset.inspect` finds."""
+    """Figures, problems and warnings of a dataset (:meth:`gnnretrieval.data.dataset.Dataset.inspect`)."""
 
     name: str
     hash: str

@@ -216,7 +216,7 @@ def lengths_of(counts: NDArray[Any]) -> Distribution:
 
 
 def tokens_of(counter: TokenCounter | None, passages: TextPass, queries: TextPass) -> Tokens | None:
-    """Lengths in tokens of what ``counter`` counted; None without one."""
+    """Lengths in the tokens of ``counter``; None without a counter."""
     if counter is None or passages.tokens is None or queries.tokens is None:
         return None
     return Tokens(
@@ -227,7 +227,7 @@ def tokens_of(counter: TokenCounter | None, passages: TextPass, queries: TextPas
 
 
 def token_lengths(counts: NDArray[Any], of: int, limit: int | None) -> TokenLengths:
-    """Figures of the ``counts`` of tokens of a sample of ``of`` texts, and of what ``limit`` truncates."""
+    """Figures of the token ``counts`` of a sample of ``of`` texts, and of the tokens beyond ``limit``."""
     lost = np.maximum(counts - limit, 0) if limit is not None else np.zeros_like(counts)
     return TokenLengths(
         texts=len(counts),

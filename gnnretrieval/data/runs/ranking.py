@@ -2,7 +2,7 @@
 
 A ranking is ordered by score, highest first, and equal scores by passage id, highest first, byte by byte: the order in
 which trec_eval sees a run. trec_eval holds scores in float32, so two scores that differ only beyond float32 are equal
-to it; here they are rounded to float32 before they are compared, and the rounded score is what every ranking carries.
+to it; here they are rounded to float32 before they are compared, and rankings carry the rounded scores.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def ranked_ids(scored: Iterable[ScoredPassage]) -> list[str]:
 def rank_rows(
     rows: npt.NDArray[np.integer], scores: npt.NDArray[np.floating], passage_ids: Sequence[str]
 ) -> list[list[ScoredPassage]]:
-    """One ranking a query, from what an index search returns.
+    """One ranking a query, from the rows and scores of an index search.
 
     Args:
         rows: Passage rows, ``(q, k)``; a negative row (FAISS's mark for no passage) is left out.

@@ -29,7 +29,7 @@ def write_run(path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag:
     the same float32 in the same order. A query with no results leaves no line: to every measure it counts zero anyway.
 
     Args:
-        path: The file; one that is there is replaced.
+        path: The file; an existing one is replaced.
         run: Passages by query id, in any order.
         tag: Name of the system, the last column.
 
