@@ -71,6 +71,12 @@ def read_judgements(directory: Path, split: str) -> dict[str, list[JudgedPair]]:
             )
         row = dict(zip(_COLUMNS, cells, strict=True))
         if row["split"] == split:
-            pair = JudgedPair(row["corpus-id"], float(row["examined"]), row["relevance"] not in ("", "0"))
+            try:
+                examined = float(row["examined"])
+            except ValueError:
+                raise InputError(
+                    f"examined is {row['examined']!r}, wanted a number. Import the logs again.", path, number
+                ) from None
+            pair = JudgedPair(row["corpus-id"], examined, row["relevance"] not in ("", "0"))
             pairs.setdefault(row["query-id"], []).append(pair)
     return pairs

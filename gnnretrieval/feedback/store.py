@@ -25,6 +25,7 @@ from gnnretrieval.feedback.redaction import redacted
 from gnnretrieval.pages.reports import Figures
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.durable import make_directory, sync_directory
+from gnnretrieval.storage.json_files import read_json
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json, write_json
 
 _KEY, _EPOCH = "key", "forgotten.json"
@@ -105,8 +106,11 @@ class EventStore:
         file = self.path / _EPOCH
         if not file.is_file():
             return {"times": 0, "until": {}}
-        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return record
+        record = read_json(file, "record of forgotten events")
+        match record:
+            case {"times": int(), "until": dict()}:
+                return record
+        raise ArtifactError(f"{file}: damaged; wanted how often events were forgotten, and until when.")
 
     def add(
         self, logs: Sequence[Log], *, redact: bool = False, keep_from: float | None = None, dry_run: bool = False
@@ -231,7 +235,10 @@ class EventStore:
                 descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with os.fdopen(descriptor, "w", encoding="ascii") as opened:
                     opened.write(secrets.token_hex(32))
-        return bytes.fromhex(file.read_text(encoding="ascii"))
+        try:
+            return bytes.fromhex(file.read_text(encoding="ascii"))
+        except ValueError:
+            raise ArtifactError(f"{file}: damaged; wanted the key of the hashes. Take it from a backup.") from None
 
 
 def _line(event: Event, redact: bool, key: bytes) -> str:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.feedback import FeedbackSettings, SimulationSettings, import_feedback, simulate_log
+from gnnretrieval.errors import InputError
+from gnnretrieval.feedback import FeedbackSettings, SimulationSettings, import_feedback, judgement_table, simulate_log
 from gnnretrieval.feedback.click_rates import ClickRates
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage, clicked_questions
 from gnnretrieval.feedback.judgement_table import read_judgements
@@ -45,6 +46,16 @@ def test_a_dataset_from_event_logs_says_what_was_shown_and_how_a_question_counts
     )
     assert its.weights[one] == pytest.approx(1 / chance[0])
     assert (its.relevant[-1], its.shown[-1], its.weights[-1]) == ([], None, 1.0)
+
+
+def test_a_number_of_the_judgements_that_is_none_is_one_sentence(tmp_path):
+    columns = ["split", "query-id", "corpus-id", *judgement_table._COLUMNS[3:]]
+    assert columns == list(judgement_table._COLUMNS)
+    cells = {"split": "train", "query-id": "q", "corpus-id": "p", "examined": "often"}
+    rows = ("\t".join(columns), "\t".join(cells.get(column, "0") for column in columns))
+    (tmp_path / judgement_table._FILE).write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=":2: examined is 'often', wanted a number"):
+        read_judgements(tmp_path, "train")
 
 
 def vectors(*scores):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.feedback.events import EventLog
 from gnnretrieval.feedback.store import EventStore
 
@@ -77,3 +77,18 @@ def test_a_dry_run_and_a_damaged_line(store, tmp_path):
     file.write_text('{"time": 1}\n')
     with pytest.raises(ArtifactError, match=f"{file}:1: this line is damaged"):
         list(store.logs()[0].events())
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "message"),
+    [
+        ("key", "no hexadecimal", "damaged; wanted the key of the hashes"),
+        ("forgotten.json", "{", "this is no record of forgotten events"),
+        ("forgotten.json", '{"times": "1"}', "damaged; wanted how often events were forgotten"),
+    ],
+)
+def test_damaged_records_of_the_store_are_one_sentence(name, written, message, store, tmp_path):
+    store.add([log(tmp_path / "a.jsonl", (1, "s", "x"))])
+    (store.path / name).write_text(written)
+    with pytest.raises(GnnRetrievalError, match=message):
+        store.add([log(tmp_path / "a.jsonl", (1, "s", "x"))])

@@ -12,6 +12,7 @@ from gnnretrieval.data.dataset import CORPUS, QUERIES, Dataset
 from gnnretrieval.data.importing import NEGATIVES
 from gnnretrieval.data.lines import read_lines
 from gnnretrieval.data.records import Passage, Query
+from gnnretrieval.errors import InputError
 
 Lost = dict[str, int]  # counts of content that a format cannot hold, by description
 _BREAKS = re.compile(r"[\t\n\r]")
@@ -72,7 +73,10 @@ def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tu
 def _negatives(path: Path) -> dict[str, list[tuple[str, str]]]:
     """Passage and kind of each negative, by query id."""
     negatives: dict[str, list[tuple[str, str]]] = {}
-    for _, line in read_lines(path, "negatives") if path.is_file() else ():
-        query, passage, kind = line.split("\t")
+    for number, line in read_lines(path, "negatives") if path.is_file() else ():
+        columns = line.split("\t")
+        if len(columns) != 3:
+            raise InputError(f"found {len(columns)} columns, wanted three: query, passage and kind.", path, number)
+        query, passage, kind = columns
         negatives.setdefault(query, []).append((passage, kind))
     return negatives
