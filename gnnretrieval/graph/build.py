@@ -144,7 +144,7 @@ def _inputs(
 def search_shard(
     dataset: Dataset, features: Features, settings: GraphSettings, out: str | Path, shard: Shard, *, device: str = "cpu"
 ) -> list[Path]:
-    """Search one shard of the passages for the graph ``out``, which :func:`build_graph` in as many shards then builds.
+    """Search one shard of the passages for the graph ``out``. :func:`build_graph` with as many shards then builds it.
 
     Args:
         dataset: Passages, queries and judgements.
@@ -155,7 +155,7 @@ def search_shard(
         device: Where to compute.
 
     Returns:
-        The shard's file; empty if there are too few passages for so many shards.
+        The shard's file; an empty list if the passages are too few for so many shards.
 
     Raises:
         GnnRetrievalError: As :func:`build_graph`.

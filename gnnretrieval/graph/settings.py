@@ -37,7 +37,7 @@ class GraphSettings(Settings):
             text paired with itself (the paper), which costs n + m more pairs.
         edge_form: Storage of edge vectors: ``float16``, or ``int8`` with one scale per edge.
         edge_dimensions: Project edge vectors to this many dimensions (PCA); not given: no projection.
-        split: The split whose queries make the graph.
+        split: The split of the queries in the graph.
     """
 
     k: int = Field(5, ge=1)

@@ -337,7 +337,7 @@ class Graph(Artifact):
             self.__dict__["edge_arrays"] = EdgeArrays._make(a if a is None else np.array(a) for a in edge_arrays)
 
     def close(self) -> None:
-        """Close what :meth:`keep_open` opened and does not close by itself."""
+        """Close the texts, which :meth:`keep_open` opened; arrays close by themselves."""
         if self._kept_texts is not None:
             self._kept_texts.close()
 

@@ -21,7 +21,7 @@ class MovedHit(NamedTuple):
 
     Attributes:
         hit: The passage as this ranking has it.
-        elsewhere: Its rank in the other, from 1; None if it is below the depth that was looked through.
+        elsewhere: Its rank in the other, from 1; None if it is below the depth of the search.
     """
 
     hit: Hit
@@ -36,7 +36,7 @@ class EncoderComparison(NamedTuple):
         gnn_encoder: Hits of the GNN-encoder, best first.
         depth: Number of passages of each ranking in which ranks were looked up.
         relevant: Ids of the passages that are labelled relevant, if it is a training question; else None.
-        share_below: Share of the training questions whose best score by the dual-encoder is not above this question's;
+        share_below: Share of the training questions with a best score by the dual-encoder not above this question's;
             None without training questions.
     """
 

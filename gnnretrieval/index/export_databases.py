@@ -149,7 +149,7 @@ def _points(index: Index, models: Any, advance: Any) -> Iterator[Any]:
 def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrite: bool = False) -> str:
     """Write an index's vectors, ids, titles and texts as a table of LanceDB, in one step.
 
-    LanceDB searches it exactly until somebody makes an index there.
+    LanceDB searches the table exactly until an index is made there.
 
     Args:
         index: The index.

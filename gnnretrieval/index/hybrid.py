@@ -182,7 +182,7 @@ class Ranker:
         return lexical_index(self._texts, len(ids), placed(label_questions(graph)), setting, neighbours)
 
     def _reranked(self, queries: Mapping[str, str], run: Run) -> Run:
-        """The run with the best of each ranking, or what adaptive retrieval adds, reranked; the others follow below."""
+        """The run, reranked: first the best of each ranking, or what adaptive retrieval chooses; the others follow."""
         reranked, query_ids = Run(), list(run)
         with progress("reranking", len(query_ids), "queries") as meter:
             for part in blocks(len(query_ids), _QUESTIONS):

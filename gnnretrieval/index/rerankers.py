@@ -26,7 +26,7 @@ class Reranker(Protocol):
 
     @property
     def hash(self) -> str:
-        """Hash of what decides the scores."""
+        """Hash of everything that the scores depend on."""
 
     def scores(self, queries: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
         """Scores of each question's candidates.

@@ -105,11 +105,11 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
         raise NoWhatIf(explainer.no_what_if)
     row = texts.passage_by_id(change.passage).row
     without = np.array(sorted({texts.query_by_id(id_).row for id_ in change.without}), dtype=np.int64)
-    none, nobody = asked.added[:0], asked.neighbors[:0]
+    no_vectors, no_neighbors = asked.added[:0], asked.neighbors[:0]
     asked = asked._replace(neighbors=_labelled(explainer.store, asked, row))
     rows = _touched(retriever, row, without, asked.neighbors)
     # the old vectors are computed too: stored ones are rounded, and rounding would show as movement
-    old = explainer.vectors_if(rows, GraphChange(without[:0], none, nobody, row))
+    old = explainer.vectors_if(rows, GraphChange(without[:0], no_vectors, no_neighbors, row))
     new = explainer.vectors_if(rows, GraphChange(without, asked.added, asked.neighbors, row))
     if change.scale != 1:
         new[:1] = explainer.vectors_if(rows[:1], GraphChange(without, asked.added, asked.neighbors, row, change.scale))
@@ -138,7 +138,7 @@ def _labelled(store: Graph, asked: Asked, row: int) -> Rows:
 
 
 def _touched(retriever: Retriever, row: int, without: Rows, neighbors: Rows) -> Rows:
-    """The passage first, then those that the questions retrieve or are labelled with, without removed ones."""
+    """The passage first, then the passages that the questions retrieve or are labelled with, except removed ones."""
     store = retriever._explainer.store
     labels = [passage for query in without.tolist() for passage in retriever.texts.relevant_to(query)]
     joined = (store.neighbors[without].ravel().astype(np.int64), neighbors.ravel(), np.array(labels, dtype=np.int64))
@@ -149,7 +149,7 @@ def _touched(retriever: Retriever, row: int, without: Rows, neighbors: Rows) -> 
 
 
 def _replaced(ranking: Ranked, rows: Rows, scores: NDArray[np.float32], count: int) -> Ranked:
-    """A ranking with other scores of some passages; one that falls below the ranking's last is left out."""
+    """A ranking with new scores of some passages; a passage that falls below the ranking's last is left out."""
     others = ~np.isin(ranking[0], [*rows.tolist(), -1])
     # below the depth the scores of the other passages are not known, and so no rank
     lowest = ranking[1][others].min(initial=np.inf) if len(ranking[0]) < count else -np.inf

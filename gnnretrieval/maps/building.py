@@ -156,7 +156,7 @@ class _Vectors(NamedTuple):
 
 
 def _vectors_of(graph: Graph, model: GNNEncoderModel, embeddings: Embeddings) -> _Vectors:
-    """The vectors of a graph that a model sees, and those that it made."""
+    """A model's vectors before and after its messages along the graph."""
     heads, messages = model.load_messages() if model.is_linear else (None, None)
     if heads is None or messages is None:
         arrays = (graph.passage_features, embeddings.passages, graph.query_features)

@@ -14,7 +14,7 @@ class MapSettings(Settings):
 
     Attributes:
         method: ``pca``: the two axes of most variance, which keep straight lines straight; ``umap``: keeps
-            neighbourhoods, and wants the extra ``umap``.
+            neighbourhoods, and needs the extra ``umap``.
         sample: Passages that the projection is fit on, before and after; drawn at random if there are more.
         seed: Seed of the sample and of UMAP.
     """

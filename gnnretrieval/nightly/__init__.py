@@ -1,8 +1,7 @@
 """The nightly update of a running search: from its clicks to a better index, promoted only by evidence.
 
-:func:`update_search` is one night, :func:`roll_back` promotes an earlier version, which stays until
-:func:`end_rollback`, and :func:`forget_events` takes events out of the store and of everything that is made from it
-next.
+:func:`update_search` is one night. :func:`roll_back` promotes an earlier version, which stays until
+:func:`end_rollback`. :func:`forget_events` takes events out of the store, and so out of everything that is made next.
 """
 
 from typing import TYPE_CHECKING

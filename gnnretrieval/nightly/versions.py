@@ -1,4 +1,4 @@
-"""The versions of an updated search: whole directories of artifacts, of which one is promoted by one symbolic link.
+"""The versions of an updated search: whole directories of artifacts. One symbolic link promotes one of them.
 
 ``RUN/index``, ``RUN/graph`` and the others are links through ``RUN/current``, which names the promoted version. Links
 are resolved when an artifact is opened, so it finds what it was made from in its own version. A reader therefore has
@@ -67,7 +67,7 @@ class Versions:
         return int(link.readlink().name) if link.is_symlink() else None
 
     def record(self, number: int) -> dict[str, Any]:
-        """What is known of a version: how it was made, and from which events.
+        """The record of a version: how it was made, and from which events.
 
         Raises:
             ArtifactError: there is no such version.

@@ -53,7 +53,7 @@ class Additions(NamedTuple):
 
 
 class _Known(Container[str]):
-    """Container of the new ids and the store's ids, which are looked up one by one and not held in memory."""
+    """Container of the new ids and the store's ids. The store's are looked up one by one, not held in memory."""
 
     def __init__(self, new: Container[str], look_up: Callable[[Sequence[str]], Mapping[str, int]]) -> None:
         self._new, self._look_up = new, look_up

@@ -1,7 +1,7 @@
 """Retrieved lists of a graph that is built again: only what changed since is searched.
 
-Unlike an addition in place, questions and passages may also be gone, and labels may have changed. The lists are the
-same as those of a search of everything, since a score depends only on its two vectors.
+Unlike an addition in place, questions and passages may also be removed, and labels may have changed. The lists equal
+those of a search of everything, since a score depends only on its two vectors.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def neighbors_from(
         neighbors = row_now[rows_before[was_query[same_query]]]  # (queries, k)
         whole = (neighbors >= 0).all(1)
         old = same_query[whole]
-        settled[old] = True
+        settled[old] = True  # the whole list is still there, so only new passages can enter it
         rows[old], scores[old] = neighbors[whole], scores_before[was_query[old]]
     fresh = np.flatnonzero(was_passage < 0)
     old, others = np.flatnonzero(settled), np.flatnonzero(~settled)

@@ -22,7 +22,7 @@ from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
 QUESTIONS = 1_000_000  # maximum number of questions read; of more, a seeded sample of passages with all their questions
 RANDOM_PAIRS = 20_000
-COMPARED = 200  # questions of one passage among which the two least alike are searched
+COMPARED = 200  # questions of a passage that are compared, to name the two least alike
 _BLOCK = 4096  # questions read at a time
 MEANING = (
     "Paraphrase is the mean cosine of a passage's own questions, on a scale where 0 is that of random questions and 1 "

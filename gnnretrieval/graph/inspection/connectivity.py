@@ -16,7 +16,7 @@ from gnnretrieval.storage.array_checks import require_finite
 from gnnretrieval.storage.arrays import blocks, gather_rows, release
 
 PERCENTILES = (1, 25, 50, 75, 99)
-SCORED = 200_000  # maximum number of queries whose scores are read: more hardly change a percentile
+SCORED = 200_000  # maximum number of queries to read scores of: more hardly change a percentile
 BINS = 40
 _BLOCK = 65536
 
@@ -91,7 +91,7 @@ class Scores(Percentiles):
     """Scores of the edges over all ranks."""
 
     queries: int
-    """Queries whose edges are counted."""
+    """Number of queries that the scores were read of."""
     by_rank: ScoresByRank
 
 

@@ -31,8 +31,8 @@ def inspect_graph(
 
     Args:
         store: The graph.
-        data: The dataset directory, whose other splits are compared with the graph; None: the directory recorded when
-            the graph was built.
+        data: The dataset directory. Its other splits are compared with the graph. None: the directory recorded when the
+            graph was built.
         most: Number of examples of each kind.
         shape: Training settings, for the estimate of memory; None: the defaults.
         seed: Seed of all samples.

@@ -35,7 +35,7 @@ QUERIES = 1_000_000  # maximum number of queries compared
 PASSAGES_READ = 200_000  # maximum number of neighbours read (300 MB at d = 768); of more, those of a sample of queries
 SHARED = 2  # two queries are compared if they share one of this many first passages
 WINDOW = 32  # each query is compared with this many queries of the same passage: the next by score
-TEXTS = 20_000  # most similar pairs whose texts are compared
+TEXTS = 20_000  # number of most similar pairs to compare texts of
 _READ = 16384  # rows read at a time
 _FLOATS = 8 * 2**20  # features held at a time: 32 MiB
 

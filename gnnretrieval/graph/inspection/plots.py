@@ -51,10 +51,10 @@ def _recall(recall: Mapping[str, float]) -> Figure:
     line = Line("share of queries", [int(rank) for rank in recall], list(recall.values()), look=look)
     last = list(recall)[-1]
     return Figure(
-        "Queries whose relevant passage is among their first neighbours",
+        "Queries with a relevant passage among their first neighbours",
         "The curve ends at the graph's recall ceiling: for the other queries no retrieved passage is relevant.",
         line_plot(
-            f"Share of queries whose relevant passage is among their first neighbours, by rank: {recall[last]:.1%} at "
+            f"Share of queries with a relevant passage among their first neighbours, by rank: {recall[last]:.1%} at "
             f"rank {last}",
             [line],
             Axis("rank", low=0),

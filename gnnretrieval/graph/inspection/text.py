@@ -10,6 +10,7 @@ from gnnretrieval.graph.inspection.connectivity import PERCENTILES, Percentiles
 from gnnretrieval.graph.inspection.near_duplicates import NearDuplicates
 from gnnretrieval.graph.inspection.overlap import Overlap
 from gnnretrieval.graph.inspection.report import GraphReport
+from gnnretrieval.pages.html import short
 from gnnretrieval.pages.quantities import in_bytes
 
 _WIDTH = 100
@@ -46,11 +47,6 @@ def _line(label: str, value: str) -> str:
     return f"  {label:<{_LABEL}}{value}"
 
 
-def _short(text: str, width: int = _SHOWN) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
-
-
 def _spread(values: Percentiles, form: str) -> str:
     return ", ".join(f"p{percent} {getattr(values, f'p{percent}'):{form}}" for percent in PERCENTILES)
 
@@ -79,7 +75,7 @@ def _connectivity(figures: GraphReport) -> Iterator[str]:
 
 
 def _named(id_: str, title: str) -> str:
-    title = _short(title)
+    title = short(title, _SHOWN)
     return id_ if id_ == title else f"{id_}  {title}"
 
 
@@ -104,7 +100,7 @@ def _agreement(figures: Agreement | None) -> Iterator[str]:
             "" if number else "disagree most",
             f"{passage.agreement:>6.3f}  {_named(passage.id, passage.title)} ({passage.questions} questions)",
         )
-        yield from (_line("", f"        {_short(query.text, 90)}") for query in passage.apart)
+        yield from (_line("", f"        {short(query.text, 90)}") for query in passage.apart)
 
 
 def _duplicates(figures: NearDuplicates) -> Iterator[str]:
@@ -120,7 +116,7 @@ def _duplicates(figures: NearDuplicates) -> Iterator[str]:
         for example in near.examples:
             for number, side in enumerate(example.pair):
                 cosine = f"{example.cosine:>6.3f}" if not number else " " * 6
-                yield _line("", f"{cosine}  {_short(side.text, 90)}")
+                yield _line("", f"{cosine}  {short(side.text, 90)}")
 
 
 def _overlap(figures: Overlap) -> Iterator[str]:
