@@ -107,9 +107,8 @@ class EventStore:
         if not file.is_file():
             return {"times": 0, "until": {}}
         record = read_json(file, "record of forgotten events")
-        match record:
-            case {"times": int(), "until": dict()}:
-                return record
+        if isinstance(record, dict) and type(record.get("times")) is int and isinstance(record.get("until"), dict):
+            return record
         raise ArtifactError(f"{file}: damaged; wanted how often events were forgotten, and until when.")
 
     def add(

@@ -57,7 +57,7 @@ class FaissEngine:
         self._on_cpu, self._lists = index, inverted_lists(index)
         self._is_exact = type(core(index)) in (import_faiss().IndexFlat, import_faiss().IndexFlatIP) and device == "cpu"
         self._all_vectors = vectors_of_graph(index)
-        self._search, self._lock = search, Lock()
+        self._lock = Lock()
 
     def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`; if an approximate search finds too few vectors, all vectors are searched."""
@@ -83,11 +83,12 @@ class FaissEngine:
             rows[short, :most], scores[short, :most] = self._best_live(self._all_vectors, queries[short], most)
         elif self._lists is not None and self._lists.nprobe < self._lists.nlist:
             with self._lock:  # nprobe belongs to the index: meanwhile other threads' searches are only more thorough
+                before = self._lists.nprobe
                 set_search(self._on_cpu, f"nprobe={self._lists.nlist}")
                 try:
                     rows[short, :most], scores[short, :most] = self._best_live(self._on_cpu, queries[short], most)
                 finally:
-                    set_search(self._on_cpu, self._search or "nprobe=1")
+                    set_search(self._on_cpu, f"nprobe={before}")
         return rows, scores
 
     def _best_live(self, index: Any, queries: NDArray[np.float32], k: int) -> RowsAndScores:

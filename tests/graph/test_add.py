@@ -257,6 +257,12 @@ def test_there_must_be_something_to_add(parts, tiny_settings, tmp_path):
         read_additions(graph)
     with pytest.raises(GnnRetrievalError, match="do not come from a run: leave out --run"):
         read_additions(graph, queries=parts / "queries.jsonl", run=parts / "some.run")
+    graph.config["edges"] = "run"
+    with pytest.raises(GnnRetrievalError, match="its edges come from a run: give --run FILE"):
+        read_additions(graph, queries=parts / "queries.jsonl")
+    with pytest.raises(GnnRetrievalError, match="a run ranks passages for new queries, and there are none"):
+        read_additions(graph, passages=parts / "passages.jsonl", run=parts / "some.run")
+    graph.config["edges"] = "dual-encoder"
     with pytest.raises(InputError, match="there is no passage 'p22' in the dataset"):
         read_additions(graph, queries=parts / "queries.jsonl", qrels=parts / "qrels.tsv")
 

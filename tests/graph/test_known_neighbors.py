@@ -14,7 +14,7 @@ PASSAGES = RNG.normal(size=(40, 8)).round(1)  # rounded: some scores are equal
 QUERIES = RNG.normal(size=(30, 8)).round(1)
 
 
-def graph_of(place, passages, queries, labels, known=None):
+def graph_of(place, passages, queries, labels, known=None, **settings):
     """The graph over some rows of the vectors; a row given as (id, row) takes the vector of another row."""
     rows = {
         name: {
@@ -28,7 +28,7 @@ def graph_of(place, passages, queries, labels, known=None):
     dataset = Dataset.from_records(texts["p"], texts["q"], judged, place / "data")
     vectors = PASSAGES[[*rows["p"].values()]], QUERIES[[*rows["q"].values()]]
     features = Features.from_vectors(dataset, *vectors, place / "features")
-    return build_graph(dataset, features, GraphSettings(k=4), place / "graph", known=known)
+    return build_graph(dataset, features, GraphSettings(k=4, **settings), place / "graph", known=known)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,17 @@ def test_the_bytes_are_those_of_a_build_from_nothing(earlier, tmp_path, passages
         (tmp_path / name).mkdir()
     whole = graph_of(tmp_path / "whole", passages, queries, labels)
     again = graph_of(tmp_path / "again", passages, queries, labels, known=earlier)
+    assert again.hash == whole.hash
+
+
+@pytest.mark.parametrize("settings", [{"edges": "bm25"}, {"search": "faiss", "probes": 0.01}])
+def test_lists_of_another_search_are_not_kept(tmp_path, settings):
+    labels = [(query, query) for query in range(20)]
+    for name in ("earlier", "whole", "again"):
+        (tmp_path / name).mkdir()
+    earlier = graph_of(tmp_path / "earlier", range(30), range(20), labels, **settings)
+    whole = graph_of(tmp_path / "whole", range(30), range(20), labels)
+    again = graph_of(tmp_path / "again", range(30), range(20), labels, known=earlier)
     assert again.hash == whole.hash
 
 

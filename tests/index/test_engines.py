@@ -37,16 +37,19 @@ def test_dead_vectors_are_never_found_and_all_others_are_in_order(k, dead, seed)
     assert np.where(torch_rows < 0, -1, torch_rows + 100).tolist() == found.tolist()
 
 
-@pytest.mark.parametrize("factory", ["HNSW4,Flat", "IVF8,Flat"])
-def test_where_lists_or_links_lead_to_too_few_every_vector_is_looked_at(factory):
+@pytest.mark.parametrize(
+    ("factory", "search"),
+    [("HNSW4,Flat", "efSearch=16"), ("IVF8,Flat", "nprobe=2"), ("IVF8_HNSW4,Flat", "quantizer_efSearch=64")],
+)
+def test_where_lists_or_links_lead_to_too_few_every_vector_is_looked_at(factory, search):
     stored, asked = vectors(200), vectors(5, 9)
-    engine = FaissEngine(index_of(stored, factory), "nprobe=1" if "IVF" in factory else "efSearch=16")
+    engine = FaissEngine(index_of(stored, factory), search)
+    before = getattr(engine.index, "nprobe", None)
     rows, _ = engine.search(asked, 200)
     assert (np.sort(rows, axis=1) == np.arange(200)).all()
     few, _ = engine.search(asked, 5)
     assert (few >= 0).all()
-    if "IVF" in factory:
-        assert engine.index.nprobe == 1, "the setting is put back"
+    assert getattr(engine.index, "nprobe", None) == before, "the setting is put back"
 
 
 def test_an_index_with_a_number_twice_is_damaged():

@@ -104,11 +104,16 @@ def read_additions(
     if queries is None and passages is None:
         raise GnnRetrievalError("there is nothing to add: give --queries FILE, --passages FILE, or both.")
     source = EDGE_SOURCES.get(store.config["edges"])
-    if (source is not None and source.takes_run and queries is not None) != (run is not None):
+    takes_run = source is not None and source.takes_run
+    if run is not None and not takes_run:
+        raise GnnRetrievalError(
+            f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out --run."
+        )
+    if takes_run and (run is not None) != (queries is not None):
         raise GnnRetrievalError(
             f"{store.path}: its edges come from a run: give --run FILE with the passages of the new queries."
             if run is None
-            else f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out --run."
+            else "a run ranks passages for new queries, and there are none: give --queries FILE, or leave out --run."
         )
     files = {
         "queries": queries,

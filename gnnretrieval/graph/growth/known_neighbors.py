@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.graph.edges.sources import DUAL_ENCODER
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import blocks
@@ -30,10 +31,10 @@ def neighbors_from(
     """Rows and scores ``(n, k)`` as :func:`gnnretrieval.encoders.exact_search.exact_top_k` returns them.
 
     A query that ``known`` has keeps its list, and is compared with new passages. It is searched again if a passage of
-    its list is gone or changed.
+    its list is gone or changed, and every query if the lists are not those of an exact search with this ``k``.
 
     Args:
-        known: An earlier graph over the same encoder, with the same ``k``.
+        known: An earlier graph over the same encoder.
         ids: Ids of the queries and of the passages.
         queries: ``(n, d)``.
         passages: ``(m, d)``.
@@ -48,7 +49,8 @@ def neighbors_from(
     kept = was_passage[was_passage >= 0]
     n = len(queries)
     rows, scores = np.empty((n, k), dtype=np.int64), np.empty((n, k), dtype=np.float32)
-    usable = known.k == k and known.similarity == similarity and bool((np.diff(kept) > 0).all())
+    usable = known.config["edges"] == DUAL_ENCODER and known.config["search"] == "exact" and known.k == k
+    usable = usable and known.similarity == similarity and bool((np.diff(kept) > 0).all())
     settled = np.zeros(n, dtype=bool)
     if usable:  # otherwise passages of equal score would have another order
         row_now = np.full(len(old_passages), -1, dtype=np.int64)
