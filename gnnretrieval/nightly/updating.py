@@ -34,6 +34,7 @@ from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.storage.durable import make_directory
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json, write_json
 from gnnretrieval.training.gnn.embeddings import Embeddings
+from gnnretrieval.training.gnn.messages import fits_memory
 from gnnretrieval.training.gnn.warm_start import grew_enough
 
 CANDIDATE, PASSAGES = "candidate", "passages"  # what is made: a new model, and the old one over tonight's passages
@@ -206,7 +207,7 @@ class _Night:
         if few and served is not None and not forgets and not self.from_scratch:
             return self._old_model(tonight, served, None, few, {})
         features, graph = maker.graph(dataset, made, served, forgets=forgets)
-        whole = forgets or self._begins_again(served, len(graph.labels))
+        whole = forgets or self._begins_again(served, len(graph.labels)) or not fits_memory(graph)
         if served is not None and not whole and served.model.load_messages().messages == Messages():
             reason = "The served model is the dual-encoder. Training begins when the labels have grown by a quarter."
             return self._old_model(tonight, served, None, [reason], {})

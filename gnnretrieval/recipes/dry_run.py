@@ -14,10 +14,12 @@ from gnnretrieval.encoders.checkpoint import directory_on_disk
 from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.platform.memory import memory_limit
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.plan import PlannedDownload, PlannedMemory, PlannedSizes, PlannedStage, RunPlan
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
 from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
+from gnnretrieval.training.gnn.corpus_part import PASSAGES, most_nodes
 from gnnretrieval.training.gnn.ladder import MOST_SETTINGS, STEPS
 from gnnretrieval.training.gnn.messages import bytes_of_messages
 
@@ -207,6 +209,9 @@ def _memory(recipe: Recipe, sizes: Sizes) -> PlannedMemory:
     index = 4 * sizes.dimension * sizes.passages
     if settings.layer == "linear":
         held = bytes_of_messages(sizes.dimension, sizes.passages + sizes.graph_queries)
+        part = settings.passages or (PASSAGES if held > memory_limit() else None)
+        if part is not None:
+            held = min(held, bytes_of_messages(sizes.dimension, most_nodes(part)))
         return PlannedMemory(training=held, index=index)
     needs = memory_needs(
         sizes.passages,

@@ -178,7 +178,9 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
         index = build_index(embeddings, directory / "index", overwrite=True)
         baseline = build_index(features, directory / "index-dual-encoder", overwrite=True)
     shown = None
-    if _is_kept(model):
+    if _is_kept(model) and model.is_linear and not fits_memory(graph):
+        say("no map: its vectors do not fit into memory")
+    elif _is_kept(model):
         with timed_stage("map"):
             shown = build_map(embeddings, directory / "map", overwrite=True)
     with timed_stage("rankings"):

@@ -192,3 +192,8 @@ class TrainSettings(Settings):
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""
         return self.mode == "joint"
+
+
+def as_before(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without ``passages`` where it is not given: models from before this setting stay valid."""
+    return {name: value for name, value in config.items() if name != "passages" or value is not None}

@@ -33,7 +33,7 @@ from gnnretrieval.training.gnn.messages import LOG, WEIGHTS, MessagesTraining, t
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.selection import Selection
-from gnnretrieval.training.gnn.settings import TrainSettings
+from gnnretrieval.training.gnn.settings import TrainSettings, as_before
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 
@@ -95,9 +95,7 @@ def train_gnn(
     if not ranks.first:
         write(Path(out))
         return GNNEncoderModel(Path(out), {})
-    config = with_precision(settings, device)
-    if settings.passages is None:  # not in the configuration, so that models from before this setting stay valid
-        del config["passages"]
+    config = as_before(with_precision(settings, device))
     artifact = make_artifact(
         out,
         KIND,

@@ -21,10 +21,10 @@ from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import held_out_queries
 from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words
+from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words, require_fit
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
-from gnnretrieval.training.gnn.settings import TrainSettings
+from gnnretrieval.training.gnn.settings import TrainSettings, as_before
 from gnnretrieval.training.gnn.train import of_graph
 
 _FEW_MORE = 0.25
@@ -111,6 +111,7 @@ def keep_trained(
     """
 
     def write(directory: Path) -> dict[str, Any]:
+        require_fit(store)
         made = trained()
         made.save(directory / WEIGHTS)
         held_out = held_out_queries(store, dataset, features, settings.seed)
@@ -147,7 +148,7 @@ def keep_trained(
         out,
         KIND,
         inputs={"graph": store.hash, "dataset": dataset.hash} | ({} if start is None else {"start": start.hash}),
-        config=settings.model_dump(mode="json") | dict(how),
+        config=as_before(settings.model_dump(mode="json")) | dict(how),
         write=write,
         seed=settings.seed,
         overwrite=True,
