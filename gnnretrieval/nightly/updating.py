@@ -35,6 +35,7 @@ from gnnretrieval.storage.durable import make_directory
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json, write_json
 from gnnretrieval.training.gnn.embeddings import Embeddings
 from gnnretrieval.training.gnn.messages import fits_memory
+from gnnretrieval.training.gnn.settings import as_before
 from gnnretrieval.training.gnn.warm_start import grew_enough
 
 CANDIDATE, PASSAGES = "candidate", "passages"  # what is made: a new model, and the old one over tonight's passages
@@ -342,7 +343,7 @@ class _Night:
     def _settings(self) -> str:
         """Hash of the settings that a model is trained by."""
         names = ("encoder", "graph", "train", "feedback")
-        return sha256_of_json({name: getattr(self.recipe, name).model_dump(mode="json") for name in names})
+        return sha256_of_json({name: as_before(getattr(self.recipe, name).model_dump(mode="json")) for name in names})
 
     @cached_property
     def _state(self) -> str:
