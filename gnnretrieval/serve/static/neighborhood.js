@@ -62,7 +62,7 @@ function showNeighborhood(place, data, options = {}) {
       neighbors.some((edge) => edge.attention < -0.0005) ? make("span", {}, make("i", { class: "line away" }), "pushes away") : "",
       make("span", {}, attentive ? "width: attention" : "width: similarity"))), list)
       : make("p", { class: "soft" }, node.kind === "passage"
-        ? "No training question found it: only its own vector is in its context." : "It is left out of the graph."));
+        ? "No training question retrieved it: only its own vector is in its context." : "It is left out of the graph."));
   const light = (number) => {
     picture.dispatchEvent(new CustomEvent("light", { detail: number }));
     [...list.children].forEach((item, row) => item.lastElementChild.classList.toggle("lit", row === number));
