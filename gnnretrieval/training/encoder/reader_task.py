@@ -137,7 +137,7 @@ class ReaderTask:
 
     def _token_spans(self, window: Window, query: str, passage: str) -> list[tuple[int, int]]:
         """First and last token of each answer that lies in the window."""
-        starts, ends = window.characters.T
+        starts, ends = window.characters.T  # of each token, in the passage's text
         spans = []
         for start, end in self.texts.spans(query, passage):
             first, last = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(starts, end)) - 1

@@ -135,6 +135,7 @@ def _train(
         raise GnnRetrievalError(
             "fixed_passages needs one vector per passage: it does not fit an encoder of sentences or tokens."
         )
+    # negatives that are searched for during training may be any passage
     whole_corpus = settings.refresh_every is not None or settings.fixed_passages
     texts = Texts.of(
         dataset,
