@@ -108,7 +108,7 @@ async function showServed() {
   ];
   if (graph.recall !== null) tiles.push([share(graph.recall), `of questions retrieved their own passage among their ${graph.k}`]);
   find("tiles").replaceChildren(...tiles.map(([value, meaning]) => make("div", { class: "card" }, make("b", {}, value), make("span", {}, meaning))));
-  find("hubs").replaceChildren("Found by most questions: ", ...graph.most_found.flatMap((one, place) => [place ? ", " : "",
+  find("hubs").replaceChildren("Retrieved by most questions: ", ...graph.most_found.flatMap((one, place) => [place ? ", " : "",
     make("button", { type: "button", onclick: () => lookAt("passage", one.id) }, one.id), ` (${one.queries})`]));
   find("graph").hidden = false;
 }

@@ -39,7 +39,7 @@ function showNeighborhood(place, data, options = {}) {
   } else if (node.mean_gate !== undefined && node.mean_gate !== null) facts.push(["gate", figure(node.mean_gate), "Mean of the filter gate, 0 to 1"]);
   if (node.own_attention !== undefined && node.own_attention !== null) facts.push(["attention to itself", figure(node.own_attention), "Its own weight in its context; the rest is its neighbours'"]);
   const shown = neighbors.length < node.edges ? `, ${neighbors.length} shown` : "";
-  const heading = node.kind === "passage" ? `Found by ${count(node.edges, "training question")}` : `Found ${count(node.edges, "passage")}`;
+  const heading = `Joined to ${count(node.edges, node.kind === "passage" ? "training question" : "passage")}`;
   const title = node.kind === "passage" ? node.title && node.title !== node.id ? node.title : node.id : node.text;
   const picture = make("div", { class: "picture" });
   const list = make("ol", { class: "neighbors" });
