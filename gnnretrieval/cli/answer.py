@@ -125,25 +125,25 @@ def _opened(settings: ReaderSettings, device: str) -> Reader:
 def _answer_one(retriever: Retriever, reader: Reader, question: str, as_json: bool) -> None:
     retriever.warm_up(reader.settings.passages)
     start = time.perf_counter()
-    found = retriever.answer(question, reader)
+    best = retriever.answer(question, reader)
     milliseconds = 1000 * (time.perf_counter() - start)
-    passage = retriever.passage(found.passage)
+    passage = retriever.passage(best.passage)
     if as_json:
         title = {"title": passage.title, "text": passage.text}
-        echo_json({"question": question, **found._asdict(), **title, "milliseconds": round(milliseconds, 1)})
+        echo_json({"question": question, **best._asdict(), **title, "milliseconds": round(milliseconds, 1)})
         return
-    echo(found.answer)
-    name = found.passage if passage.title in ("", found.passage) else f"{found.passage}  {passage.title}"
-    echo(f"  rank {found.rank}, probability {found.probability:.2f}  {name}")
-    echo(f"  {_in_context(passage.text, found)}")
+    echo(best.answer)
+    name = best.passage if passage.title in ("", best.passage) else f"{best.passage}  {passage.title}"
+    echo(f"  rank {best.rank}, probability {best.probability:.2f}  {name}")
+    echo(f"  {_in_context(passage.text, best)}")
     read = min(reader.settings.passages, retriever.num_passages)
     echo(f"read {read:,} of {retriever.num_passages:,} passages in {milliseconds:.0f} ms")
 
 
-def _in_context(text: str, found: Answer) -> str:
+def _in_context(text: str, best: Answer) -> str:
     """The answer in brackets, with the text around it, in one line."""
-    start, end = max(0, found.start - _AROUND), found.end + _AROUND
-    marked = f"{text[start : found.start]}[{found.answer}]{text[found.end : end]}"
+    start, end = max(0, best.start - _AROUND), best.end + _AROUND
+    marked = f"{text[start : best.start]}[{best.answer}]{text[best.end : end]}"
     return f"{'…' if start else ''}{' '.join(marked.split())}{'…' if end < len(text) else ''}"
 
 
@@ -171,8 +171,8 @@ def _answer_split(
         if dev is None or dev == split:
             raise InputError(f"--dev-run needs a dev split besides {split!r}: add qrels/dev.tsv.", dataset.path)
         of_dev = answered_queries(dataset, dev)
-        asked = {query.id: query.text for query in dataset.queries_of(dev) if query.id in of_dev}
-        chosen = choose_weight(read_passages(reader, dataset, asked, read_run(dev_run)), of_dev)
+        dev_texts = {query.id: query.text for query in dataset.queries_of(dev) if query.id in of_dev}
+        chosen = choose_weight(read_passages(reader, dataset, dev_texts, read_run(dev_run)), of_dev)
         weight = chosen.weight
     predicted = {query: one.answer(weight) for query, one in read_passages(reader, dataset, texts, run).items()}
     values = answer_values(predicted, gold)
@@ -196,8 +196,8 @@ def _write(out: Path, predicted: Mapping[str, Answer | None], values: Mapping[st
 
     with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         for query, measures in _by_query(values).items():
-            found = predicted.get(query)
-            record = {"query": query, **(found._asdict() if found else {"answer": ""}), **measures}
+            best = predicted.get(query)
+            record = {"query": query, **(best._asdict() if best else {"answer": ""}), **measures}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

@@ -71,7 +71,7 @@ def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
 @dataset_options
 @overwrite_option
 def sentences(dataset: Path, out: Path | None, qrels: str, where: dict[str, str], overwrite: bool) -> None:
-    """Split the passages of DATASET into sentences: make a dataset directory whose passages are the sentences.
+    """Split the passages of DATASET into sentences: make a dataset directory with the sentences as passages.
 
     The relevant sentences are those with one of the query's answers (metadata of queries.jsonl), otherwise all of a
     relevant passage. encoder encode --sentences token (or mean) then encodes the sentences of a passage together.

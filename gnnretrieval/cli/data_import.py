@@ -19,6 +19,15 @@ from gnnretrieval.cli.options import (
 from gnnretrieval.cli.output import echo, echo_next
 
 
+def _list(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from gnnretrieval.data.formats.recognise import ALL_FORMATS
+
+        width = max(map(len, ALL_FORMATS))
+        echo("\n".join(f"{name:<{width}}  {known.what}" for name, known in ALL_FORMATS.items()))
+        context.exit()
+
+
 @click.command("import")
 @click.argument("sources", metavar="[FORMAT][@SPLIT]=PATH…", nargs=-1, required=True)
 @out_option
@@ -29,7 +38,7 @@ from gnnretrieval.cli.output import echo, echo_next
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda c, p, v: _list(c, v),
+    callback=_list,
     help="List the formats and exit.",
 )
 @overwrite_option
@@ -49,7 +58,7 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     from gnnretrieval.data.importing import import_dataset
     from gnnretrieval.data.sources import source_of
 
-    files = [one for text in sources for one in source_of(text)]
+    files = [file for text in sources for file in source_of(text)]
     made = import_dataset(files, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite)
     counts = made.meta["counts"]
     parts = [f"{counts['passages']:,} passages", f"{counts['queries']:,} queries"]
@@ -57,15 +66,6 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     parts += [f"{count:,} negatives of {split}" for split, count in counts["negatives"].items()]
     echo(f"{out}: " + ", ".join(parts))
     echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
-
-
-def _list(context: click.Context, wanted: bool) -> None:
-    if wanted:
-        from gnnretrieval.data.formats.recognise import ALL_FORMATS
-
-        width = max(map(len, ALL_FORMATS))
-        echo("\n".join(f"{name:<{width}}  {its.what}" for name, its in ALL_FORMATS.items()))
-        context.exit()
 
 
 @click.command()

@@ -177,18 +177,17 @@ def compare(
     from gnnretrieval.pages.html import require_page_place, write_page
     from gnnretrieval.storage.provenance import library_versions, sha256_of_file
 
-    names = [run.name.removesuffix(".gz").rsplit(".", 1)[0] for run in runs]
-    if len(set(names)) < len(names):
-        raise click.UsageError(f"two runs are both called {max(names, key=names.count)!r}: rename a file.")
+    run_of = _by_name(runs)
+    names = list(run_of)
     if html is not None:
         require_page_place(html)
     parsed = evaluation.parse_measures(evaluation.split_names(measures))
     dataset = Dataset.open(data, qrels, where)
     judged = evaluation.judged_in(dataset, split, parsed)
-    opened = {name: read_run(run) for name, run in zip(names, runs, strict=True)}
+    opened = {name: read_run(run) for name, run in run_of.items()}
     provenance: dict[str, Any] = {
         "dataset": dataset.provenance(),
-        "runs": {name: sha256_of_file(run) for name, run in zip(names, runs, strict=True)},
+        "runs": {name: sha256_of_file(run) for name, run in run_of.items()},
         "versions": library_versions(),
     }
     first = baseline or names[0]
@@ -198,29 +197,41 @@ def compare(
     lists = {}
     last = next((name for name in reversed(names) if name != first), first)
     if changed is not None:
-        pair = (evaluation.per_query(judged, opened[name], parsed[:1], answers) for name in (last, first))
-        after, before = (next(iter(values.values())) for values in pair)
+        after, before = (
+            next(iter(evaluation.per_query(judged, opened[name], parsed[:1], answers).values()))
+            for name in (last, first)
+        )
         lists = dict(zip(("helped", "hurt"), evaluation.most_changed(after, before, changed), strict=True))
     texts = {query.id: query.text for query in dataset.queries_of(split)} if lists or html is not None else {}
     if html is not None:
-        files = {name: run.name for name, run in zip(names, runs, strict=True)}
+        files = {name: run.name for name, run in run_of.items()}
         judgements = f"{dataset.name}/{qrels}/{split}.tsv"
         evidence = Evidence(table, judged, opened, texts, texts_of(dataset), files, judgements)
         write_page(comparison_page(evidence, changed or 10), html)
         say(f"{html}: the page")
+    measure = table.measure_names[0]
     if as_json:
         of_last = {
-            what: [{**one._asdict(), "text": texts[one.query]} for one in changes] for what, changes in lists.items()
+            what: [{**change._asdict(), "text": texts[change.query]} for change in changes]
+            for what, changes in lists.items()
         }
-        extra = {"changed": {"system": last, "measure": table.measure_names[0], **of_last}} if lists else {}
+        extra = {"changed": {"system": last, "measure": measure, **of_last}} if lists else {}
         echo_json(table.as_json() | extra)
         return
     _echo_table(table, form, details)
     for what, changes in lists.items():
-        _echo_changed(f"most {what} by {last}, {table.measure_names[0]} × 100 (with {first} → with it)", changes, texts)
+        _echo_changed(f"most {what} by {last}, {measure} × 100 (with {first} → with it)", changes, texts)
     if not (details and changed and html):
         more = {"--details": details, "--changed 5": changed, "--html comparison.html": html}
         echo_next(f"the same with {' '.join(option for option, given in more.items() if not given)}")
+
+
+def _by_name(runs: Sequence[Path]) -> dict[str, Path]:
+    """The files of runs by the names of their systems."""
+    names = [run.name.removesuffix(".gz").rsplit(".", 1)[0] for run in runs]
+    if len(set(names)) < len(names):
+        raise click.UsageError(f"two runs are both called {max(names, key=names.count)!r}: rename a file.")
+    return dict(zip(names, runs, strict=True))
 
 
 def _echo_table(table: Comparison, form: str, details: bool) -> None:
@@ -239,7 +250,7 @@ def _echo_table(table: Comparison, form: str, details: bool) -> None:
 
 def _echo_changed(title: str, changes: Sequence[ChangedQuery], texts: Mapping[str, str]) -> None:
     echo(f"\n{title}:")
-    for one in changes:
-        echo(f"  {100 * one.before:5.1f} → {100 * one.after:5.1f}  {one.query}  {texts[one.query]}")
+    for change in changes:
+        echo(f"  {100 * change.before:5.1f} → {100 * change.after:5.1f}  {change.query}  {texts[change.query]}")
     if not changes:
         echo("  none")

@@ -174,10 +174,10 @@ def simulate(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Write a log of simulated users over DATASET, whose judgements are the truth: biased by position, partly wrong.
+    """Write a log of simulated users over DATASET: biased by position, partly wrong.
 
-    To test feedback import by: it prints the propensities, and the dates from which the questions of dev and test are
-    asked.
+    The judgements of DATASET are the truth, so the log tests feedback import. The propensities are printed, and the
+    dates from which the questions of dev and test are asked.
 
     \b
     Example: gnnretrieval feedback simulate my-data --wrong-clicks 0.2
@@ -189,7 +189,7 @@ def simulate(
     out = out or beside(dataset, "log.jsonl")
     parsed = SimulationSettings.parse(settings_from(SimulationSettings, settings))
     run = None if run_file is None else read_run(run_file)
-    rankings = None if run is None else {query: [one.passage_id for one in its] for query, its in run.items()}
+    rankings = None if run is None else {query: [hit.passage_id for hit in hits] for query, hits in run.items()}
     report = simulate_log(Dataset.open(dataset, qrels, where), out, parsed, rankings=rankings)
     if as_json:
         echo_json(report.as_json())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,9 +20,6 @@ from gnnretrieval.cli.options import (
 from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group()
@@ -163,7 +160,7 @@ def export(
     from gnnretrieval.index.export_databases import write_lancedb, write_pgvector, write_qdrant
     from gnnretrieval.index.faiss_index import open_index
 
-    if sum(one is not None for one in (out, dsn, qdrant, lancedb)) != 1:
+    if sum(target is not None for target in (out, dsn, qdrant, lancedb)) != 1:
         raise click.UsageError("give --out FILE, --dsn DATABASE, --qdrant PLACE or --lancedb PLACE: one of them.")
     if hnsw and dsn is None and qdrant is None:
         raise click.UsageError("--hnsw goes with --dsn and --qdrant.")

@@ -144,5 +144,4 @@ def pseudo_label_(
 
 
 def _echo(made: Examples) -> None:
-
     echo(f"{made.path}\n{made.report.to_text()}")

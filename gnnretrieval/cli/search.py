@@ -229,7 +229,7 @@ def _answer(retriever: Retriever, question: str | None, k: int, explain: bool, a
     if not as_json:
         _print(retriever, hits, why, milliseconds)
         return
-    reasons = [{"why": explanation_json(*one)} for one in why] or [{} for _ in hits]
+    reasons = [{"why": explanation_json(*reason)} for reason in why] or [{} for _ in hits]
     echo_json(
         {
             "question": question,

@@ -9,7 +9,7 @@ import click
 
 
 class SectionedCommand(click.Command):
-    """A command whose ``--help`` shows its options in sections: the usual ones first, then those of a special use.
+    """A command with a ``--help`` in sections: the usual options first, then those of a special use.
 
     Args:
         sections: Names of parameters by the title of their section; all others are under "Options".

@@ -17,13 +17,12 @@ from gnnretrieval.settings import OneOf, Settings
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def settings_options(model: type[Settings], *, leave_out: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+def settings_options(model: type[Settings]) -> Callable[[Command], Command]:
     """Decorator: an option for each field of ``model`` and of its groups, named after the field."""
 
     def decorate(command: Command) -> Command:
         for name, (_, annotation, default, meaning) in reversed(list(_fields(model).items())):
-            if name not in leave_out:
-                command = _option(name, annotation, default, meaning)(command)
+            command = _option(name, annotation, default, meaning)(command)
         return command
 
     return decorate
@@ -54,7 +53,7 @@ def _fields(model: type[Settings]) -> dict[str, tuple[str, Any, Any, str]]:
                 assert inner not in model.model_fields, f"{name}.{inner}: the option --{inner} has another meaning"
                 fields[inner] = (name, kind, default, meaning)
         else:
-            names = next((one.names for one in field.metadata if isinstance(one, OneOf)), None)
+            names = next((entry.names for entry in field.metadata if isinstance(entry, OneOf)), None)
             kind = annotation if names is None else Literal[names]
             fields[name] = ("", kind, field.default, meanings[name])
     return fields

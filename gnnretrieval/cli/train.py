@@ -160,8 +160,8 @@ def embed(
     if changed:
         made = update_embeddings(opened, store, out, device=device, memory=budget)
     else:
-        its = None if features is None else open_features(features)
+        given = None if features is None else open_features(features)
         common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
-        made = embed_passages(opened, store, out, features=its, **common)
+        made = embed_passages(opened, store, out, features=given, **common)
     echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")
     echo_next(f"gnnretrieval index build {out}{' --changed' if changed else ''}")

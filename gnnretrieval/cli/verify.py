@@ -25,13 +25,12 @@ def verify(paths: tuple[Path, ...]) -> None:
     """
     from gnnretrieval.storage.verifying import verify as verified
 
-    found = verified(paths)
-    for line in found.damaged:
+    checked = verified(paths)
+    for line in checked.damaged:
         echo(line)
-    if count := len(found.damaged):
+    if count := len(checked.damaged):
         files, which = ("file is", "its directory") if count == 1 else ("files are", "their directories")
         raise GnnRetrievalError(f"{count:,} {files} damaged. Delete {which}, and run the commands that make them.")
-    artifacts = "artifact" if found.artifacts == 1 else "artifacts"
-    echo(
-        f"{found.artifacts:,} {artifacts}, {found.files:,} files, {found.bytes / 2**20:,.1f} MiB: all as they were made"
-    )
+    artifacts = "artifact" if checked.artifacts == 1 else "artifacts"
+    size = f"{checked.files:,} files, {checked.bytes / 2**20:,.1f} MiB"
+    echo(f"{checked.artifacts:,} {artifacts}, {size}: all as they were made")

@@ -54,8 +54,8 @@ def has_token(authorization: str, token: str) -> bool:
 class Names:
     """Host names that the server answers to.
 
-    This stops DNS rebinding: a page of another site, whose name was made to resolve to this server, sends that name
-    as the host and is refused. IP addresses are safe, since they cannot be made to resolve elsewhere.
+    This stops DNS rebinding. A page of another site makes its name resolve to this server, sends that name as the host
+    and is refused. IP addresses are safe, since they cannot be made to resolve elsewhere.
 
     Args:
         allowed: Further names.
@@ -124,11 +124,11 @@ class Rate:
 
 def _client(address: str) -> str:
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
     return address

@@ -46,8 +46,8 @@ def create_app(
 ) -> FastAPI:
     """The application that serves ``retriever``.
 
-    It works in three threads: one ranks passages, one reads the graph, one loads new versions of the index. A further
-    one writes feedback, and a further one finds answers, so that no ranking waits for the reader.
+    It works in three threads: one ranks passages, one reads the graph, one loads new versions of the index. Two more
+    write feedback and find answers, so that no ranking waits for the disk or the reader.
 
     Args:
         retriever: The retriever to serve; nothing else may use it meanwhile.
@@ -66,8 +66,8 @@ def create_app(
         async with reloading(versions, serving.settings.watch):
             yield
         end = time.monotonic() + serving.settings.stop_timeout / 2
-        for one in serving.threads():
-            one.close(max(0.0, end - time.monotonic()))
+        for thread in serving.threads():
+            thread.close(max(0.0, end - time.monotonic()))
 
     app = FastAPI(
         title="gnnretrieval",
@@ -93,7 +93,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None, r
     measurements = Measurements()
     log = None if settings.feedback is None else ThumbLog(settings.feedback)
     limits: dict[str, Any] = {"max_waiting": settings.max_waiting, "timeout": settings.timeout}
-    asked = Worker(
+    questions_thread = Worker(
         lambda kind, items: _answers(*kind, items),
         batch_size=settings.batch_size,
         wait=settings.batch_wait,
@@ -104,16 +104,16 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None, r
     def one_by_one() -> Worker:
         return Worker(lambda job, items: [job(*item) for item in items], batch_size=1, wait=0, **limits)
 
-    looked_up = one_by_one()
+    graph_thread = one_by_one()
     feedback_in = None if log is None else Feedback(log, one_by_one())
     answers = None if reader is None else AnswerSource(reader, one_by_one())
 
     async def warm_up(served: Served) -> None:
         """Send first requests through the threads that will answer: only one thread at a time may use an encoder."""
-        await looked_up.ask(served.lookups.warm_up, ())
-        question = await asked.ask((served.retriever, "warm_up"), 1)
+        await graph_thread.ask(served.lookups.warm_up, ())
+        question = await questions_thread.ask((served.retriever, "warm_up"), 1)
         if question and served.retriever.has_graph and served.retriever.num_passages:
-            await asked.ask((served.retriever, "compare_all", 1), question)
+            await questions_thread.ask((served.retriever, "compare_all", 1), question)
 
     versions = CurrentVersion(
         Served(retriever, is_own=load is not None),
@@ -122,7 +122,7 @@ def _serving(retriever: Retriever, settings: ServeSettings, load: Load | None, r
         lambda ended: measurements.reload(ended.version, ended.failed),
     )
     measurements.serves(versions.current.version)
-    return Serving(settings, asked, looked_up, versions, measurements, feedback_in, answers)
+    return Serving(settings, questions_thread, graph_thread, versions, measurements, feedback_in, answers)
 
 
 def _answers(retriever: Retriever, job: str, *rest: Any) -> Sequence[Any]:
@@ -130,5 +130,5 @@ def _answers(retriever: Retriever, job: str, *rest: Any) -> Sequence[Any]:
     *how, items = rest
     if job == "warm_up":
         return [retriever.warm_up(k) for k in items]
-    found: Sequence[Any] = getattr(retriever, job)(items, *how)
-    return found
+    answers: Sequence[Any] = getattr(retriever, job)(items, *how)
+    return answers

@@ -21,8 +21,8 @@ def examples_of(retriever: Retriever, version: str) -> ExamplesAnswer:
     """
     place = retriever.index.path.resolve().parent / FILE
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-        questions = _shown(retriever, [ExampleOut.model_validate(example) for example in found])
+        records = json.loads(place.read_text(encoding="utf-8"))
+        questions = _shown(retriever, [ExampleOut.model_validate(record) for record in records])
         return ExamplesAnswer(version=version, gained=True, questions=questions[:_MOST])
     except (OSError, ValueError):  # missing or unreadable: examples are only a suggestion
         pass
@@ -37,8 +37,8 @@ def examples_of(retriever: Retriever, version: str) -> ExamplesAnswer:
 
 
 def _shown(retriever: Retriever, examples: list[ExampleOut]) -> list[ExampleOut]:
-    """The examples whose passages have not been removed since."""
+    """The examples without those of passages that were removed since."""
     if not len(retriever.index.removed):
         return examples
-    there = retriever.texts.rows_of_passages([example.passage for example in examples if example.passage is not None])
-    return [example for example in examples if example.passage is None or example.passage in there]
+    left = retriever.texts.rows_of_passages([example.passage for example in examples if example.passage is not None])
+    return [example for example in examples if example.passage is None or example.passage in left]

@@ -24,9 +24,9 @@ def last_update_of(place: Path, version: str) -> UpdateAnswer | None:
     try:
         number = int(place.name)
         signed = list(enumerate(run.ledger(), 1))
-        line, entry = next((line, its) for line, its in reversed(signed) if its.get("version") == number)
+        line, entry = next((line, entry) for line, entry in reversed(signed) if entry.get("version") == number)
         report = UpdateReport.model_validate_json(run.report_place(line).read_bytes())
-        moved = [one.as_json() for one in read_moved(place)]
+        moved = [question.as_json() for question in read_moved(place)]
     except (GnnRetrievalError, OSError, ValueError, LookupError, StopIteration):  # the panel is only for information
         return None
     told = {"version": version, "number": number, "when": entry["when"], "decision": report.decision(), "moved": moved}

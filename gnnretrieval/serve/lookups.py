@@ -53,8 +53,8 @@ class Lookups:
             Refusal: There is none with one of them (404).
         """
         texts = self._retriever.texts
-        there = texts.rows_of_queries(ids) if is_query else texts.rows_of_passages(ids)
-        missing = next((id_ for id_ in ids if id_ not in there), None)
+        known = texts.rows_of_queries(ids) if is_query else texts.rows_of_passages(ids)
+        missing = next((id_ for id_ in ids if id_ not in known), None)
         if missing is not None:
             raise Refusal(404, "not_found", f"There is no {'query' if is_query else 'passage'} {missing!r}.")
 
@@ -126,7 +126,7 @@ class Lookups:
             self._update = last_update_of(self._place, self.version)
         return self._update
 
-    def what_if(self, asked: Asked, change: Change, k: int) -> WhatIf:
+    def what_if(self, question: Asked, change: Change, k: int) -> WhatIf:
         """A question's ranking after a change.
 
         Raises:
@@ -134,12 +134,12 @@ class Lookups:
         """
         self.require([change.passage])
         self.require(change.without, is_query=True)
-        return what_if(self._retriever, asked, change, k)
+        return what_if(self._retriever, question, change, k)
 
     def example_passages(self, question: str) -> list[str] | None:
         """The relevant passage of an example question; None if it is none, or its passage is not known."""
-        its = (one.passage for one in self.examples.questions if plain(one.question) == plain(question))
-        return [passage for passage in its if passage is not None] or None
+        same = [example for example in self.examples.questions if plain(example.question) == plain(question)]
+        return [example.passage for example in same if example.passage is not None] or None
 
 
 def _cut(edges: Sequence[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.maps.points import Points, figures_of, points_of
 from gnnretrieval.pages.html import inputs_of, write_page
-from gnnretrieval.serve.settings import STATIC
+from gnnretrieval.serve.static_files import in_script, read_static
 from gnnretrieval.storage.provenance import sha256_of_json
 
 WORDS = 300  # characters of a text that a page shows
@@ -48,14 +48,14 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
         shown: The map.
         path: The file to write.
         most: Passages to draw, and questions; drawn at random if there are more.
-        most_texts: Passages whose ids, titles and first words the file has, those that moved most; and questions.
+        most_texts: Passages with id, title and first words in the file, those that moved most; and questions.
 
     Raises:
         ArtifactError: The map is damaged, or its embeddings are gone or changed.
         GnnRetrievalError: The file cannot be written.
     """
-    style, scripts = "\n".join(map(_read, _STYLES)), [_read(name) for name in _SCRIPTS]
-    made = {"map": shown.hash, "most": most, "texts": most_texts, "page": [_read(_SKELETON), style, *scripts]}
+    style, scripts = "\n".join(map(read_static, _STYLES)), [read_static(name) for name in _SCRIPTS]
+    made = {"map": shown.hash, "most": most, "texts": most_texts, "page": [read_static(_SKELETON), style, *scripts]}
     if inputs_of(Path(path)) == (inputs := sha256_of_json(made)):
         return
     points = points_of(shown, most)
@@ -66,6 +66,7 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
             "passages": passage_texts(texts, _moved_most(points, most_texts)),
             "questions": question_texts(texts, points.question_rows[:most_texts].tolist()),
         }
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     head = [
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         f'<meta name="inputs" content="{inputs}">',
@@ -75,7 +76,7 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
         head="\n".join(head),
         brand='<span class="brand">gnnretrieval: the map</span>',
         token="",
-        data=f'<script type="application/json" id="data">{_escaped(data)}</script>',
+        data=f'<script type="application/json" id="data">{in_script(text)}</script>',
         scripts="\n".join(f"<script>\n{script}</script>" for script in scripts),
     )
     write_page(page, path)
@@ -83,14 +84,17 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
 
 def passage_texts(texts: TextStore, rows: Iterable[int]) -> list[dict[str, Any]]:
     """Row, id, title and first words of passages."""
-    found = (texts.passage(row) for row in rows)
-    return [{"row": one.row, "id": one.id, "title": one.title, "text": _cut(one.text)} for one in found]
+    passages = (texts.passage(row) for row in rows)
+    return [
+        {"row": passage.row, "id": passage.id, "title": passage.title, "text": _cut(passage.text)}
+        for passage in passages
+    ]
 
 
 def question_texts(texts: TextStore, rows: Iterable[int]) -> list[dict[str, Any]]:
     """Row, id and text of training questions; their titles are empty."""
-    found = (texts.query(row) for row in rows)
-    return [{"row": one.row, "id": one.id, "title": "", "text": _cut(one.text)} for one in found]
+    queries = (texts.query(row) for row in rows)
+    return [{"row": query.row, "id": query.id, "title": "", "text": _cut(query.text)} for query in queries]
 
 
 def _moved_most(points: Points, most: int) -> list[int]:
@@ -103,14 +107,4 @@ def _cut(text: str) -> str:
 
 
 def _page(**parts: str) -> str:
-    return Template(_read(_SKELETON)).substitute(parts)
-
-
-def _escaped(data: Any) -> str:
-    """JSON that cannot end its script element."""
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _read(name: str) -> str:
-    return (STATIC / name).read_text(encoding="utf-8")
+    return Template(read_static(_SKELETON)).substitute(parts)

@@ -13,12 +13,15 @@ from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
     import uvicorn
+    from fastapi import FastAPI
 
     from gnnretrieval.encoders.reader import Reader
     from gnnretrieval.encoders.settings import ReaderSettings
     from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.index.retriever import Retriever
+    from gnnretrieval.serve.listening import Listener
     from gnnretrieval.serve.served import Served
+    from gnnretrieval.serve.settings import ServeSettings
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 NETWORK_RATE = 50.0  # requests a second of one client, if other machines can reach the server
@@ -58,7 +61,7 @@ def serve(
         rate: Maximum requests a second of one client; 0: no limit; None: 50, or no limit on a loopback address.
         watch: Seconds between two checks for a new version of the index; None: no checks.
         feedback: File of JSON lines to which thumbs of the explorer are added; wants a token. None: no thumbs.
-        explore: Share of the searches whose neighbouring passages are swapped at random
+        explore: Share of the searches in which neighbouring passages are swapped at random
             (:func:`gnnretrieval.feedback.exploration.fair_pairs`).
         reader: Finds answers in the best passages; None: no answers.
 
@@ -79,9 +82,7 @@ def serve(
     from gnnretrieval.feedback.thumb_log import ThumbLog
     from gnnretrieval.index.retriever import Retriever, index_in
     from gnnretrieval.serve.access import read_token
-    from gnnretrieval.serve.connections import Limits, protocol_with
-    from gnnretrieval.serve.listening import AT_ONCE, bound, connections_that_fit, is_loopback
-    from gnnretrieval.serve.logs import LOGGING
+    from gnnretrieval.serve.listening import bound, is_loopback
     from gnnretrieval.serve.served import open_version
     from gnnretrieval.serve.settings import ServeSettings
 
@@ -97,11 +98,13 @@ def serve(
                 f"--host {host}: others can reach this address. Give --token-file FILE, or --no-auth to let everybody "
                 "ask."
             )
+        if rate is None and not on_loopback:
+            rate = NETWORK_RATE
         settings = ServeSettings(
             listens="loopback" if on_loopback else "network",
             allowed_hosts=allowed_hosts,
             token=token,
-            rate=(rate or None) if rate is not None else None if on_loopback else NETWORK_RATE,
+            rate=rate or None,
             watch=watch,
             feedback=None if feedback is None else Path(feedback),
             explore=explore,
@@ -119,24 +122,7 @@ def serve(
         retriever = opened()
         _warm_up(retriever)
         app = create_app(retriever, settings, load=opened, reader=answering)
-        limits = Limits(
-            connections_that_fit(settings.max_connections),
-            head=settings.head_timeout,
-            request=settings.request_timeout,
-            answer=settings.answer_timeout,
-        )
-        config = uvicorn.Config(
-            app,
-            http=protocol_with(limits, lambda: listener.fileno() >= 0),
-            ws="none",
-            log_config=LOGGING,
-            access_log=False,
-            server_header=False,
-            backlog=AT_ONCE,
-            timeout_keep_alive=settings.idle_timeout,
-            timeout_graceful_shutdown=settings.stop_timeout,
-        )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(_config(app, listener, settings))
         listener.listen()  # connections wait from now on instead of being refused
         name = f"[{host}]" if ":" in host else host
         say(f"{retriever.num_passages:,} passages at http://{name}:{listener.getsockname()[1]} (Ctrl-C stops it)")
@@ -144,6 +130,33 @@ def serve(
         with stopped_by_signals(server):
             server.run(sockets=[listener])
     say("stopped")
+
+
+def _config(app: FastAPI, listener: Listener, settings: ServeSettings) -> uvicorn.Config:
+    """The configuration for uvicorn. The index must be open: its files leave room for fewer connections."""
+    import uvicorn
+
+    from gnnretrieval.serve.connections import Limits, protocol_with
+    from gnnretrieval.serve.listening import AT_ONCE, connections_that_fit
+    from gnnretrieval.serve.logs import LOGGING
+
+    limits = Limits(
+        connections_that_fit(settings.max_connections),
+        head=settings.head_timeout,
+        request=settings.request_timeout,
+        answer=settings.answer_timeout,
+    )
+    return uvicorn.Config(
+        app,
+        http=protocol_with(limits, lambda: listener.fileno() >= 0),
+        ws="none",
+        log_config=LOGGING,
+        access_log=False,
+        server_header=False,
+        backlog=AT_ONCE,
+        timeout_keep_alive=settings.idle_timeout,
+        timeout_graceful_shutdown=settings.stop_timeout,
+    )
 
 
 def _opened_reader(settings: ReaderSettings, device: str) -> Reader:

@@ -71,7 +71,7 @@ class HitOut(BaseModel):
     title: str
     text: str
     score: float
-    sentence: str | None = Field(None, description="The sentence it was found by, from an index of sentences.")
+    sentence: str | None = Field(None, description="The sentence it was retrieved by, from an index of sentences.")
 
 
 class _Answer(BaseModel):
@@ -298,7 +298,7 @@ class GraphAnswer(_Answer):
     edge_features: list[str]
     queries_per_passage: float = Field(description="Mean.")
     most_queries: int = Field(description="Of one passage.")
-    share_never_found: float = Field(description="Passages that no query found.")
+    share_never_found: float = Field(description="Share of the passages that no query retrieved.")
     recall: float | None = Field(description="Labelled queries that have their passage among their k; null without.")
     most_found: list[MostFoundOut]
     no_what_if: str | None = Field(description="Why POST /what-if is refused, in one sentence; null: it answers.")
@@ -314,7 +314,7 @@ class MapAnswer(_Answer):
     method: Literal["pca", "umap"]
     variance_kept: float | None = Field(description="Share of the vectors' variance; null of UMAP.")
     displacement_kept: float | None = Field(description="Share of the displacements' squared length; null of UMAP.")
-    share_moved: float = Field(description="Passages whose vector is another than before.")
+    share_moved: float = Field(description="Share of the passages with another vector than before.")
     after_head: bool = Field(description="Whether all vectors are those after the GNN-encoder's linear heads.")
 
 
@@ -372,7 +372,7 @@ class UpdateGateOut(BaseModel):
 
 
 class MovedQuestionOut(BaseModel):
-    """A held-out question whose first relevant passage has another rank than before."""
+    """A held-out question for which the first relevant passage has another rank than before."""
 
     question: str
     before: int | None = Field(description="Its rank by the model before; null: below 10.")

@@ -140,14 +140,14 @@ class CurrentVersion:
         seen, gone = _signature(meta), 0
         while True:
             await asyncio.sleep(seconds)
-            found = _signature(meta)
-            gone = gone + 1 if found is None else 0
+            now = _signature(meta)
+            gone = gone + 1 if now is None else 0
             if gone == 1:  # perhaps only for a moment, while it is replaced
                 continue
             last = self.last
             is_due = last is not None and last.failed and (datetime.now(UTC) - last.when).total_seconds() >= _RETRY
-            if found != seen or is_due:
-                seen = found
+            if now != seen or is_due:
+                seen = now
                 await self.reload()
 
     def close(self, seconds: float | None = None) -> None:
@@ -184,7 +184,7 @@ def open_version(open_: Callable[[], Retriever], in_memory: int, *, is_patient: 
 
 def _signature(meta: Path) -> tuple[int, int, int] | None:
     try:
-        found = meta.stat()
+        status = meta.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -16,10 +16,8 @@ MAX_CHANGES = 20  # training questions that a what-if leaves out, and adds
 MAX_ID = 1000  # characters
 MAX_SESSION = 100  # characters
 MAX_MAP_POINTS = 1_000_000  # passages, and questions, that a map draws; 24 bytes each
-MOST, MOST_TEXTS = (
-    100_000,
-    10_000,
-)  # passages of a map's file, and those whose texts it has, unless others are asked for
+MOST = 100_000  # passages, and questions, that a map's file draws by default
+MOST_TEXTS = 10_000  # of these, passages and questions with their texts in the file
 MAX_BODY = 256 * 1024  # bytes
 LIMITS = {"question": MAX_QUESTION, "k": MAX_K, "neighbors": MAX_NEIGHBORS, "id": MAX_ID, "body_bytes": MAX_BODY}
 STATIC = Path(__file__).with_name("static")
@@ -49,7 +47,7 @@ class ServeSettings(Settings):
             memory-mapped.
         feedback: File of JSON lines to which thumbs of the explorer are added, as an event log; wants a token. None:
             thumbs are neither offered nor taken.
-        explore: Share of the searches whose neighbouring passages are swapped at random
+        explore: Share of the searches in which neighbouring passages are swapped at random
             (:func:`gnnretrieval.feedback.exploration.fair_pairs`).
     """
 

@@ -15,7 +15,7 @@ from gnnretrieval.serve.map_page import passage_texts, question_texts
 from gnnretrieval.serve.settings import MAX_MAP_POINTS
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 
-_FOUND = 50  # passages that a name may find
+_MOST_NAMED = 50  # passages of one name
 
 
 class ShownMap:
@@ -53,13 +53,13 @@ class ShownMap:
         removed = frozenset(self._retriever.index.removed) if kind == "passage" else frozenset()
         known = [row for row in dict.fromkeys(rows) if row < count and row not in removed]
         made = (passage_texts if kind == "passage" else question_texts)(self._retriever.texts, known)
-        return schemas.MapTextsAnswer(version=version, texts=[schemas.MapText(**one) for one in made])
+        return schemas.MapTextsAnswer(version=version, texts=[schemas.MapText(**text) for text in made])
 
     def named(self, version: str, name: str) -> schemas.MapTextsAnswer:
-        """The passage with this id; else passages whose id or title has it."""
+        """The passage with this id; else passages with the name in their id or title."""
         texts = self._retriever.texts
-        made = passage_texts(texts, texts.rows_named(name, _FOUND))
-        return schemas.MapTextsAnswer(version=version, texts=[schemas.MapText(**one) for one in made])
+        made = passage_texts(texts, texts.rows_named(name, _MOST_NAMED))
+        return schemas.MapTextsAnswer(version=version, texts=[schemas.MapText(**text) for text in made])
 
 
 def _map_of(retriever: Retriever) -> PassageMap:
@@ -67,12 +67,12 @@ def _map_of(retriever: Retriever) -> PassageMap:
     if not place.exists():
         raise _refusal("is not made yet: gnnretrieval map build INDEX makes it")
     try:
-        found = open_map(place)
+        shown = open_map(place)
     except GnnRetrievalError:
         raise _refusal("cannot be read. Delete it and make it again") from None
-    if found.meta["inputs"].get(EMBEDDINGS) != retriever.index.meta["inputs"].get(EMBEDDINGS):
+    if shown.meta["inputs"].get(EMBEDDINGS) != retriever.index.meta["inputs"].get(EMBEDDINGS):
         raise _refusal("is of other embeddings than the index: gnnretrieval map build INDEX --overwrite makes it again")
-    return found
+    return shown
 
 
 def _refusal(why: str) -> Refusal:

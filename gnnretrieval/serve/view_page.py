@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.serve.settings import STATIC
+from gnnretrieval.serve.static_files import in_script, read_static
 
 
 def write_view(described: Mapping[str, Any], path: str | Path) -> None:
@@ -34,15 +34,9 @@ def write_view(described: Mapping[str, Any], path: str | Path) -> None:
 
 def view_page(described: Mapping[str, Any]) -> str:
     """The HTML page as text."""
-    data = json.dumps(described, ensure_ascii=True)
-    return Template(_read("view.html")).substitute(
+    return Template(read_static("view.html")).substitute(
         name=html.escape(f"{described['node']['id']}: its neighbourhood"),
-        style=_read("style.css"),
-        script=_read("elements.js") + _read("neighborhood.js"),
-        # escaped, so that the JSON cannot end its script element
-        data=data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+        style=read_static("style.css"),
+        script=read_static("elements.js") + read_static("neighborhood.js"),
+        data=in_script(json.dumps(described, ensure_ascii=True)),
     )
-
-
-def _read(name: str) -> str:
-    return (STATIC / name).read_text(encoding="utf-8")

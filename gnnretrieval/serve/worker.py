@@ -100,9 +100,9 @@ class Worker:
 
     def _answer_all(self, batch: Sequence[_Waiting]) -> None:
         kinds: dict[Hashable, list[_Waiting]] = {}
-        for one in batch:
-            if one.future.set_running_or_notify_cancel():  # False: the item was given up while it waited
-                kinds.setdefault(one.kind, []).append(one)
+        for waiting in batch:
+            if waiting.future.set_running_or_notify_cancel():  # False: the item was given up while it waited
+                kinds.setdefault(waiting.kind, []).append(waiting)
         for kind, together in kinds.items():
             self._observe(len(together))
             self._settle(kind, together)
@@ -122,13 +122,13 @@ class Worker:
 
     def _settle(self, kind: Hashable, together: list[_Waiting]) -> None:
         try:
-            answers = self._answer(kind, [one.item for one in together])
+            answers = self._answer(kind, [waiting.item for waiting in together])
         except Exception as error:
             if len(together) == 1:
                 together[0].future.set_exception(error)
                 return
-            for one in together:  # one bad item must not fail the others
-                self._settle(kind, [one])
+            for waiting in together:  # one bad item must not fail the others
+                self._settle(kind, [waiting])
             return
-        for one, answer in zip(together, answers, strict=True):
-            one.future.set_result(answer)
+        for waiting, answer in zip(together, answers, strict=True):
+            waiting.future.set_result(answer)

@@ -16,14 +16,13 @@ from gnnretrieval.storage.arrays import blocks, damaged, release
 _BLOCK = 2**22  # numbers
 
 
-def require_rows(array: NDArray[np.integer], below: int, path: Path, *, least: int = 0) -> None:
-    """Refuse an array that has a row outside ``least … below - 1``.
+def require_rows(array: NDArray[np.integer], below: int, path: Path) -> None:
+    """Refuse an array that has a row outside ``0 … below - 1``.
 
     Args:
         array: Integer row numbers, of any shape; may be memory-mapped.
         below: One above the largest row allowed.
         path: The array's file, for errors.
-        least: The smallest row allowed; -1 where -1 means no row.
 
     Raises:
         ArtifactError: The array has a row out of range.
@@ -31,8 +30,8 @@ def require_rows(array: NDArray[np.integer], below: int, path: Path, *, least: i
     flat = array.reshape(-1)
     for part in blocks(len(flat), _BLOCK):
         low, high = int(flat[part].min()), int(flat[part].max())
-        if low < least or high >= below:
-            raise damaged(path, f"it has row {low if low < least else high}, and there are {below:,}")
+        if low < 0 or high >= below:
+            raise damaged(path, f"it has row {low if low < 0 else high}, and there are {below:,}")
         release(array)
 
 

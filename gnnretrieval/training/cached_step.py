@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnretrieval.encoders.batching import batches_by_tokens
-from gnnretrieval.training.encoder.towers import Item, Tower
+from gnnretrieval.training.encoder.towers import Item, Tower, item_batches
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 
@@ -100,8 +99,7 @@ def _parts(items: Sequence[Item], token_budget: int, ranks: Ranks, device: torch
         lengths = np.array([len(items[number].ids) for number in here], dtype=np.int64)
         longest_first = here[np.argsort(-lengths, kind="stable")]
         own = np.sort(longest_first[ranks.rank :: ranks.count])  # similar work for every process
-        lengths = np.array([len(items[number].ids) for number in own], dtype=np.int64)
-        for chosen in batches_by_tokens(lengths, token_budget):
+        for chosen in item_batches([items[number] for number in own], token_budget):
             numbers: NDArray[np.int64] = own[chosen]
             rows = np.concatenate([np.arange(starts[number], starts[number] + counts[number]) for number in numbers])
             parts.append(_Part([items[number] for number in numbers], torch.from_numpy(rows).to(device)))

@@ -209,12 +209,10 @@ def _dev(log: TrainingLog, best: DevRecord) -> Figure:
     )
 
 
-def _line(
-    name: str, records: Sequence[StepRecord | DevRecord], values: Sequence[float], series: int = 0, look: str = "line"
-) -> Line:
+def _line(name: str, records: Sequence[StepRecord | DevRecord], values: Sequence[float], look: str = "line") -> Line:
     """A line over steps of at most :data:`_POINTS`."""
     every = -(-len(records) // _POINTS)
-    return Line(name, [record.step for record in records[::every]], values[::every], series, look)
+    return Line(name, [record.step for record in records[::every]], values[::every], look=look)
 
 
 def dev_table(log: TrainingLog) -> Html:

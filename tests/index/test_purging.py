@@ -1,5 +1,6 @@
 """Purged passages are in no file: not their texts, nor their vectors, nor what lay on their edges."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -17,7 +18,7 @@ from gnnretrieval.index.purging import _still_holding, purge_passages
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.pages.html import escape, short, write_page
-from gnnretrieval.serve.map_page import _escaped
+from gnnretrieval.serve.static_files import in_script
 from gnnretrieval.storage.locks import beside
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
@@ -148,7 +149,7 @@ def test_pages_that_show_only_the_beginning_of_a_text_are_named(run):
         "a <b> & more words,\nso many that a page of the map or of the run shows only the first few hundred of them" * 5
     )
     page = run / "map.html"
-    write_page(f'<script type="application/json">{_escaped({"text": text[:300]})}</script>', page)
+    write_page(f'<script type="application/json">{in_script(json.dumps({"text": text[:300]}))}</script>', page)
     write_page(f"<p>{escape(short(text))}</p>", run / "report.html")
     write_page("<p>a page without it</p>", run / "other.html")
     assert [*_still_holding(run, [text])] == [page, run / "report.html"]

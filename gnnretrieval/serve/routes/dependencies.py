@@ -64,7 +64,7 @@ class Serving(NamedTuple):
 
     def threads(self) -> list[Worker | CurrentVersion]:
         """All that must be closed when the server stops."""
-        further = [one.thread for one in (self.answers, self.feedback) if one is not None]
+        further = [part.thread for part in (self.answers, self.feedback) if part is not None]
         return [self.questions, self.graph, *further, self.versions]
 
 

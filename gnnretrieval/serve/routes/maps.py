@@ -21,8 +21,8 @@ _POINTS = (
 async def map_figures(served: Now, here: Here) -> schemas.MapAnswer:
     """Counts of the map."""
     lookups = served.lookups
-    found: schemas.MapAnswer = await here.graph.ask(lambda: lookups.map.figures(lookups.version), ())
-    return found
+    answer: schemas.MapAnswer = await here.graph.ask(lambda: lookups.map.figures(lookups.version), ())
+    return answer
 
 
 @router.get(
@@ -46,11 +46,11 @@ async def map_texts(
 ) -> schemas.MapTextsAnswer:
     """First words of passages or questions."""
     lookups, wanted = served.lookups, [int(row) for row in rows.split(",")]
-    found: schemas.MapTextsAnswer = await here.graph.ask(lambda: lookups.map.texts(lookups.version, kind, wanted), ())
-    return found
+    answer: schemas.MapTextsAnswer = await here.graph.ask(lambda: lookups.map.texts(lookups.version, kind, wanted), ())
+    return answer
 
 
-@router.get("/named", responses=NOT_FOUND, summary="The passage with an id, or those whose id or title has a name")
+@router.get("/named", responses=NOT_FOUND, summary="The passage with an id, or those with a name in their id or title")
 async def map_named(
     served: Now,
     here: Here,
@@ -58,5 +58,5 @@ async def map_named(
 ) -> schemas.MapTextsAnswer:
     """Passages by name."""
     lookups = served.lookups
-    found: schemas.MapTextsAnswer = await here.graph.ask(lambda: lookups.map.named(lookups.version, name), ())
-    return found
+    answer: schemas.MapTextsAnswer = await here.graph.ask(lambda: lookups.map.named(lookups.version, name), ())
+    return answer

@@ -44,7 +44,7 @@ async def search(request: schemas.SearchRequest, served: Now, here: Here) -> sch
     )
 
 
-@router.get("/search", responses=NOT_FOUND, summary="The same, asked in the address")
+@router.get("/search", responses=NOT_FOUND, summary="The same, with the question in the address")
 async def search_by_address(
     parameters: Annotated[schemas.SearchParameters, Query()], served: Now, here: Here
 ) -> schemas.SearchAnswer:
@@ -57,18 +57,18 @@ async def compare(request: schemas.CompareRequest, served: Now, here: Here) -> s
     """Rank by both encoders."""
     begun = time.perf_counter()
     served.lookups.require_graph()
-    found = await here.questions.ask((served.retriever, "compare_all", request.k), request.question)
+    compared = await here.questions.ask((served.retriever, "compare_all", request.k), request.question)
     return schemas.CompareAnswer(
         version=served.version,
         question=request.question,
         milliseconds=milliseconds_since(begun),
-        depth=found.depth,
-        dual_encoder=[_moved(one) for one in found.dual_encoder],
-        gnn_encoder=[_moved(one) for one in found.gnn_encoder],
-        relevant=served.lookups.example_passages(request.question) if found.relevant is None else found.relevant,
-        in_graph=found.relevant is not None,
-        share_below=found.share_below,
-        unsure=found.is_unsure,
+        depth=compared.depth,
+        dual_encoder=[_moved(hit) for hit in compared.dual_encoder],
+        gnn_encoder=[_moved(hit) for hit in compared.gnn_encoder],
+        relevant=served.lookups.example_passages(request.question) if compared.relevant is None else compared.relevant,
+        in_graph=compared.relevant is not None,
+        share_below=compared.share_below,
+        unsure=compared.is_unsure,
     )
 
 
@@ -78,16 +78,16 @@ async def what_if(request: schemas.WhatIfRequest, served: Now, here: Here) -> sc
     begun = time.perf_counter()
     served.lookups.require_graph()
     change = Change(request.passage, tuple(request.without), tuple(request.asked), request.scale)
-    asked = await here.questions.ask((served.retriever, "asked_all"), (request.question, change))
-    found: WhatIf = await here.graph.ask(served.lookups.what_if, (asked, change, request.k))
+    question = await here.questions.ask((served.retriever, "asked_all"), (request.question, change))
+    changed: WhatIf = await here.graph.ask(served.lookups.what_if, (question, change, request.k))
     return schemas.WhatIfAnswer(
         version=served.version,
         question=request.question,
         milliseconds=milliseconds_since(begun),
-        depth=found.depth,
-        before=[_moved(one) for one in found.before],
-        after=[_moved(one) for one in found.after],
-        touched=[schemas.TouchedOut.model_validate(one._asdict()) for one in found.touched],
+        depth=changed.depth,
+        before=[_moved(hit) for hit in changed.before],
+        after=[_moved(hit) for hit in changed.after],
+        touched=[schemas.TouchedOut.model_validate(passage._asdict()) for passage in changed.touched],
     )
 
 
@@ -102,21 +102,21 @@ async def answer(request: schemas.AnswerRequest, served: Now, here: Here) -> sch
     if here.answers is None:
         raise Refusal(404, "no_reader", "This server has no reader: start it with --reader NAME.")
     reader, thread = here.answers
-    asked = (retriever, "search_all", reader.settings.passages, retriever.system)
-    hits: list[Hit] = await here.questions.ask(asked, request.question)
-    found: Answer | None = await thread.ask(_read, (reader, request.question, hits))
-    if found is None:
+    search_job = (retriever, "search_all", reader.settings.passages, retriever.system)
+    hits: list[Hit] = await here.questions.ask(search_job, request.question)
+    best: Answer | None = await thread.ask(_read, (reader, request.question, hits))
+    if best is None:
         why = "None of the best passages has a text to find it in." if hits else "No passage was found."
         raise Refusal(404, "no_answer", why)
-    its = hits[found.rank - 1]
+    passage = hits[best.rank - 1]
     return schemas.ReaderAnswer(
         version=served.version,
         question=request.question,
         milliseconds=milliseconds_since(begun),
-        title=its.title,
-        text=its.text,
+        title=passage.title,
+        text=passage.text,
         passages=len(hits),
-        **found._asdict(),
+        **best._asdict(),
     )
 
 
@@ -124,5 +124,5 @@ def _read(reader: Reader, question: str, hits: Sequence[Hit]) -> Answer | None:
     return read_hits(reader, question, hits).answer(reader.settings.weight)
 
 
-def _moved(one: MovedHit) -> schemas.MovedOut:
-    return schemas.MovedOut.model_validate({**one.hit._asdict(), "elsewhere": one.elsewhere})
+def _moved(moved: MovedHit) -> schemas.MovedOut:
+    return schemas.MovedOut.model_validate({**moved.hit._asdict(), "elsewhere": moved.elsewhere})

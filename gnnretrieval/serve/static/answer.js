@@ -1,13 +1,13 @@
 "use strict";
 // The answer that a reader found in the best passages: a line above the rankings, and a mark in its passage.
 
-const reading = { question: null, found: null, problem: null, turn: 0, isWhatIf: false };
+const reading = { question: null, answer: null, problem: null, turn: 0, isWhatIf: false };
 const BEFORE = 12, AFTER = 200;  // characters of the passage that are shown around an answer: a card is narrow
 
 // What was read for another question is shown no longer, and what is still read for it never.
 function forgetAnswer(question) {
   if (question === reading.question) return;
-  Object.assign(reading, { question: null, found: null, problem: null, turn: reading.turn + 1 });
+  Object.assign(reading, { question: null, answer: null, problem: null, turn: reading.turn + 1 });
   showAnswer();
 }
 const forgetFailure = () => { if (reading.problem) forgetAnswer(null); };
@@ -15,12 +15,12 @@ const forgetFailure = () => { if (reading.problem) forgetAnswer(null); };
 async function readAnswer(question) {
   if (question === reading.question) return;
   const turn = ++reading.turn;
-  Object.assign(reading, { question, found: null, problem: null });
+  Object.assign(reading, { question, answer: null, problem: null });
   showAnswer();
   try {
-    const found = await ask("answer", { question });
+    const answer = await ask("answer", { question });
     if (turn !== reading.turn) return;  // another question was asked meanwhile
-    reading.found = found;
+    reading.answer = answer;
   } catch (error) {
     if (turn !== reading.turn) return;
     reading.problem = `No answer. ${error.message}`;
@@ -30,7 +30,7 @@ async function readAnswer(question) {
 
 // Show what there is now. A what-if has no answer: the passages were read as they are ranked.
 function showAnswer() {
-  const { question, found, problem, isWhatIf } = reading, line = find("answer");
+  const { question, answer, problem, isWhatIf } = reading, line = find("answer");
   for (const hit of document.querySelectorAll(".hit.answering")) {
     hit.classList.remove("answering");
     hit.querySelector("mark.answer").replaceWith(hit.querySelector("mark.answer").textContent);
@@ -38,20 +38,20 @@ function showAnswer() {
   for (const row of document.querySelectorAll(".answering-row")) row.classList.remove("answering-row");
   line.hidden = question === null || isWhatIf;
   if (line.hidden) return;
-  if (!found) return line.replaceChildren(make("p", { class: "soft" }, problem || "Reading the best passages …"));
-  const hit = [...find("after").querySelectorAll(".hit")].find((one) => one.dataset.id === found.passage);
-  const name = `${hit ? hit.querySelector(".rank").textContent : found.rank}. ${found.title || found.passage}`;
-  const walk = hit ? () => jumpTo(hit) : state.served.graph ? () => walkTo("passage", found.passage) : null;
+  if (!answer) return line.replaceChildren(make("p", { class: "soft" }, problem || "Reading the best passages …"));
+  const hit = [...find("after").querySelectorAll(".hit")].find((one) => one.dataset.id === answer.passage);
+  const name = `${hit ? hit.querySelector(".rank").textContent : answer.rank}. ${answer.title || answer.passage}`;
+  const walk = hit ? () => jumpTo(hit) : state.served.graph ? () => walkTo("passage", answer.passage) : null;
   line.replaceChildren(
-    make("p", {}, make("b", {}, short(found.answer, 300)), " ", make("span", { class: "soft number",
-      title: "Of this span among all spans of the passages that were read" }, `probability ${found.probability.toFixed(2)}`)),
+    make("p", {}, make("b", {}, short(answer.answer, 300)), " ", make("span", { class: "soft number",
+      title: "Of this span among all spans of the passages that were read" }, `probability ${answer.probability.toFixed(2)}`)),
     make("p", { class: "soft" }, "from ", walk ? make("button", { class: "plain", type: "button", onclick: walk }, name) : name, hit ? null : ", not shown below"));
   if (hit) {
     hit.classList.add("answering");
-    hit.querySelector(".text").replaceChildren(...aroundAnswer(found));
+    hit.querySelector(".text").replaceChildren(...aroundAnswer(answer));
     const row = [...find("after").children].indexOf(hit.parentElement);
     for (const id of ["before", "after"]) find(id).children[row]?.classList.add("answering-row");  // both grow alike
-  } else line.append(make("p", { class: "text" }, ...aroundAnswer(found)));
+  } else line.append(make("p", { class: "text" }, ...aroundAnswer(answer)));
 }
 
 function jumpTo(hit) {

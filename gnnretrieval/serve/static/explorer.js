@@ -104,11 +104,11 @@ async function showServed() {
     [graph.passages.toLocaleString("en"), "passages"], [graph.queries.toLocaleString("en"), "training questions"],
     [graph.edges.toLocaleString("en"), `edges: ${graph.k} passages a question`],
     [graph.queries_per_passage.toFixed(1), `questions a passage, at most ${graph.most_queries.toLocaleString("en")}`],
-    [share(graph.share_never_found), "of passages found by no question"],
+    [share(graph.share_never_found), "of passages retrieved by no question"],
   ];
-  if (graph.recall !== null) tiles.push([share(graph.recall), `of questions found their own passage among their ${graph.k}`]);
+  if (graph.recall !== null) tiles.push([share(graph.recall), `of questions retrieved their own passage among their ${graph.k}`]);
   find("tiles").replaceChildren(...tiles.map(([value, meaning]) => make("div", { class: "card" }, make("b", {}, value), make("span", {}, meaning))));
-  find("hubs").replaceChildren("Found by most questions: ", ...graph.most_found.flatMap((one, place) => [place ? ", " : "",
+  find("hubs").replaceChildren("Retrieved by most questions: ", ...graph.most_found.flatMap((one, place) => [place ? ", " : "",
     make("button", { type: "button", onclick: () => lookAt("passage", one.id) }, one.id), ` (${one.queries})`]));
   find("graph").hidden = false;
 }
@@ -172,8 +172,8 @@ function summaryOf(answer, before, after, graph) {
   if (!answer.relevant) return told;
   const best = (hits, others) => { // the others know the ranks of those that are not among the hits
     const ranks = [...hits.map((hit) => [hit.id, hit.rank]), ...others.map((hit) => [hit.id, hit.elsewhere])];
-    const found = ranks.filter(([id, rank]) => rank !== null && answer.relevant.includes(id)).map(([, rank]) => rank);
-    return found.length ? Math.min(...found) : `below ${hits.length}`;
+    const relevant = ranks.filter(([id, rank]) => rank !== null && answer.relevant.includes(id)).map(([, rank]) => rank);
+    return relevant.length ? Math.min(...relevant) : `below ${hits.length}`;
   };
   return `${told} ✓ labelled relevant: rank ${best(before, after)} → ${best(after, before)}.${answer.in_graph
     ? " This is a training question: the graph has its label, so its gain tells nothing of new questions." : ""}`;

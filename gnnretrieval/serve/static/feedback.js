@@ -4,8 +4,8 @@
 const THUMB = "M4 11h3v9H4zM10 20V10.5l3.5-7.5c1.7 0 2.7 1.3 2.3 3L15 9.5h4c1.3 0 2.2 1.1 1.9 2.4l-1.5 6.5c-.2 1-1.1 1.6-2.1 1.6z";
 
 function kept() {
-  const found = JSON.parse(sessionStorage.getItem("feedback") || "null");
-  if (found) return found;
+  const stored = JSON.parse(sessionStorage.getItem("feedback") || "null");
+  if (stored) return stored;
   const bytes = crypto.getRandomValues(new Uint8Array(16));  // randomUUID wants HTTPS
   const fresh = { session: [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join(""), thumbs: {} };
   sessionStorage.setItem("feedback", JSON.stringify(fresh));

@@ -39,7 +39,7 @@ function showNeighborhood(place, data, options = {}) {
   } else if (node.mean_gate !== undefined && node.mean_gate !== null) facts.push(["gate", figure(node.mean_gate), "Mean of the filter gate, 0 to 1"]);
   if (node.own_attention !== undefined && node.own_attention !== null) facts.push(["attention to itself", figure(node.own_attention), "Its own weight in its context; the rest is its neighbours'"]);
   const shown = neighbors.length < node.edges ? `, ${neighbors.length} shown` : "";
-  const heading = node.kind === "passage" ? `Found by ${count(node.edges, "training question")}` : `Found ${count(node.edges, "passage")}`;
+  const heading = `Joined to ${count(node.edges, node.kind === "passage" ? "training question" : "passage")}`;
   const title = node.kind === "passage" ? node.title && node.title !== node.id ? node.title : node.id : node.text;
   const picture = make("div", { class: "picture" });
   const list = make("ol", { class: "neighbors" });
@@ -62,7 +62,7 @@ function showNeighborhood(place, data, options = {}) {
       neighbors.some((edge) => edge.attention < -0.0005) ? make("span", {}, make("i", { class: "line away" }), "pushes away") : "",
       make("span", {}, attentive ? "width: attention" : "width: similarity"))), list)
       : make("p", { class: "soft" }, node.kind === "passage"
-        ? "No training question found it: only its own vector is in its context." : "It is left out of the graph."));
+        ? "No training question retrieved it: only its own vector is in its context." : "It is left out of the graph."));
   const light = (number) => {
     picture.dispatchEvent(new CustomEvent("light", { detail: number }));
     [...list.children].forEach((item, row) => item.lastElementChild.classList.toggle("lit", row === number));

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.loading import load_classifier
 from gnnretrieval.encoders.pair_tokens import PairTokenizer
@@ -23,7 +22,7 @@ from gnnretrieval.training.encoder.dev import measures_of
 from gnnretrieval.training.encoder.head_tower import HeadTower
 from gnnretrieval.training.encoder.pair_data import Texts, draw
 from gnnretrieval.training.encoder.settings import CrossEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, Tower
+from gnnretrieval.training.encoder.towers import Item, Tower, item_batches
 from gnnretrieval.training.ranks import Ranks
 
 PAIR = "pair"
@@ -128,10 +127,9 @@ class CrossEncoderTask:
             [[True] * len(example.positives) + [False] * len(example.negatives) for example in self.dev]
         )
         items = self._items(pairs)
-        lengths = np.array([len(item.ids) for item in items], dtype=np.int64)
         logits = np.empty(len(items))
         with torch.inference_mode():
-            for chosen in batches_by_tokens(lengths, self.settings.token_budget):
+            for chosen in item_batches(items, self.settings.token_budget):
                 logits[chosen] = self.tower.rows([items[number] for number in chosen])[:, 0].double().cpu().numpy()
         return logits, labels.astype(np.bool_)
 

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import ArrayWriter
-from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.encoder.towers import Item, TextTower, item_batches
 
 _WINDOW = 1024  # passages encoded at a time
 
@@ -23,10 +22,9 @@ def encoded(tower: TextTower, items: Sequence[Item], token_budget: int) -> Tenso
     """Rows ``(Σ item.rows, d)`` float32 of many items, in order, without gradient."""
     counts = np.array([item.rows for item in items], dtype=np.int64)
     starts = np.cumsum(counts) - counts
-    lengths = np.array([len(item.ids) for item in items], dtype=np.int64)
     rows = torch.empty(int(counts.sum()), tower.width)
     with torch.inference_mode():
-        for chosen in batches_by_tokens(lengths, token_budget):
+        for chosen in item_batches(items, token_budget):
             places = np.concatenate([np.arange(starts[n], starts[n] + counts[n]) for n in chosen])
             rows[torch.from_numpy(places)] = tower.rows([items[number] for number in chosen]).cpu()
     return rows

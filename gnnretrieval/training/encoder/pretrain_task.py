@@ -22,14 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.loading import load_language_model
 from gnnretrieval.errors import InputError
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.head_tower import HeadTower
 from gnnretrieval.training.encoder.settings import PretrainSettings
-from gnnretrieval.training.encoder.towers import Item, Tower
+from gnnretrieval.training.encoder.towers import Item, Tower, item_batches
 from gnnretrieval.training.ranks import Ranks
 
 TEXT = "text"  # name of the tower
@@ -125,17 +124,17 @@ class PretrainTower(HeadTower):
         then the decoder's summed loss and number of tokens.
         """
         padded: Any = self.tokenizer.pad({"input_ids": [list(item.ids) for item in items]}, return_tensors="pt")
-        ids, there = padded["input_ids"].to(self.device), padded["attention_mask"].to(self.device)
+        ids, present = padded["input_ids"].to(self.device), padded["attention_mask"].to(self.device)
         special = torch.isin(ids, torch.tensor(self.tokenizer.all_special_ids, device=self.device))
-        text = there.bool() & ~special  # (b, t)
+        text = present.bool() & ~special  # (b, t)
         chosen = _some(text, self.settings.mask_share)
-        states = self.model.base_model(input_ids=self._masked(ids, chosen), attention_mask=there).last_hidden_state
+        states = self.model.base_model(input_ids=self._masked(ids, chosen), attention_mask=present).last_hidden_state
         logits = self._logits(states[chosen])  # (masked, V)
         loss = _sums(F.cross_entropy(logits, ids[chosen], reduction="none"), chosen)
         right = _sums((logits.argmax(-1) == ids[chosen]).float(), chosen)
         rows = [loss, chosen.sum(1).float(), right.detach()]
         if self.settings.objective == "retromae":
-            rows += self._decoded(ids, text, self._vectors(states.float(), there))
+            rows += self._decoded(ids, text, self._vectors(states.float(), present))
         return torch.stack(rows + [torch.zeros_like(loss)] * (self.width - len(rows)), dim=1)
 
     def _masked(self, ids: Tensor, chosen: Tensor) -> Tensor:
@@ -145,11 +144,11 @@ class PretrainTower(HeadTower):
         anything = torch.randint(len(self.tokenizer), ids.shape, device=ids.device)
         return torch.where(chosen & (draw >= 0.9), anything, masked)
 
-    def _vectors(self, states: Tensor, there: Tensor) -> Tensor:
+    def _vectors(self, states: Tensor, present: Tensor) -> Tensor:
         """Vectors of texts ``(b, d)`` from last hidden states ``(b, t, d)``."""
         if self.settings.pooling == "cls":
             return states[:, 0]
-        mask = there[..., None].float()
+        mask = present[..., None].float()
         return (states * mask).sum(1) / mask.sum(1)
 
     def _decoded(self, ids: Tensor, text: Tensor, vectors: Tensor) -> list[Tensor]:
@@ -212,12 +211,11 @@ class PretrainTask:
 
     def measure(self, towers: Mapping[str, Tower]) -> dict[str, float]:
         """Share of masked tokens that are predicted, on the dev texts; the same tokens are masked every time."""
-        lengths = np.array([len(item.ids) for item in self.dev], dtype=np.int64)
         with torch.inference_mode(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
             rows = [
                 self.tower.rows([self.dev[number] for number in chosen]).sum(0).cpu()
-                for chosen in batches_by_tokens(lengths, self.settings.token_budget)
+                for chosen in item_batches(self.dev, self.settings.token_budget)
             ]
         total = torch.stack(rows).sum(0)
         return {"predicted": float(total[_RIGHT] / total[_ENCODER_TOKENS])}

@@ -15,7 +15,6 @@ from gnnretrieval.data.answer_scores import answer_f1, exact_match
 from gnnretrieval.data.answers import answer_spans, read_answers
 from gnnretrieval.data.dataset import QUERIES, Dataset
 from gnnretrieval.data.records import Passage
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.loading import load_reader
 from gnnretrieval.encoders.reader import best_span, padded_logits
@@ -26,7 +25,7 @@ from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.head_tower import HeadTower
 from gnnretrieval.training.encoder.pair_data import draw, require_texts
 from gnnretrieval.training.encoder.settings import ReaderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, Tower
+from gnnretrieval.training.encoder.towers import Item, Tower, item_batches
 from gnnretrieval.training.ranks import Ranks
 
 READING = "reader"  # name of the tower
@@ -60,7 +59,7 @@ class ReaderTower(HeadTower):
         """Start and end logits of the items' tokens of text ``(Σ tokens, 2)`` float32."""
         ids, types = [item.ids for item in items], [item.types for item in items]
         logits = padded_logits(self.module, self.tokenizer, ids, types)
-        own = [one[item.spans[0][0] : item.spans[-1][1]] for one, item in zip(logits, items, strict=True)]
+        own = [row[item.spans[0][0] : item.spans[-1][1]] for row, item in zip(logits, items, strict=True)]
         return torch.cat(own).float()
 
 
@@ -138,7 +137,7 @@ class ReaderTask:
 
     def _token_spans(self, window: Window, query: str, passage: str) -> list[tuple[int, int]]:
         """First and last token of each answer that lies in the window."""
-        starts, ends = window.characters.T
+        starts, ends = window.characters.T  # of each token, in the passage's text
         spans = []
         for start, end in self.texts.spans(query, passage):
             first, last = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(starts, end)) - 1
@@ -153,15 +152,14 @@ class ReaderTask:
         """Exact match and F1 of the best span among each dev query's passages."""
         pairs = [
             (place, c.passage)
-            for place, one in enumerate(self.dev)
-            for c in (*one.positives, *one.negatives)[: self.settings.dev_passages]
+            for place, example in enumerate(self.dev)
+            for c in (*example.positives, *example.negatives)[: self.settings.dev_passages]
         ]
         windows = self._windows([(self.dev[place].query, passage) for place, passage in pairs])
         best = [(-np.inf, "")] * len(self.dev)  # logit and text of each query's best span
         items = self.tower.items(windows)
-        lengths = np.array([len(item.ids) for item in items], dtype=np.int64)
         with torch.inference_mode():
-            for chosen in batches_by_tokens(lengths, self.settings.token_budget):
+            for chosen in item_batches(items, self.settings.token_budget):
                 rows = self.tower.rows([items[number] for number in chosen]).cpu().numpy()
                 parts = np.split(rows, np.cumsum([items[number].rows for number in chosen])[:-1])
                 for number, logits in zip(chosen.tolist(), parts, strict=True):
@@ -172,10 +170,10 @@ class ReaderTask:
                         text = self.texts.passages[passage].text[characters[first, 0] : characters[last, 1]]
                         best[place] = (logit, text)
         gold = [self.texts.answers[example.query] for example in self.dev]
-        said = [text for _, text in best]
+        predicted = [text for _, text in best]
         return {
-            "EM": fmean(map(exact_match, said, gold)),
-            "F1": fmean(map(answer_f1, said, gold)),
+            "EM": fmean(map(exact_match, predicted, gold)),
+            "F1": fmean(map(answer_f1, predicted, gold)),
         }
 
 

@@ -142,9 +142,9 @@ class SentenceTask(DualEncoderTask):
         # sentences by passage: a passage of several queries is encoded once
         wanted: dict[str, dict[int, None]] = {}
         positives: list[tuple[str, int]] = []
-        for one in drawn:
-            passage = one.positive.passage
-            gold = sorted(self.answer_sentences.of[one.query, passage])
+        for example in drawn:
+            passage = example.positive.passage
+            gold = sorted(self.answer_sentences.of[example.query, passage])
             sentence = gold[int(rng.integers(len(gold)))]
             positives.append((passage, sentence))
             chosen = wanted.setdefault(passage, {})
@@ -153,7 +153,7 @@ class SentenceTask(DualEncoderTask):
             inside = rng.permutation(others)[: settings.in_passage].tolist() if others else []
             chosen.update(dict.fromkeys(inside))
             instead = settings.in_passage - len(inside)
-            for place, negative in enumerate(one.negatives):
+            for place, negative in enumerate(example.negatives):
                 count = 1 + (instead if place == 0 else 0)
                 sampled = rng.permutation(len(self.tokens[negative.passage].spans))[:count].tolist()
                 wanted.setdefault(negative.passage, {}).update(dict.fromkeys(sampled))

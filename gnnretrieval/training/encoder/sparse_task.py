@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.loading import has_language_model_head, is_splade, load_sparse_encoder
 from gnnretrieval.encoders.prompts import Side
@@ -28,7 +27,7 @@ from gnnretrieval.progress import say
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
-from gnnretrieval.training.encoder.towers import Item, TextTower, attention_on
+from gnnretrieval.training.encoder.towers import Item, TextTower, attention_on, item_batches
 
 _SAMPLE = 256  # passages that the head's bias is shifted by
 _OWN = 0.9  # share of a passage's own terms that have a weight at the start
@@ -65,9 +64,9 @@ class SparseTower(TextTower):
     def center(self, texts: Sequence[str], terms: int, token_budget: int) -> Tensor | None:
         """The change of the head's bias that gives texts ``terms`` terms on average; None if they have no more.
 
-        A shift of all logits changes no prediction of a masked language model, so their level means nothing before
+        A shift of all logits changes no prediction of a masked language model. So their level means nothing before
         training, and most terms of the vocabulary may have a weight. Each term's logit is taken relative to its mean
-        over texts, which removes the words of every text, and then all are lowered alike.
+        over texts, which removes the words of every text. Then all are lowered alike.
 
         Args:
             texts: Some passages.
@@ -82,7 +81,7 @@ class SparseTower(TextTower):
         items, vocabulary = self.items("", texts), self.width
         largest, own = [], []  # of each text, the largest logit of each term, and whether it contains it
         with torch.inference_mode():
-            for chosen in batches_by_tokens(np.array([len(item.ids) for item in items]), token_budget):
+            for chosen in item_batches(items, token_budget):
                 features = self.padded([items[number] for number in chosen])
                 own.append(contained(features["input_ids"], self.tokenizer, vocabulary).cpu())
                 largest.append(largest_logits(self.module, features)["token_embeddings"][:, 0].cpu())
@@ -105,8 +104,8 @@ class SparseTower(TextTower):
     def pooled(self, features: dict[str, Any], items: Sequence[Item]) -> Tensor:
         """Weights ``(b, V)`` of padded texts.
 
-        Only terms above 0 have a gradient, at the token of their largest logit: those logits are computed again with
-        one, and the gradient of all ``(b, t, V)`` is never made.
+        Only terms above 0 have a gradient, at the token of their largest logit. These logits alone are computed again
+        with a gradient, so the gradient of all ``(b, t, V)`` is never made.
         """
         transformer, pooling = self.module
         if not torch.is_grad_enabled() or pooling.pooling_strategy != "max":

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.late_tokens import MARKERS, LateTokenizer, TokenMatch
 from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer
@@ -38,6 +41,11 @@ class Item(NamedTuple):
     def rows(self) -> int:
         """Number of rows of the item."""
         return len(self.spans) or 1
+
+
+def item_batches(items: Sequence[Item], token_budget: int) -> list[NDArray[np.int64]]:
+    """Positions of the items that are encoded together: of similar lengths, and of few enough tokens with padding."""
+    return batches_by_tokens(np.array([len(item.ids) for item in items], dtype=np.int64), token_budget)
 
 
 class Trained(Protocol):
@@ -168,6 +176,8 @@ class TextTower:
 
     def items(self, tower: str, texts: Sequence[str]) -> list[Item]:
         """Items of texts, for the tower of this name: one row each, or one per token for late interaction."""
+        if not texts:
+            return []
         if self._late is None:
             return [Item(tower, tuple(ids)) for ids in self.tokens(texts)]
         made = self._late.tokens([self.prompt + text for text in texts], self.side, self.max_tokens)

@@ -70,8 +70,8 @@ def train_dual_encoder(
         settings: Settings of training.
         out: Directory of the artifact.
         labels: Whether to train on the split's labels too.
-        cross_encoder: Name or path of a cross-encoder that is trained with the encoder (RocketQAv2); what becomes of it
-            is in ``re-ranker/`` of the artifact. None: the encoder is trained alone.
+        cross_encoder: Name or path of a cross-encoder that is trained with the encoder (RocketQAv2), into
+            ``re-ranker/`` of the artifact. None: the encoder is trained alone.
         split: The split of the labels.
         device: Where to compute.
         ranks: The processes that train together.
@@ -135,6 +135,7 @@ def _train(
         raise GnnRetrievalError(
             "fixed_passages needs one vector per passage: it does not fit an encoder of sentences or tokens."
         )
+    # negatives that are searched for during training may be any passage
     whole_corpus = settings.refresh_every is not None or settings.fixed_passages
     texts = Texts.of(
         dataset,

@@ -84,8 +84,8 @@ class DevSet:
         """RR@10 of each query ``(q,)`` float64, by context scale ``λ``.
 
         The rank of a query's best relevant passage is 1 plus the number of irrelevant passages that score at least as
-        high: a tie counts against the query. By clicks only passages that were shown are ranked, and the value is times
-        the question's share of the weights, so that the mean is the weighted mean
+        high: a tie counts against the query. By clicks only passages that were shown are ranked, and each value is
+        multiplied by the question's share of the weights, so that the mean is the weighted mean
         (:mod:`gnnretrieval.feedback.clicked_questions`).
 
         Args:

@@ -66,6 +66,7 @@ def gated_contexts(
             if isinstance(interactive, Tensor):
                 sources, neighbors = interactive, tensors.neighbors(queries, offsets)
             else:
+                # memory-mapped: read only the rows that this block needs
                 needed, index = np.unique(queries, return_inverse=True)
                 sources = torch.from_numpy(gather_rows(interactive, needed)).to(tensors.device)
                 neighbors = tensors.neighbors(index, offsets)

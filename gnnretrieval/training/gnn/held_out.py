@@ -146,7 +146,7 @@ def _held_out_of_training(
     labels = np.stack([np.searchsorted(labelled, store.labels[:, 0]), store.labels[:, 1]], axis=1)
     by_passage = mask_queries(len(labelled), labels, _share(len(labelled)), "passage", rng)
     by_topic = _of_topics(store, labels, len(labelled), rng)
-    if (by_passage | by_topic).all():
+    if (by_passage | by_topic).all():  # too few questions for both kinds
         by_topic[:] = False
     new = np.ones(len(labelled), dtype=bool) if unseen is None else unseen[labelled]
     if by_passage.all() or not (by_passage & new).any():

@@ -112,7 +112,7 @@ class JointEncoders:
         )
 
     def _items(self, tower: str, texts: Sequence[str]) -> list[Item]:
-        return self.towers[tower].items(tower, texts) if texts else []
+        return self.towers[tower].items(tower, texts)
 
     def pool(self, dev: DevSet) -> Rows | None:
         """Sorted rows of the passages that dev queries are ranked among; None: all."""

@@ -2,7 +2,7 @@
 
 Stored passage vectors stay, so a step encodes questions alone (ADORE, Zhan et al. 2021). After every epoch the graph's
 questions are encoded again, and dev is measured with the messages of their new vectors. The result is one more rung of
-the ladder: without a gain over what a frozen encoder reaches, that is what is kept.
+the ladder: without a gain over the frozen encoder's result, the latter is kept.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class JointMessages(NamedTuple):
         dev: Mean RR@10 on dev of what is kept.
         gain: Gain over the ladder's choice, of the kind of question that gains least.
         error: Its standard error.
-        p: One-sided p-value of the gain over the dual-encoder, times the number of settings tried.
-        tried: That number: epochs times weights, and the ladder's.
+        p: One-sided p-value of the gain over the dual-encoder, times ``tried``.
+        tried: Number of settings tried: epochs times weights, and the ladder's.
         beside: Number of training questions that were left out of training to be judged beside few dev questions.
         encoder: Settings that open the saved encoders; None: they did not change.
     """
@@ -140,8 +140,8 @@ class LabelMeanDev:
         self.messages, self.head, self.beside = messages, head, beside
         self.labelled = np.unique(store.labels[:, 0])
         with store.texts() as texts:
-            self._items = _items(tower, texts.texts_of_queries(self.labelled.tolist()))
-        self._dev_items = _items(tower, held_out.texts)
+            self._items = tower.items(QUERY, texts.texts_of_queries(self.labelled.tolist()))
+        self._dev_items = tower.items(QUERY, held_out.texts)
 
     def values(self) -> dict[float, NDArray[np.float64]]:
         """RR@10 of each question ``(q,)`` by weight: of dev's, then of those beside them."""
@@ -370,7 +370,3 @@ def _examples(store: Graph, taught: NDArray[np.bool_]) -> tuple[list[Example], T
         passage_texts = {passage.id: passage.full_text for passage in texts.passages()}
     examples = [Example(queries[row], tuple(positives[row]), ()) for row in rows]
     return examples, Texts(query_texts, passage_texts), passages
-
-
-def _items(tower: TextTower, texts: list[str]) -> list[Item]:
-    return tower.items(QUERY, texts) if texts else []

@@ -77,8 +77,8 @@ class Judged:
     def measure_vectors(self, vectors: Tensor) -> NDArray[np.float64]:
         """RR@10 of each question ``(q,)`` by passage vectors ``(m, d)``.
 
-        By clicks it is among the passages that were shown, times the question's share of the weights, so that the mean
-        is the weighted mean (:mod:`gnnretrieval.feedback.clicked_questions`).
+        By clicks only passages that were shown are ranked, and each value is multiplied by the question's share of the
+        weights, so that the mean is the weighted mean (:mod:`gnnretrieval.feedback.clicked_questions`).
         """
         if self.clicked is None:
             return reciprocal_ranks(vectors, self.queries, self.relevant)
@@ -154,7 +154,7 @@ def questions_beside(
 ) -> tuple[NDArray[np.bool_], Judged] | None:
     """A tenth of the training questions, to be judged beside few dev questions by what is trained without them.
 
-    As in :func:`cross_validated`, the share about passages with other questions is that of dev.
+    As in :func:`cross_validated`, dev decides the share of questions about passages with other questions.
 
     Args:
         graph: The graph without the dev questions.

@@ -111,7 +111,7 @@ class GNNTraining:
     def _new_model(self) -> GNNEncoder:
         """A model at the identity; raises if its training does not fit into memory."""
         store, settings = self.store, self.settings
-        shape = (store.dimension, store.edge_dim, settings.encoder, settings.graph_layer)
+        shape = (store.dimension, store.edge_dim, settings.encoder, settings.layer)
         needed = _OF_PARAMETER * GNNEncoder.num_parameters(*shape)
         require_memory(needed, f"training of {settings.layer} over {store.path}", "Use narrower vectors.")
         return GNNEncoder(*shape)

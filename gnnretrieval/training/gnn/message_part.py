@@ -34,8 +34,8 @@ class Added(NamedTuple):
 def part_around(graph: MessageGraph, store: Graph, targets: Rows, rounds: int, added: Added) -> MessageGraph:
     """The part of a graph on which ``targets`` get exactly the vectors that they get on all of it.
 
-    A round of rejection moves a passage by the attention of the queries that retrieved it, which depends on all of
-    their passages; so each round takes the part one query and one passage further.
+    A round of rejection moves a passage by the attention of the queries that retrieved it. This attention depends on
+    all passages of these queries, so each round takes the part one query and one passage further.
 
     Args:
         graph: The whole graph, without the questions that are left out.

@@ -183,12 +183,6 @@ class TrainSettings(Settings):
         return self
 
     @property
-    def graph_layer(self) -> str:
-        """Name of the graph layer; the layer must not be linear."""
-        assert self.layer != "linear"
-        return self.layer
-
-    @property
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""
         return self.mode == "joint"

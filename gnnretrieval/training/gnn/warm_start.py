@@ -36,9 +36,9 @@ def continue_messages(
 ) -> TrainedMessages:
     """Train the heads of ``start`` further, on the labels of new queries and on a sample of the others.
 
-    The sample keeps them from forgetting (experience replay, Rolnick et al. 2019). A label is passed over as often
-    as in the training from scratch, so a hundredth of new labels takes about a twenty-fifth of its steps. The messages
-    keep their settings; the label means follow from the graph. Without a head nothing is trained.
+    The sample keeps them from forgetting (experience replay, Rolnick et al. 2019). Each label is seen as often as in
+    training from scratch, so a hundredth of new labels takes about a twenty-fifth of its steps. The messages keep
+    their settings; the label means follow from the graph. Without a head nothing is trained.
 
     Args:
         graph: The graph, with the labels of old and new queries.
