@@ -225,7 +225,7 @@ def encode_shard(
         device: Device of the checkpoint.
 
     Returns:
-        Files of the shard: one of passages, and one of queries unless there are fewer windows of them than shards.
+        Files of the shard, one of passages and one of queries unless there are fewer windows of them than shards.
 
     Raises:
         GnnRetrievalError: As :func:`encode_dataset`.

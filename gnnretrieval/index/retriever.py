@@ -111,7 +111,7 @@ class Retriever(OpenedIndex):
 
     @property
     def name(self) -> str:
-        """Name of the ranking in runs: the system, and what ranks together with it."""
+        """Name of the ranking in runs, with what ranks together with the system."""
         return self.system + self.ranking.suffix
 
     def search(self, question: str, k: int = 10, system: System | None = None) -> list[Hit]:
