@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -23,6 +24,7 @@ from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.judged import FEW, FOLDS, MOST_HEADS, Judged, cross_validated, rows_of
 from gnnretrieval.training.gnn.ladder import (
+    MOST_SETTINGS,
     PRIORS,
     REJECTIONS,
     SIDES,
@@ -265,14 +267,20 @@ def train_over(
         if few:
             of_graph = held_out.clicked_in_graph
             judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance, sides, of_graph)
-    choice = climb(
-        lambda messages: np.concatenate([part.measure(messages) for part in judged]),
-        steps=steps,
-        sides=sides,
-        rejections=rejections,
-        priors=PRIORS if held_out.is_split else (0.0,),
-        parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
-    )
+    with progress("measuring on dev", MOST_SETTINGS, "settings") as meter:
+
+        def measure(messages: Messages) -> NDArray[np.float64]:
+            meter.advance(1)
+            return np.concatenate([part.measure(messages) for part in judged])
+
+        choice = climb(
+            measure,
+            steps=steps,
+            sides=sides,
+            rejections=rejections,
+            priors=PRIORS if held_out.is_split else (0.0,),
+            parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
+        )
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
     dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
