@@ -42,7 +42,7 @@ def write_files(directory: Path, passages: int, queries: int) -> list[Path]:
         for start in range(0, passages, _BLOCK):
             rows = range(start, min(start + _BLOCK, passages))
             drawn = words[rng.zipf(1.3, (len(rows), LENGTH)) % WORDS]
-            file.writelines(f"{row}\t{' '.join(found)}\n" for row, found in zip(rows, drawn.tolist(), strict=True))
+            file.writelines(f"{row}\t{' '.join(terms)}\n" for row, terms in zip(rows, drawn.tolist(), strict=True))
             meter.advance(len(rows))
     with paths[1].open("w", encoding="utf-8") as file:
         file.writelines(f"{row}\twhat is {words[row % WORDS]}\n" for row in range(queries))
@@ -101,13 +101,13 @@ def main(passages: int, work: Path | None) -> None:
             results[kind] = measure(files, Path(place) / "dataset")
             shutil.rmtree(Path(place) / "dataset")
             say(f"{kind}: {results[kind]['passages_per_second']:,.0f} passages/s")
-    found = {
+    report = {
         **results,
         "versions": library_versions(),
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
     }
-    write_json(RESULTS / "data_import.json", found)
+    write_json(RESULTS / "data_import.json", report)
     lines = [
         "# Importing MS MARCO",
         "",
@@ -120,9 +120,9 @@ def main(passages: int, work: Path | None) -> None:
         "| files | in | time | of a core's | passages a second | most memory | load |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {kind} | {its['bytes_in'] / 1e9:.2f} GB | {its['seconds']:.0f} s | {its['cpu_seconds']:.0f} s | "
-            f"{its['passages_per_second']:,.0f} | {its['peak_bytes'] / 2**20:.0f} MiB | {its['load_average']:.1f} |"
-            for kind, its in results.items()
+            f"| {kind} | {row['bytes_in'] / 1e9:.2f} GB | {row['seconds']:.0f} s | {row['cpu_seconds']:.0f} s | "
+            f"{row['passages_per_second']:,.0f} | {row['peak_bytes'] / 2**20:.0f} MiB | {row['load_average']:.1f} |"
+            for kind, row in results.items()
         ),
     ]
     (RESULTS / "data_import.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

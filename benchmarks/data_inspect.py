@@ -41,7 +41,7 @@ def write_dataset(directory: Path, passages: int) -> dict[str, int]:
     hidden = {"repeated": 0, "near": 0}
     before: list[str] = []
 
-    def made() -> Any:
+    def records() -> Any:
         with progress("writing passages", passages, "passages") as meter:
             for start in range(0, passages, _BLOCK):
                 drawn = words[rng.zipf(1.3, (min(_BLOCK, passages - start), LENGTH)) % WORDS].tolist()
@@ -61,9 +61,9 @@ def write_dataset(directory: Path, passages: int) -> dict[str, int]:
                 meter.advance(len(drawn))
 
     directory.mkdir()
-    write_passages(directory / "corpus.jsonl", made())
-    asked = words[rng.integers(WORDS, size=(QUERIES, 6))].tolist()
-    queries = [Query(f"q{row}", f"what is {' '.join(asked[row])}") for row in range(QUERIES)]
+    write_passages(directory / "corpus.jsonl", records())
+    questions = words[rng.integers(WORDS, size=(QUERIES, 6))].tolist()
+    queries = [Query(f"q{row}", f"what is {' '.join(questions[row])}") for row in range(QUERIES)]
     write_queries(directory / "queries.jsonl", ((query, {}) for query in queries))
     for name, rows in (("train", range(QUERIES - 5000)), ("test", range(QUERIES - 5000, QUERIES))):
         qrels = (Qrel(f"q{row}", f"{row * 17 % passages}", 1) for row in rows)

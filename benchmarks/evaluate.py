@@ -131,7 +131,7 @@ def main(queries: int, work: Path | None) -> None:
         for name, words in commands.items():
             results[name] = measure(*words)
             say(f"{name}: {results[name]['seconds']:.1f} s, {results[name]['processor_seconds']:.1f} s of processor")
-    found = {
+    report = {
         "commands": results,
         "queries": queries,
         "depth": DEPTH,
@@ -140,7 +140,7 @@ def main(queries: int, work: Path | None) -> None:
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
     }
-    write_json(RESULTS / "evaluate.json", found)
+    write_json(RESULTS / "evaluate.json", report)
     busy = f" The processor was shared with about {load:.0f} other processes: its seconds say more than the time."
     lines = [
         "# Measuring and comparing runs",
@@ -153,9 +153,9 @@ def main(queries: int, work: Path | None) -> None:
         "| command | time | of processor | most memory |",
         "| --- | ---: | ---: | ---: |",
         *(
-            f"| {name} | {its['seconds']:.1f} s | {its['processor_seconds']:.1f} s | "
-            f"{its['peak_bytes'] / 2**20:.0f} MiB |"
-            for name, its in results.items()
+            f"| {name} | {row['seconds']:.1f} s | {row['processor_seconds']:.1f} s | "
+            f"{row['peak_bytes'] / 2**20:.0f} MiB |"
+            for name, row in results.items()
         ),
     ]
     (RESULTS / "evaluate.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -83,16 +83,16 @@ def _undated(path: Path) -> Any:
             kept["inputs"] = sorted(kept["inputs"])
         return kept
     if path.name.startswith("comparison") and path.suffix == ".json":
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {key: found[key] for key in ("systems", "tests")}
+        comparison = json.loads(path.read_text(encoding="utf-8"))
+        return {key: comparison[key] for key in ("systems", "tests")}
     if path.name == "report.html":
         return path.name  # its figures are those of the files beside it
     return path.read_bytes()
 
 
-def difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
+def difference(actual: dict[str, Any], expected: dict[str, Any]) -> str:
     """Names of the files that differ."""
-    return ", ".join(sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)))
+    return ", ".join(sorted(name for name in {*actual, *expected} if actual.get(name) != expected.get(name)))
 
 
 def delete(place: Path) -> None:

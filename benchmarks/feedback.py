@@ -42,14 +42,13 @@ WITHOUT = ("label mean", "linear head", "from scratch")
 
 def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], compares: bool) -> dict[str, Any]:
     """The figures of a month, night by night."""
-    names = ("impressions", "shown")
-    its = {name: settings[name] for name in names}
-    users = SimulationSettings(**its, wrong_clicks=wrong, seed=seed)
+    lists = {name: settings[name] for name in ("impressions", "shown")}
+    users = SimulationSettings(**lists, wrong_clicks=wrong, seed=seed)
     nights = settings["nights"]
     month = Month(world, users, UpdateSettings(), nights, heads=settings["heads"])
-    found, others = list[dict[str, Any]](), dict[str, dict[str, float]]()
+    figures, others = list[dict[str, Any]](), dict[str, dict[str, float]]()
     for day in range(nights):
-        found.append(month.night(day))
+        figures.append(month.night(day))
         if compares and (day + 1) % settings["every"] == 0:
             others[str(day + 1)] = without_gate(month)
     return {
@@ -60,19 +59,19 @@ def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], co
         "asked": len(world.asked),
         "truth": len(world.truth),
         "frozen": month.frozen,
-        "nights": found,
+        "nights": figures,
         "without_gate": others,
     }
 
 
 def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Promotions of some months, and the worst of them on the truth."""
-    its = list(months)
-    nights = [night for month in its for night in month["nights"]]
+    all_months = list(months)
+    nights = [night for month in all_months for night in month["nights"]]
     promoted = [night for night in nights if night["promoted"]]
     # Against the best version that the month had served until then, so that small losses add up.
     drops = []
-    for month in its:
+    for month in all_months:
         best = before = month["frozen"]
         for night in month["nights"]:
             if night["promoted"]:
@@ -80,7 +79,7 @@ def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             before, best = night["truth"], max(best, night["truth"])
     tested = [night for night in nights if "held_out" in night]
     return {
-        "months": len(its),
+        "months": len(all_months),
         "nights": len(nights),
         "tested": len(tested),
         "promoted": len(promoted),
@@ -89,8 +88,8 @@ def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "largest_drop_from_best": max((drop for _, drop in drops), default=0.0),
         "refused_better": sum(night["true_gain"] > WORSE for night in tested if not night["promoted"]),
         "refused_worse": sum(night["true_gain"] < -WORSE for night in tested if not night["promoted"]),
-        "frozen": fmean(month["frozen"] for month in its),
-        "end": fmean(month["nights"][-1]["truth"] for month in its),
+        "frozen": fmean(month["frozen"] for month in all_months),
+        "end": fmean(month["nights"][-1]["truth"] for month in all_months),
         "precision": fmean(n["right_labels"] / n["labels"] for n in tested) if tested else None,
         "seconds": fmean(night["seconds"] for night in nights),
         "seconds_of_warm": _mean(night["seconds"] for night in nights if night["training"] == "warm"),
@@ -99,8 +98,8 @@ def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    its = list(values)
-    return fmean(its) if its else None
+    numbers = list(values)
+    return fmean(numbers) if numbers else None
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -114,10 +113,11 @@ def markdown(results: Mapping[str, Any]) -> str:
         "asks. `.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
         "",
     ]
-    for name, its in results["sets"].items():
-        settings = its["settings"]
+    for name, figures in results["sets"].items():
+        settings = figures["settings"]
         lines += [
-            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of",
+            f"- {name}: {figures['passages']:,} passages, {figures['asked']:,} questions that are asked, "
+            f"{figures['truth']:,} of",
             f"  the truth; {settings['impressions']:,} lists of {settings['shown']} a night; vectors:",
             f"  {settings['vectors']}; {settings['heads']} of 3 numbers of steps of a head are tried.",
         ]
@@ -165,14 +165,15 @@ def markdown(results: Mapping[str, Any]) -> str:
         ]
         for night, others in curve["without_gate"].items():
             loop = curve["loop"][int(night) - 1]
-            cells = [f"{100 * others[one]:.1f}" if one in others else "" for one in WITHOUT]
+            cells = [f"{100 * others[use]:.1f}" if use in others else "" for use in WITHOUT]
             lines.append(f"| {night} | {100 * curve['frozen']:.1f} | {100 * loop:.1f} | {' | '.join(cells)} |")
         lines.append("")
     lines += ["## Time", "", "Seconds of judging, training and the gate a night, on a busy machine.", ""]
     lines += ["| set | mean night | with a warm start | from scratch |", "|---|---:|---:|---:|"]
-    for name, its in results["times"].items():
+    for name, seconds in results["times"].items():
         cells = [
-            "" if its[key] is None else f"{its[key]:.1f}" for key in ("seconds", "seconds_of_warm", "seconds_of_full")
+            "" if seconds[key] is None else f"{seconds[key]:.1f}"
+            for key in ("seconds", "seconds_of_warm", "seconds_of_full")
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += markdown_of_cost(results["cost"]) if results["cost"] else []
@@ -184,8 +185,8 @@ def _promoted(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many months there were, and how many promotions, with a signal and without one."""
     signal, random = ([row for row in rows if (row["wrong"] < 1) == has] for has in (True, False))
 
-    def total(its: Sequence[Mapping[str, Any]], key: str) -> int:
-        return sum(row[key] for row in its)
+    def total(part: Sequence[Mapping[str, Any]], key: str) -> int:
+        return sum(row[key] for row in part)
 
     months, nights = total(signal, "months"), total(signal, "nights")
     promoted, worse = total(signal, "promoted"), total(signal, "worse")
@@ -211,22 +212,24 @@ def write_results(work: Path) -> None:
             "loop": [night["truth"] for night in month["nights"]],
             "without_gate": month["without_gate"],
         }
-        for (name, wrong), its in sorted(months.items())
-        for month in its
+        for (name, wrong), of_set in sorted(months.items())
+        for month in of_set
         if month["without_gate"]
     ]
-    first = {name: next(its[0] for (one, _), its in months.items() if one == name) for name in names}
+    of_name: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for (name, _), of_set in months.items():
+        of_name[name] += of_set
     results: dict[str, Any] = {
-        "sets": {name: {key: first[name][key] for key in ("passages", "asked", "truth", "settings")} for name in names},
-        "gate": [{"set": name, "wrong": wrong, **summary(its)} for (name, wrong), its in sorted(months.items())],
-        "curves": curves,
-        "times": {
-            name: summary(one for (its, _), all_ in months.items() if its == name for one in all_) for name in names
+        "sets": {
+            name: {key: of_name[name][0][key] for key in ("passages", "asked", "truth", "settings")} for name in names
         },
+        "gate": [{"set": name, "wrong": wrong, **summary(of_set)} for (name, wrong), of_set in sorted(months.items())],
+        "curves": curves,
+        "times": {name: summary(of_name[name]) for name in names},
         "months": [
             {"set": name, "wrong": wrong, "seed": month["seed"], "nights": month["nights"]}
-            for (name, wrong), its in sorted(months.items())
-            for month in its
+            for (name, wrong), of_set in sorted(months.items())
+            for month in of_set
         ],
         "cost": json.loads((work / _COST).read_text(encoding="utf-8")) if (work / _COST).is_file() else None,
         "threads": os.environ.get("OMP_NUM_THREADS"),
@@ -240,8 +243,8 @@ def write_results(work: Path) -> None:
         nights = range(1, len(curve["loop"]) + 1)
         series = {"loop": list(zip(nights, curve["loop"], strict=True))}
         series["frozen encoder"] = [(1, curve["frozen"]), (len(nights), curve["frozen"])]
-        for one in WITHOUT:
-            series[one] = [(int(n), its[one]) for n, its in curve["without_gate"].items() if one in its]
+        for use in WITHOUT:
+            series[use] = [(int(n), others[use]) for n, others in curve["without_gate"].items() if use in others]
         title = f"{curve['set']}, {curve['wrong']:.0%} wrong clicks"
         plots.append((title, {name: [(x, 100 * y) for x, y in points] for name, points in series.items()}))
     (RESULTS / "feedback.svg").write_text(line_plots(plots, ("night", "RR@10 on the truth")), encoding="utf-8")
@@ -294,7 +297,7 @@ def main(
         for place in data.values():
             write_json(work / _COST, measure_cost(work / "cost", place, impressions))
     for name, place in data.items() if not page and not cost else ():
-        dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
+        dataset = Dataset.open(place, where=dict(entry.split("=", 1) for entry in where) or None)
         vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
         settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}
         settings |= {"shown": shown, "heads": heads, "joined": joined}
@@ -309,8 +312,9 @@ def main(
                 world = world or World.of(dataset, features.get(name), dimensions, joined)
                 month = month_of(world, wrong, seed, settings, compare)
                 write_json(file, {"set": label, **month})
-                its = summary([month])
-                say(f"{file.name}: {its['promoted']} promoted, {100 * its['frozen']:.1f} to {100 * its['end']:.1f}")
+                total = summary([month])
+                promoted, frozen, end = total["promoted"], total["frozen"], total["end"]
+                say(f"{file.name}: {promoted} promoted, {100 * frozen:.1f} to {100 * end:.1f}")
     if page:
         write_results(work)
 

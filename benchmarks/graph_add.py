@@ -30,17 +30,17 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     from gnnretrieval.graph.growth.add import add_to_graph
     from gnnretrieval.graph.growth.additions import read_additions
 
-    made: dict[str, Any] = {}
+    opened: dict[str, Any] = {}
     for name, queries in (("early", "early-queries.npy"), ("whole", "queries.npy")):
         dataset = Dataset.open(work / name)
         of_vectors = VectorSettings(name="synthetic", similarity="cosine")
         files = work / "passages.npy", work / queries
         features = import_vectors(dataset, *files, of_vectors, work / f"features-{name}", overwrite=True)
-        made[name] = dataset, features
+        opened[name] = dataset, features
     settings = GraphSettings(k=K, edge_features=edge_features, label_edges=False)
     for place in ("graph", "anew"):
         shutil.rmtree(work / place, ignore_errors=True)
-    graph = build_graph(made["early"][0], made["early"][1], settings, work / "graph")
+    graph = build_graph(opened["early"][0], opened["early"][1], settings, work / "graph")
     start = time.perf_counter()
     additions = read_additions(
         graph,
@@ -52,7 +52,7 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     grown = add_to_graph(graph.path, additions)
     adding = time.perf_counter() - start
     start = time.perf_counter()
-    anew = build_graph(made["whole"][0], made["whole"][1], settings, work / "anew")
+    anew = build_graph(opened["whole"][0], opened["whole"][1], settings, work / "anew")
     building = time.perf_counter() - start
     arrays = sorted(name for name in anew.meta["files"] if name.endswith(".npy"))
     different = [name for name in arrays if grown.meta["files"][name] != anew.meta["files"][name]]

@@ -52,8 +52,8 @@ def measure(reader: str, files: int, place: Path) -> dict[str, Any]:
             counts[what] += 1
             operations.setdefault(mutated.operation, Counter())[what] += 1
             if outcome not in FINE and len(failures) < KEPT:
-                said = outcome.replace(str(directory), "")
-                failures.append({"seed": seed, "operation": mutated.operation, "outcome": said})
+                told = outcome.replace(str(directory), "")
+                failures.append({"seed": seed, "operation": mutated.operation, "outcome": told})
             meter.advance()
     return {
         "files": files,
@@ -70,11 +70,11 @@ def table(found: dict[str, dict[str, Any]], files: int) -> str:
     names = {name: f"`{name.removesuffix('-parquet')}`{', Parquet' if 'parquet' in name else ''}" for name in found}
     names["trec-run"] = "TREC runs (`evaluate`, `compare`)"
     rows = [
-        f"| {names[name]} | {its['accepted']:,} | {its['refused']:,} | {its['failed']:,} | "
-        f"{its['longest_seconds']:.1f} s |"
-        for name, its in found.items()
+        f"| {names[name]} | {row['accepted']:,} | {row['refused']:,} | {row['failed']:,} | "
+        f"{row['longest_seconds']:.1f} s |"
+        for name, row in found.items()
     ]
-    total = [sum(its[key] for its in found.values()) for key in ("accepted", "refused", "failed")]
+    total = [sum(row[key] for row in found.values()) for key in ("accepted", "refused", "failed")]
     return "\n".join(
         [
             "# Mutated inputs",

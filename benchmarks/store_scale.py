@@ -243,7 +243,7 @@ def main(
 
     start = time.perf_counter()
     graph = make_store(work, scale, DIMENSION, planted)
-    made = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     make_model(graph, work / "model")
     results: dict[str, Any] = {
         "scale": scale,
@@ -253,7 +253,7 @@ def main(
         "k": K,
         "dimension": DIMENSION,
         "bytes_on_disk": sum(file.stat().st_size for file in graph.path.rglob("*") if file.is_file()),
-        "seconds_to_make_or_reuse": made,
+        "seconds_to_make_or_reuse": seconds,
         **in_a_fresh_process("opening", graph.path),
         "machine": in_a_fresh_process("machine"),
         "embedding": in_a_fresh_process("embedding", graph.path, work / "model", work / "embeddings"),
