@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fault_calls import Kill, watch
-from fault_process import Run, content, copy, delete, difference, in_fork
+from fault_process import Run, content, copy, delete, difference, in_fork, run_again
 
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress, say
@@ -77,14 +77,9 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
             run(place)
 
         killed += in_fork(dying, log) == -signal.SIGKILL
-        faults = [_misread(place, old, new)]
-        code = in_fork(lambda: run(place), log)
-        faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
-        faults.append("" if code or (actual := content(place)) == new else f"differs in {difference(actual, new)}")
-        left = [path.name for path in folder.iterdir() if path != place]
-        faults.append(f"left over: {', '.join(left)}" if left else "")
-        if any(faults):
-            failures.append(f"before call {number}, {calls[number]}: {'; '.join(filter(None, faults))}")
+        faults = [*filter(None, [_misread(place, old, new)]), *run_again(run, place, log, new)]
+        if faults:
+            failures.append(f"before call {number}, {calls[number]}: {'; '.join(faults)}")
     delete(folder)
     return Killed(Counter(calls[number] for number in at), killed, failures)
 

@@ -306,9 +306,9 @@ def _zero(file: Path, random: Random, files: list[Path]) -> str:
 
 def _swap(file: Path, random: Random, files: list[Path]) -> str:
     other = random.choice(files)
-    one, two = file.read_bytes(), other.read_bytes()
-    file.write_bytes(two)
-    other.write_bytes(one)
+    own, swapped = file.read_bytes(), other.read_bytes()
+    file.write_bytes(swapped)
+    other.write_bytes(own)
     return f"swapped with {other.name}"
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fault_disk import Disk
-from fault_process import Run, content, copy, delete, difference, in_fork
+from fault_process import Run, content, copy, delete, difference, in_fork, run_again
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.progress import progress, say
@@ -96,14 +95,10 @@ def lose_power(
         state = _read(disk / "place", old, new)
         if state in seen:
             seen[state] += 1
-        code = in_fork(partial(run, disk / "place"), log)
-        faults = ["" if state in seen else state]
-        faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
-        faults.append("" if code or (now := content(disk / "place")) == new else f"differs in {difference(now, new)}")
-        left = [path.name for path in disk.iterdir() if path.name != "place"]
-        faults.append(f"left over: {', '.join(left)}" if left else "")
-        if any(faults):
-            failures.append(f"{'; '.join(filter(None, faults))} (trial {trial})")
+        faults = [] if state in seen else [state]
+        faults += run_again(run, disk / "place", log, new)
+        if faults:
+            failures.append(f"{'; '.join(faults)} (trial {trial})")
         delete(disk)
     delete(folder)
     return Lost(seen["old"], seen["new"], seen["refused"], failures)

@@ -105,23 +105,10 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
     expected, rng = _Served(), np.random.default_rng(SEED)
     expected.note(run_path)
     answers: list[tuple[Any, ...]] = []
-    ends, errors = threading.Event(), []
-    count = iter(range(requests))
+    ends, errors = threading.Event(), list[str]()
     with Server(run_path, work / "changing.log", "--token-file", str(token), "--watch", "0.5", "--rate", "0") as server:
         before = server.descriptors
-
-        def client(number: int) -> None:
-            draw = np.random.default_rng((SEED, number))
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-            while not ends.is_set():
-                path, body = _request(draw)
-                try:
-                    answers.append((path, body, *ask(connection, "POST" if body else "GET", path, body, _TOKEN)))
-                    next(count, None)
-                except (OSError, http.client.HTTPException, ValueError) as error:
-                    errors.append(f"{path}: {error!r}")
-                    connection.close()
-
+        client = partial(_ask_until, ends, server.port, answers, errors)
         with ThreadPoolExecutor(CLIENTS) as pool:
             clients = [pool.submit(client, number) for number in range(CLIENTS)]
             for number in range(RELOADS):
@@ -136,12 +123,7 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
                 job.result()
         metrics = ask_text(server, "/metrics")
         reloads = int(float(metrics.split('gnnretrieval_reloads_total{outcome="done"} ')[1].split()[0]))
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        draw = np.random.default_rng(SEED)
-        for _ in range(40):  # a thread keeps the version of its last answer until its next request
-            path, body = _request(draw)
-            ask(connection, "POST" if body else "GET", path, body, _TOKEN)
-        connection.close()
+        _free_old_versions(server.port)
         _until(lambda: server.descriptors - before <= _ONE_VERSION, 10)
         kept = server.descriptors - before
         stopped = server.stop()
@@ -161,6 +143,31 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
         "descriptors more": kept,
         "failures": len(errors) + len(wrong) + (reloads < RELOADS) + (kept > _ONE_VERSION) + (stopped > 5),
     }
+
+
+def _ask_until(
+    ends: threading.Event, port: int, answers: list[tuple[Any, ...]], errors: list[str], number: int
+) -> None:
+    """Send random requests until the event, and collect answers and errors."""
+    draw = np.random.default_rng((SEED, number))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    while not ends.is_set():
+        path, body = _request(draw)
+        try:
+            answers.append((path, body, *ask(connection, "POST" if body else "GET", path, body, _TOKEN)))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            errors.append(f"{path}: {error!r}")
+            connection.close()
+
+
+def _free_old_versions(port: int) -> None:
+    """Send some requests: a thread keeps the version of its last answer until its next request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    draw = np.random.default_rng(SEED)
+    for _ in range(40):
+        path, body = _request(draw)
+        ask(connection, "POST" if body else "GET", path, body, _TOKEN)
+    connection.close()
 
 
 def _request(draw: np.random.Generator) -> tuple[str, Any]:
