@@ -102,8 +102,8 @@ def measured(
     values: dict[str, dict[float, NDArray[np.float64]]] = {split: {} for split in questions}
     for scale in SCALES:
         vectors = view.similarity.prepare(passages + scale * context) * factors[:, None]
-        for split, asked in questions.items():
-            values[split][scale] = reciprocal_ranks(vectors, asked.vectors, asked.relevant)
+        for split, part in questions.items():
+            values[split][scale] = reciprocal_ranks(vectors, part.vectors, part.relevant)
     return values
 
 

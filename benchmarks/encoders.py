@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 import numpy as np
+from encoders_page import LARGE_TOKENS, markdown
 from numpy.typing import NDArray
 from result_files import without_texts
 from sampling import sample_dataset
@@ -51,7 +52,7 @@ WITHOUT_PSEUDO_LABELS = (
     "rocketqa-3-undenoised",
 )
 # The best method of squad and wiki at scale: all training questions, and room for whole passages.
-LARGE, LARGE_TOKENS = ("dcsr",), 320
+LARGE = ("dcsr",)
 ELSEWHERE = ("dpr", "rocketqa-4", "pair", "dcsr", "ance")  # measured on other domains too
 SHARES = (0.1, 0.3, 1.0)  # of the corpus, DCSR table 7
 TOP = 100  # passages of a question in PAIR's figure 4
@@ -259,77 +260,6 @@ def domains_apart(result: dict[str, Any], dataset: Dataset, out: Path) -> None:
         qrels = {query: judged for query, judged in dataset.split("test").items() if domain_of[query] == domain}
         comparison = compare(qrels, runs, START, MEASURES, "test", {})
         result["domains"][domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
-
-
-def markdown(name: str, result: dict[str, Any], sampled: str, stages: Sequence[str] = ()) -> str:
-    """A set's page."""
-    dev = result["comparison"]["provenance"]["dataset"]
-    lines = [
-        f"# The papers' encoders on {name}",
-        "",
-        "Regenerate: `.venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK "
-        f"--only {name}{sampled}{''.join(f' --stage {stage}' for stage in stages)}`",
-        "",
-        f"{dev['passages']:,} passages; {dev['splits']['train']:,} training questions with labels and as many without; "
-        "all from all-MiniLM-L6-v2 (start), one seed; settings in [encoders.toml](../encoders.toml)"
-        + (f", passages of up to {LARGE_TOKENS} tokens." if name.endswith("large") else "."),
-        "",
-        result["table"].strip(),
-        "",
-        "RR@10 against BM25: "
-        + "; ".join(
-            f"{test['system']} {100 * test['difference']:+.1f} (p = {test['p_holm']:.2g})"
-            for test in result["against_bm25"]
-        )
-        + ".",
-    ]
-    if result["findings"]:
-        lines += [
-            "",
-            "## What the papers found",
-            "",
-            "| finding | measure | first | second | difference | p (Holm) | in the paper |",
-            "| --- | --- | ---: | ---: | ---: | ---: | --- |",
-        ]
-    for row in result["findings"]:
-        first, second = (100 * value for value in row["means"])
-        lines.append(
-            f"| {row['what']} | {row['measure']} | {first:.1f} | {second:.1f} | {100 * row['difference']:+.1f} | "
-            f"{row['p_holm']:.2g} | {row['paper']} |"
-        )
-    if len(result["similarities"]) > 1:
-        lines += [
-            "",
-            "PAIR figure 4, over test questions and their top 100 passages, mean ± deviation:",
-            "",
-            "| encoder | s(p⁺,q) | s(p⁺,p⁻) |",
-            "| --- | ---: | ---: |",
-        ]
-        for system, values in result["similarities"].items():
-            lines.append(
-                f"| {system} | {values['s(p+,q)']:.3f} ± {values['deviation of s(p+,q)']:.3f} | "
-                f"{values['s(p+,p-)']:.3f} ± {values['deviation of s(p+,p-)']:.3f} |"
-            )
-    if sizes := result.get("corpus_sizes"):
-        lines += [
-            "",
-            "DCSR table 7, parts of the corpus (RR@10, R@20):",
-            "",
-            "| passages | questions | dpr | dcsr | difference | p |",
-            "| ---: | ---: | ---: | ---: | ---: | ---: |",
-        ]
-        for row in sizes:
-            dcsr, dpr = row["dcsr"], row["dpr"]
-            lines.append(
-                f"| {row['passages']:,} | {row['questions']:,} | "
-                f"{100 * dpr['RR@10']:.1f}, {100 * dpr['R@20']:.1f} | "
-                f"{100 * dcsr['RR@10']:.1f}, {100 * dcsr['R@20']:.1f} | {100 * (dcsr['RR@10'] - dpr['RR@10']):+.1f}, "
-                f"{100 * (dcsr['R@20'] - dpr['R@20']):+.1f} | {row['p']['RR@10']:.2g}, {row['p']['R@20']:.2g} |"
-            )
-    for title, tables in (("Each domain apart", "domains"), ("Domains not trained on (DCSR table 6)", "elsewhere")):
-        for domain, table in result.get(tables, {}).items():
-            lines += ["", f"## {title}: {domain}", "", table["table"].strip()]
-    return "\n".join(lines) + "\n"
 
 
 def squad_wiki(name: str, data: Path, work: Path, questions: int | None, stages: tuple[str, ...]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ judging clicks, training, warm starts and the gate.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from gnnretrieval.feedback.cleaning import Impression
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage
 from gnnretrieval.feedback.events import Shown
 from gnnretrieval.feedback.importing import NoLabelsError, judge_impressions, with_relevant
+from gnnretrieval.feedback.judging import Judgement
 from gnnretrieval.feedback.simulation import draw_clicks, show_lists
 from gnnretrieval.feedback.time_splits import DEV, TEST, TRAIN
 from gnnretrieval.graph.edges.labels import with_labels
@@ -171,13 +173,22 @@ class Labels(NamedTuple):
 
     Attributes:
         by_split: Rows of the relevant passages by query row and split.
-        asked: Impressions likewise.
+        impressions: Number of impressions likewise.
         clicked: How the questions of a split count, in the order of ``by_split``.
     """
 
     by_split: dict[str, dict[int, tuple[int, ...]]]
-    asked: dict[str, dict[int, int]]
+    impressions: dict[str, dict[int, int]]
     clicked: dict[str, ClickedQuestions]
+
+
+def _relevant(judgements: Iterable[Judgement]) -> tuple[int, ...]:
+    """Rows of the relevant passages, ascending."""
+    return tuple(sorted(int(judgement.passage) for judgement in judgements if judgement.verdict == "relevant"))
+
+
+def _shown(judgements: Iterable[Judgement]) -> list[ShownPassage]:
+    return [ShownPassage(int(each.passage), each.examined, each.verdict == "relevant") for each in judgements]
 
 
 class Month:
@@ -264,33 +275,22 @@ class Month:
             feedback = judge_impressions(self.impressions, settings)
         except NoLabelsError:
             return None
+        judged = {name: with_relevant(judgements) for name, judgements in feedback.judgements.items()}
         by_split = {
-            name: {
-                int(question): tuple(
-                    sorted(int(judgement.passage) for judgement in group if judgement.verdict == "relevant")
-                )
-                for question, group in with_relevant(judged).items()
-            }
-            for name, judged in feedback.judgements.items()
+            name: {int(question): _relevant(judgements) for question, judgements in of_split.items()}
+            for name, of_split in judged.items()
         }
-        asked: dict[str, dict[int, int]] = {}
-        for name, impressions in feedback.split.by_name.items():
-            counts = asked.setdefault(name, {})
-            for impression in impressions:
-                counts[int(impression.question)] = counts.get(int(impression.question), 0) + 1
         if not by_split.get(TRAIN) or len(by_split.get(DEV, ())) < _LEAST_DEV:
             return None
-        clicked = {}
-        for name, judged in feedback.judgements.items():
-            shown = [
-                [
-                    ShownPassage(int(judgement.passage), judgement.examined, judgement.verdict == "relevant")
-                    for judgement in group
-                ]
-                for group in with_relevant(judged).values()
-            ]
-            clicked[name] = ClickedQuestions.of(shown, feedback.rates, settings)
-        return Labels(by_split, asked, clicked)
+        impressions: dict[str, dict[int, int]] = {
+            name: Counter(int(impression.question) for impression in part)
+            for name, part in feedback.split.by_name.items()
+        }
+        clicked = {
+            name: ClickedQuestions.of([_shown(group) for group in of_split.values()], feedback.rates, settings)
+            for name, of_split in judged.items()
+        }
+        return Labels(by_split, impressions, clicked)
 
     def dev(self, labels: Labels) -> HeldOut:
         """The dev questions."""
@@ -300,7 +300,7 @@ class Month:
             DEV,
             self.world.queries[np.array([*dev])],
             [],
-            [[*one] for one in dev.values()],
+            [[*passages] for passages in dev.values()],
             hidden if hidden.any() else None,
             np.zeros(len(dev), dtype=np.int64),
             labels.clicked[DEV],
@@ -326,7 +326,7 @@ class Month:
         newest = labels.clicked[TEST]
         queries = torch.from_numpy(self.world.queries[np.array([*test], dtype=np.int64)])
         candidate, served = (RanksOfModel.of(newest, version, queries) for version in (vectors, self.served.vectors))
-        slices = popularity_slices([labels.asked[TEST][row] for row in test])
+        slices = popularity_slices([labels.impressions[TEST][row] for row in test])
         slices |= feedback_slices(newest.relevant, (graph.label_counts > 0).numpy())
         gate = judge_gain(candidate, served, slices, self.settings, newest.weights)
         whole = gate.whole.gain if gate.whole is not None else 0.0

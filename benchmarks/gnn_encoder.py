@@ -202,10 +202,10 @@ class OneSet:
 def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str] = ()) -> dict[str, Any]:
     """All results of one set, or only those of some variants and sweeps."""
     plan = planned(PLAN["sets"][name]["variants"])
-    asked = [GNN, OVER_ALL, *wanted] if wanted else plan
+    names = [GNN, OVER_ALL, *wanted] if wanted else plan
     of_set = {**PLAN, **PLAN["sets"][name]}
     fewer, of_value = min(seeds, of_set["ablation_seeds"]), min(seeds, of_set["sweep_seeds"])
-    one_set = OneSet(name, data, work, asked)
+    one_set = OneSet(name, data, work, names)
     runs = one_set.baselines()
     measured = {
         system: {str(measure): values for measure, values in per_query(one_set.qrels, run, list(MEASURES)).items()}
@@ -214,11 +214,11 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
     base, of_all = measured[DUAL], measured.get(ALL_LABELS)
     variants = {}
     for variant, settings in PLAN["variants"].items():
-        if variant in asked and (of_all or not settings.get("over_all_labels")):
+        if variant in names and (of_all or not settings.get("over_all_labels")):
             most = seeds if variant in (GNN, OVER_ALL) else min(fewer, settings.get("seeds", fewer))
             variants[variant] = [one_set.measured(variant, settings, seed) for seed in range(most)]
     sweeps = {
-        setting: one_set.swept(setting, variants[GNN], base, of_value) for setting in PLAN["sweeps"] if setting in asked
+        setting: one_set.swept(setting, variants[GNN], base, of_value) for setting in PLAN["sweeps"] if setting in names
     }
     pairs = {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
     alike_base = one_set.alike(features_run(one_set.features, list(one_set.qrels), DEEP))
@@ -239,7 +239,7 @@ def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str]
         "dataset": one_set.dataset.provenance(),
         "encoder": {**one_set.features.meta["encoder"], "checkpoint": one_set.dual},
         "query_share": one_set.query_share,
-        "asked": [] if set(asked) == set(plan) else sorted(set(asked) - {GNN, OVER_ALL}, key=asked.index),
+        "asked": [] if set(names) == set(plan) else sorted(set(names) - {GNN, OVER_ALL}, key=names.index),
         "seeds": seeds,
         "ablation_seeds": fewer,
         "sweep_seeds": of_value,

@@ -48,8 +48,8 @@ def markdown(name: str, result: dict[str, Any]) -> str:
 
 def _introduction(name: str, result: dict[str, Any]) -> list[str]:
     dataset, splits = result["dataset"], result["dataset"]["splits"]
-    asked = "".join(f" --variant {variant}" for variant in result["asked"])
-    command = f"benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name} --seeds {result['seeds']}{asked}"
+    options = "".join(f" --variant {variant}" for variant in result["asked"])
+    command = f"benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name} --seeds {result['seeds']}{options}"
     return [
         f"# GNN-encoder on {result['title']}",
         "",

@@ -260,7 +260,7 @@ def record(row: dict[str, Any], real: Features) -> None:
     rows = [other for other in rows if (other["vectors"], other["kind"]) != (row["vectors"], row["kind"])]
     order = [(count, kind) for count, kinds in KINDS.items() for kind in kinds]
     results = {
-        "rows": sorted([*rows, row], key=lambda one: order.index((one["vectors"], one["kind"]))),
+        "rows": sorted([*rows, row], key=lambda row: order.index((row["vectors"], row["kind"]))),
         "target_recall": TARGET,
         "made": {"clusters": _CLUSTERS, "noise": _NOISE},
         "features": real.hash,

@@ -85,13 +85,13 @@ def make_run(directory: Path) -> Path:
     rng = np.random.default_rng(SEED)
     topics = rng.normal(size=(TOPICS, DIMENSION))
     passages = (topics[rng.integers(0, TOPICS, PASSAGES)] + 0.6 * rng.normal(size=(PASSAGES, DIMENSION))).astype("f4")
-    asked = rng.integers(0, PASSAGES, QUERIES)
-    queries = (passages[asked] + 0.8 * rng.normal(size=(QUERIES, DIMENSION))).astype("f4")
+    rows = rng.integers(0, PASSAGES, QUERIES)
+    queries = (passages[rows] + 0.8 * rng.normal(size=(QUERIES, DIMENSION))).astype("f4")
     vars(ladder)["STEPS"] = (100,)  # few steps: quality does not matter
     GraphRetriever.fit(
         {f"p{row}": f"passage {row}" for row in range(PASSAGES)},
         {f"q{row}": f"question {row}" for row in range(QUERIES)},
-        {f"q{row}": {f"p{asked[row]}": 1} for row in range(QUERIES)},
+        {f"q{row}": {f"p{rows[row]}": 1} for row in range(QUERIES)},
         vectors=(passages, queries),
         out=directory,
         k=5,

@@ -53,9 +53,24 @@ def markdown(results: Mapping[str, Any]) -> str:
         *HISTORY[encoder],
         "",
     ]
+    lines += _of_systems(sets)
+    seeds = ", ".join(f"{name} {figures['seeds']}" for name, figures in sets.items())
+    lines += [
+        "",
+        f"Seeds: {seeds}. Bold: the strongest dense baseline and the GNN-encoder. ± is the standard deviation over",
+        "seeds. The pipelines are what dev finds best of BM25 or bm25+questions and a dense system, alone or joined;",
+        "without the graph this is any of the dense systems above.",
+    ]
+    lines += [*_of_groups(sets), *_of_rungs(sets), *_of_layers(sets), *_of_choices(sets)]
+    revisions = ", ".join(f"{name} {figures['revision'][:7]}" for name, figures in sets.items() if figures["revision"])
+    return "\n".join([*lines, "", f"Revisions: {revisions}.", ""])
+
+
+def _of_systems(sets: Mapping[str, Any]) -> list[str]:
+    """The table of all systems."""
     names = [BM25_PLAIN, *DENSE, LEXICAL, GNN, f"{BM25_PLAIN}+{DUAL}", WITHOUT, WITH]
     names = [name for name in names if any(name in figures["groups"]["all"]["RR@10"] for figures in sets.values())]
-    lines += ["|  | " + " | ".join(sets) + " |", "|---|" + "---:|" * len(sets)]
+    lines = ["|  | " + " | ".join(sets) + " |", "|---|" + "---:|" * len(sets)]
     for name in names:
         cells = []
         for figures in sets.values():
@@ -72,13 +87,12 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines.append(
         "| **Δ of the pipelines** | " + " | ".join(difference(figures["pipelines"]) for figures in sets.values()) + " |"
     )
-    seeds = ", ".join(f"{name} {figures['seeds']}" for name, figures in sets.items())
-    lines += [
-        "",
-        f"Seeds: {seeds}. Bold: the strongest dense baseline and the GNN-encoder. ± is the standard deviation over",
-        "seeds. The pipelines are what dev finds best of BM25 or bm25+questions and a dense system, alone or joined;",
-        "without the graph this is any of the dense systems above.",
-    ]
+    return lines
+
+
+def _of_groups(sets: Mapping[str, Any]) -> list[str]:
+    """Tables of two groups of questions each."""
+    lines = []
     for title, groups in (
         ("Where passages have training questions, and where not", (WARM, COLD)),
         (
@@ -97,18 +111,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                 shown = " | ".join(f"{100 * value:.1f}" for value in values)
                 gain = difference(part["against"][figures["strongest"]])
                 lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
-    lines += _of_rungs(sets)
-    lines += _of_layers(sets)
-    lines += ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
-    lines += ["|---|---:|---|---:|---|---|"]
-    for name, figures in sets.items():
-        for seed, chosen in figures["chosen"].items():
-            choices = chosen["said"]
-            lines.append(
-                f"| {name} | {seed} | {choices[GNN]} | {chosen['p']:.2g} | {choices[WITHOUT]} | {choices[WITH]} |"
-            )
-    revisions = ", ".join(f"{name} {figures['revision'][:7]}" for name, figures in sets.items() if figures["revision"])
-    return "\n".join([*lines, "", f"Revisions: {revisions}.", ""])
+    return lines
 
 
 def _of_rungs(sets: Mapping[str, Any]) -> list[str]:
@@ -147,6 +150,19 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
             seconds = "–" if row["seconds"] is None else f"{row['seconds']:.0f}"
             revision = row.get("revision", "–")[:7]
             lines.append(f"| {name} | {layer} | {row['seeds']} | {value} | {gain} | {seconds} | {revision} |")
+    return lines
+
+
+def _of_choices(sets: Mapping[str, Any]) -> list[str]:
+    """The table of what dev chose."""
+    lines = ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
+    lines += ["|---|---:|---|---:|---|---|"]
+    for name, figures in sets.items():
+        for seed, chosen in figures["chosen"].items():
+            choices = chosen["said"]
+            lines.append(
+                f"| {name} | {seed} | {choices[GNN]} | {chosen['p']:.2g} | {choices[WITHOUT]} | {choices[WITH]} |"
+            )
     return lines
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -124,17 +124,6 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     )
     bytes_of |= dense | {f"gnn-encoder + {name}": dense["gnn-encoder"] + bytes_of[name] for name in SPARSE}
     means = {name: mean_by_question([measures[RR] for measures in every]) for name, every in values.items()}
-    rows: dict[str, dict[str, Any]] = {}
-    for name in NAMES:
-        by_seed = [100 * fmean(measures[RR].values()) for measures in values[name]]
-        rows[name] = {
-            "RR@10": fmean(by_seed),
-            "deviation": stdev(by_seed) if len(set(by_seed)) > 1 else None,
-            "R@100": 100 * fmean(mean_by_question([measures[RECALL] for measures in values[name]]).values()),
-            "bytes": bytes_of.get(name),
-        }
-        if name != "gnn-encoder":
-            rows[name]["test"] = tested(means[name], means["gnn-encoder"])
     pairs = {"retromae": "dpr", "rocketqav2": "step-1"}
     return {
         "passages": passages,
@@ -142,9 +131,25 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
         "labels": len(one_set.dataset.split("train")),
         "seeds": seeds,
         "weights": chosen,
-        "systems": rows,
+        "systems": {name: row_of(name, values[name], means, bytes_of) for name in NAMES},
         "pairs": {name: {"than": other, **tested(means[name], means[other])} for name, other in pairs.items()},
     }
+
+
+def row_of(
+    name: str, seeds: Sequence[Values], means: Mapping[str, dict[str, float]], bytes_of: Mapping[str, float]
+) -> dict[str, Any]:
+    """A system's means over seeds, its bytes, and its test against the GNN-encoder."""
+    by_seed = [100 * fmean(measures[RR].values()) for measures in seeds]
+    row: dict[str, Any] = {
+        "RR@10": fmean(by_seed),
+        "deviation": stdev(by_seed) if len(set(by_seed)) > 1 else None,
+        "R@100": 100 * fmean(mean_by_question([measures[RECALL] for measures in seeds]).values()),
+        "bytes": bytes_of.get(name),
+    }
+    if name != "gnn-encoder":
+        row["test"] = tested(means[name], means["gnn-encoder"])
+    return row
 
 
 def markdown(results: Mapping[str, Any]) -> str:

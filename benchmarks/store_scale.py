@@ -293,8 +293,8 @@ def roofline(results: dict[str, Any], graph: Any) -> dict[str, Any]:
     }
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The figures as a page."""
+def _rows(results: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, value and aim of each figure."""
     embedding, bound, lookup = results["embedding"], results["roofline"], results["lookup_ms"]
     gib = 2**30
     rows = [
@@ -338,7 +338,13 @@ def markdown(results: dict[str, Any]) -> str:
                 "2 %",
             )
         )
-    table = "\n".join(f"| {name} | {value} | {aim} |" for name, value, aim in rows)
+    return rows
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The figures as a page."""
+    bound = results["roofline"]
+    table = "\n".join(f"| {name} | {value} | {aim} |" for name, value, aim in _rows(results))
     return f"""# A graph store of MS MARCO's shape, scale {results["scale"]:g}
 
 Regenerate: `.venv/bin/python benchmarks/store_scale.py --work DIRECTORY --scale {results["scale"]:g}{
