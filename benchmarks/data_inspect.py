@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
+PASSAGES = 1_000_000
 WORDS, LENGTH, QUERIES = 20_000, 56, 50_000
 _BLOCK = 10_000
 
@@ -71,8 +73,29 @@ def write_dataset(directory: Path, passages: int) -> dict[str, int]:
     return hidden
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    passages, hidden, detected = results["passages"], results["hidden"], results["found"]
+    option = f" --passages {passages}" if passages != PASSAGES else ""
+    lines = [
+        "# Inspecting a dataset",
+        "",
+        f"Regenerate: `.venv/bin/python benchmarks/data_inspect.py{option}`",
+        "",
+        f"{passages:,} made-up passages of {LENGTH} words ({results['bytes_in'] / 1e9:.2f} GB), "
+        f"{results['queries']:,} queries, {results['processors']} cores:",
+        "",
+        "| time | processor time | most memory | repeated texts found | near-duplicate pairs found |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+        f"| {results['seconds']:.0f} s | {results['processor_seconds']:.0f} s | "
+        f"{results['peak_bytes'] / 2**20:.0f} MiB | {detected['repeated']:,} of {hidden['repeated']:,} | "
+        f"{detected['pairs']:,} of {hidden['near']:,} |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 @click.command()
-@click.option("--passages", type=click.IntRange(10_000), default=1_000_000, show_default=True)
+@click.option("--passages", type=click.IntRange(10_000), default=PASSAGES, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
 def main(passages: int, work: Path | None) -> None:
     """Write the dataset, inspect it, and write the result files."""
@@ -103,22 +126,9 @@ def main(passages: int, work: Path | None) -> None:
         "processors": os.cpu_count(),
     }
     write_json(RESULTS / "data_inspect.json", results)
-    option = f" --passages {passages}" if passages != 1_000_000 else ""
-    lines = [
-        "# Inspecting a dataset",
-        "",
-        f"Regenerate: `.venv/bin/python benchmarks/data_inspect.py{option}`",
-        "",
-        f"{passages:,} made-up passages of {LENGTH} words ({size / 1e9:.2f} GB), {QUERIES:,} queries,"
-        f" {os.cpu_count()} cores:",
-        "",
-        "| time | processor time | most memory | repeated texts found | near-duplicate pairs found |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-        f"| {seconds:.0f} s | {processor:.0f} s | {peak / 2**20:.0f} MiB |"
-        f" {figures['duplicate_passages']:,} of {hidden['repeated']:,} | {near['pairs']:,} of {hidden['near']:,} |",
-    ]
-    (RESULTS / "data_inspect.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    click.echo("\n".join(lines))
+    page = markdown(results)
+    (RESULTS / "data_inspect.md").write_text(page, encoding="utf-8")
+    click.echo(page)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,29 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    runs, scale, k, dimension = (results[name] for name in ("runs", "scale", "k", "dimension"))
+    before, added = runs[0]["queries"] - runs[0]["added"], runs[0]["added"]
+    rows = "\n".join(
+        f"| {', '.join(run['edge_features'])} | {run['seconds_to_add']:.2f} | {run['seconds_to_build']:.1f} | "
+        f"**{run['ratio']:.0f}** | {len(run['arrays']) - len(run['different'])} of {len(run['arrays'])} |"
+        for run in runs
+    )
+    return f"""# Adding to a graph store against building it anew
+
+Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
+
+{added:,} new queries to {before:,} over {runs[0]["passages"]:,} passages
+(MS MARCO's shape, scale {scale:g}), k = {k}, {dimension} dimensions, on {results["threads"]} cores; features at hand in
+both cases. Wanted: 20 times as fast, and equal.
+
+| edge features | add, s | build, s | ratio | arrays of equal bytes |
+|---|---:|---:|---:|---:|
+{rows}
+"""
+
+
 @click.command()
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Directory for what is made.")
 @click.option("--scale", type=float, default=0.02, show_default=True, help="1 is MS MARCO.")
@@ -94,23 +118,7 @@ def main(work: Path, scale: float) -> None:
         "git_revision": git_revision(),
     }
     write_json(RESULTS / "graph_add.json", results)
-    rows = "\n".join(
-        f"| {', '.join(run['edge_features'])} | {run['seconds_to_add']:.2f} | {run['seconds_to_build']:.1f} | "
-        f"**{run['ratio']:.0f}** | {len(run['arrays']) - len(run['different'])} of {len(run['arrays'])} |"
-        for run in runs
-    )
-    page = f"""# Adding to a graph store against building it anew
-
-Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
-
-{runs[0]["added"]:,} new queries to {runs[0]["queries"] - runs[0]["added"]:,} over {runs[0]["passages"]:,} passages
-(MS MARCO's shape, scale {scale:g}), k = {K}, {DIMENSION} dimensions, on {results["threads"]} cores; features at hand in
-both cases. Wanted: 20 times as fast, and equal.
-
-| edge features | add, s | build, s | ratio | arrays of equal bytes |
-|---|---:|---:|---:|---:|
-{rows}
-"""
+    page = markdown(results)
     (RESULTS / "graph_add.md").write_text(page, encoding="utf-8")
     click.echo(page)
 
