@@ -161,10 +161,10 @@ def under_load(run: Path, questions: list[str]) -> dict[str, Any]:
             say(f"  {name}: {rounds_of[name][-1]}")
     return {
         name: {
-            "requests": sum(round_["requests"] for round_ in rounds),
-            "errors": sum(round_["errors"] for round_ in rounds),
+            "requests": sum(each["requests"] for each in rounds),
+            "errors": sum(each["errors"] for each in rounds),
             **{
-                key: statistics.median(round_[key] for round_ in rounds)
+                key: statistics.median(each[key] for each in rounds)
                 for key in ("ms_p50", "ms_p99", "requests_per_second")
             },
             "rounds": rounds,
