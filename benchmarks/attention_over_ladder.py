@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from same_labels import MEASURE, SETS, OneSet, tested
+from same_labels_page import difference
 from torch import Tensor
 
 from gnnretrieval.graph.store import Graph
@@ -98,22 +99,22 @@ def measured(
     """RR@10 of each question ``(q,)`` by split and ``λ``."""
     blocks = [(passages, context) for _, passages, context in gated_contexts(training.average, view, "cpu", shown)]
     passages, context = (torch.cat(part) for part in zip(*blocks, strict=True))
-    found: dict[str, dict[float, NDArray[np.float64]]] = {split: {} for split in questions}
+    values: dict[str, dict[float, NDArray[np.float64]]] = {split: {} for split in questions}
     for scale in SCALES:
         vectors = view.similarity.prepare(passages + scale * context) * factors[:, None]
-        for split, its in questions.items():
-            found[split][scale] = reciprocal_ranks(vectors, its.vectors, its.relevant)
-    return found
+        for split, part in questions.items():
+            values[split][scale] = reciprocal_ranks(vectors, part.vectors, part.relevant)
+    return values
 
 
-def train_over(one: OneSet, layer: str, seed: int) -> dict[str, Any]:
+def train_over(one_set: OneSet, layer: str, seed: int) -> dict[str, Any]:
     """Train a layer over the ladder's vectors; dev chooses ``λ``, test is measured."""
-    store, place = one.graph, one.place / f"linear-{seed}"
+    store, place = one_set.graph, one_set.place / f"linear-{seed}"
     settings = TrainSettings.parse({"layer": "linear", "seed": seed})
-    model = train_gnn(store, one.dataset, one.features, settings, place / "model", overwrite=True)
+    model = train_gnn(store, one_set.dataset, one_set.features, settings, place / "model", overwrite=True)
     trained = model.load_messages()
     messages, heads = trained.messages, trained.heads or Heads.shared(torch.eye(store.dimension))
-    held_out = held_out_queries(store, one.dataset, one.features, seed, np.ones(store.num_queries, dtype=bool))
+    held_out = held_out_queries(store, one_set.dataset, one_set.features, seed, np.ones(store.num_queries, dtype=bool))
     graph = message_graph(store, held_out.hidden)
     shown = graph.visible.numpy()
     begun = time.monotonic()
@@ -121,11 +122,11 @@ def train_over(one: OneSet, layer: str, seed: int) -> dict[str, Any]:
     fold[labelled] = np.random.default_rng(seed).permutation(len(labelled)) % FOLDS
     views = []
     for number in range(FOLDS):
-        inside, its = graph.without(torch.from_numpy(fold == number)), heads
+        inside, fold_heads = graph.without(torch.from_numpy(fold == number)), heads
         if trained.heads is not None:
             steps = round(messages.steps * (1 - 1 / FOLDS))  # as many passes over fewer questions
-            its = train_heads(inside, steps, sides=messages.sides, mean=messages.trained_mean, seed=seed)
-        views.append(after_messages(store, inside, its, messages))
+            fold_heads = train_heads(inside, steps, sides=messages.sides, mean=messages.trained_mean, seed=seed)
+        views.append(after_messages(store, inside, fold_heads, messages))
     whole = after_messages(store, graph, heads, messages)
     factors = 1 + messages.prior * (graph.label_counts > 0).float()
     if messages.scaling:
@@ -139,8 +140,8 @@ def train_over(one: OneSet, layer: str, seed: int) -> dict[str, Any]:
     for epoch in range(EPOCHS):
         training.epoch(epoch)
     seconds = time.monotonic() - begun
-    values = measured(training, whole, factors, questions_of(one, graph, heads, held_out), shown)
-    gains = {scale: its - values["dev"][0.0] for scale, its in values["dev"].items() if scale}
+    values = measured(training, whole, factors, questions_of(one_set, graph, heads, held_out), shown)
+    gains = {scale: ranks - values["dev"][0.0] for scale, ranks in values["dev"].items() if scale}
     best = max(gains, key=lambda scale: float(gains[scale].mean()))
     error = float(gains[best].std(ddof=1) / len(gains[best]) ** 0.5)
     ids = [str(number) for number in range(len(values["test"][0.0]))]
@@ -157,19 +158,19 @@ def train_over(one: OneSet, layer: str, seed: int) -> dict[str, Any]:
     }
 
 
-def questions_of(one: OneSet, graph: MessageGraph, heads: Heads, held_out: Any) -> dict[str, Questions]:
+def questions_of(one_set: OneSet, graph: MessageGraph, heads: Heads, held_out: Any) -> dict[str, Questions]:
     """Dev and test questions in the space of the heads."""
-    row = {name: number for number, name in enumerate(one.dataset.passage_ids)}
-    judged = one.dataset.split("test")
-    relevant = {query: [row[name] for name, grade in its.items() if grade > 0] for query, its in judged.items()}
+    row = {name: number for number, name in enumerate(one_set.dataset.passage_ids)}
+    judged = one_set.dataset.split("test")
+    relevant = {query: [row[name] for name, grade in grades.items() if grade > 0] for query, grades in judged.items()}
     relevant = {query: rows for query, rows in relevant.items() if rows}
-    vectors = one.features.queries[one.features.rows_of([*relevant])]
-    asked = {"dev": (held_out.queries, held_out.relevant), "test": (vectors, [*relevant.values()])}
-    found = {}
-    for split, (queries, rows) in asked.items():
+    vectors = one_set.features.queries[one_set.features.rows_of([*relevant])]
+    by_split = {"dev": (held_out.queries, held_out.relevant), "test": (vectors, [*relevant.values()])}
+    questions = {}
+    for split, (queries, rows) in by_split.items():
         prepared = graph.prepare(torch.from_numpy(np.asarray(queries, dtype=np.float32)))
-        found[split] = Questions(graph.prepare(prepared @ heads.queries.T), rows)
-    return found
+        questions[split] = Questions(graph.prepare(prepared @ heads.queries.T), rows)
+    return questions
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -191,13 +192,11 @@ def markdown(results: Mapping[str, Any]) -> str:
     for name, rows in results["sets"].items():
         for row in rows.values():
             dev, test = row["dev"], row["test"]
-            low, high = (100 * side for side in test["interval"])
-            delta = f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
             gain = f"{100 * dev['gain']:+.1f} ± {100 * dev['error']:.1f}"
             kept = "yes" if dev["gain"] > dev["error"] else "no"
             lines.append(
                 f"| {name} | {row['layer']} | {row['seed']} | {row['scale']:g} | {gain} | {kept} "
-                f"| {100 * test['ladder']:.1f} | {delta} | {row['seconds']:.0f} |"
+                f"| {100 * test['ladder']:.1f} | {difference(test)} | {row['seconds']:.0f} |"
             )
     revisions = sorted({row["revision"][:7] for rows in results["sets"].values() for row in rows.values()})
     return "\n".join([*lines, "", f"The package was at revision {', '.join(revisions)}.", ""])
@@ -215,11 +214,11 @@ def main(data: Path, work: Path, only: tuple[str, ...], seeds: int, layers: tupl
     path = RESULTS / "attention_over_ladder.json"
     results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {"sets": {}}
     for name in only or SETS:
-        one = OneSet.of(name, data, work)
+        one_set = OneSet.of(name, data, work)
         for layer in layers:
             for seed in range(seeds):
                 rows = results["sets"].setdefault(name, {})
-                rows[f"{layer}-{seed}"] = train_over(one, layer, seed)
+                rows[f"{layer}-{seed}"] = train_over(one_set, layer, seed)
                 say(f"{name}: {rows[f'{layer}-{seed}']['dev']}")
                 results["sets"] = {known: results["sets"][known] for known in SETS if known in results["sets"]}
                 write_json(path, results)

@@ -56,8 +56,8 @@ def passages_with_both(store: Graph) -> NDArray[np.int64]:
     """Rows of passages that have labelled questions and others, at most :data:`MOST` at random."""
     labelled = set(map(tuple, store.labels.tolist()))
     joined: dict[int, set[bool]] = {}
-    for query, its in enumerate(store.neighbors.astype(np.int64).tolist()):
-        for passage in its:
+    for query, neighbors in enumerate(store.neighbors.astype(np.int64).tolist()):
+        for passage in neighbors:
             joined.setdefault(passage, set()).add((query, passage) in labelled)
     rows = np.array(sorted(passage for passage, kinds in joined.items() if len(kinds) == 2))
     return np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
@@ -69,43 +69,46 @@ def attention_of(model: GNNEncoder, store: Graph, passages: NDArray[np.int64]) -
     with store.texts() as texts:
         row_of = {id_: row for row, id_ in enumerate(texts.query_ids())}
     labelled = set(map(tuple, store.labels.tolist()))
-    found: dict[str, list[float]] = {name: [] for name in ("labelled", "other", "own", "first")}
+    values: dict[str, list[float]] = {name: [] for name in ("labelled", "other", "own", "first")}
     with progress("attention", len(passages), "passages") as meter:
         for passage in passages.tolist():
             attention = explainer.attention_of_passage(passage)
             by_kind: dict[bool, list[float]] = {True: [], False: []}
             for query, weight in attention.weights.items():
                 by_kind[(row_of[query], passage) in labelled].append(weight)
-            found["labelled"].append(float(np.mean(by_kind[True])))
-            found["other"].append(float(np.mean(by_kind[False])))
-            found["own"].append(attention.own)
-            found["first"].append(float(max(by_kind[True]) > max(by_kind[False])))
+            values["labelled"].append(float(np.mean(by_kind[True])))
+            values["other"].append(float(np.mean(by_kind[False])))
+            values["own"].append(attention.own)
+            values["first"].append(float(max(by_kind[True]) > max(by_kind[False])))
             meter.advance(1)
-    return found
+    return values
 
 
-def figures_of(one: OneSet, seed: int) -> dict[str, Any]:
+def figures_of(one_set: OneSet, seed: int) -> dict[str, Any]:
     """Both models of a set, compared passage by passage."""
-    store = one.graph
+    store = one_set.graph
     passages = passages_with_both(store)
-    found, dev = {}, {}
+    attention, dev = {}, {}
     for name, unit in UNITS.items():
         settings = TrainSettings.parse({"layer": "gat", "mask_unit": unit, "seed": seed, "epochs": EPOCHS})
-        place = one.place / f"attention-{unit}-{seed}"
+        place = one_set.place / f"attention-{unit}-{seed}"
         place.mkdir(parents=True, exist_ok=True)
-        training = TrainingPlan.of(store, one.dataset, one.features, settings).training(place)
+        training = TrainingPlan.of(store, one_set.dataset, one_set.features, settings).training(place)
         training.run()
-        found[name] = attention_of(training.average, training.store, passages)
-        its = training.progress.history
-        best = max(record["dev"] for record in its)
-        dev[name] = {"dual_encoder": its[-1]["dual_encoder"], "best": best}
-        say(f"{one.name}, {name}: {np.mean(found[name]['labelled']):.3f}, others {np.mean(found[name]['other']):.3f}")
-    logs = {name: np.log(np.array(its["labelled"]) / np.array(its["other"])) for name, its in found.items()}
+        attention[name] = attention_of(training.average, training.store, passages)
+        history = training.progress.history
+        best = max(record["dev"] for record in history)
+        dev[name] = {"dual_encoder": history[-1]["dual_encoder"], "best": best}
+        labelled, other = (np.mean(attention[name][kind]) for kind in ("labelled", "other"))
+        say(f"{one_set.name}, {name}: {labelled:.3f}, others {other:.3f}")
+    logs = {name: np.log(np.array(kinds["labelled"]) / np.array(kinds["other"])) for name, kinds in attention.items()}
     return {
         "passages": len(passages),
         "seed": seed,
-        "means": {name: {kind: float(np.mean(values)) for kind, values in its.items()} for name, its in found.items()},
-        "ratio": {name: float(np.exp(its.mean())) for name, its in logs.items()},
+        "means": {
+            name: {kind: float(np.mean(values)) for kind, values in kinds.items()} for name, kinds in attention.items()
+        },
+        "ratio": {name: float(np.exp(log.mean())) for name, log in logs.items()},
         "p": float(stats.ttest_rel(logs[WITHOUT], logs[WITH]).pvalue),
         "dev": dev,
         "revision": git_revision() or "unknown",
@@ -130,18 +133,18 @@ def markdown(results: Mapping[str, Any]) -> str:
         "| set | passages | training | labelled | other | the passage itself | ratio | first | dev |",
         "|---|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, one in results["sets"].items():
+    for name, figures in results["sets"].items():
         for training in UNITS:
-            means, dev = one["means"][training], one["dev"][training]
-            ratio = f"{one['ratio'][training]:.2f}"
+            means, dev = figures["means"][training], figures["dev"][training]
+            ratio = f"{figures['ratio'][training]:.2f}"
             if training == WITHOUT:
-                ratio += f" (p = {one['p']:.1g})" if one["p"] else " (p < 1e-300)"
+                ratio += f" (p = {figures['p']:.1g})" if figures["p"] else " (p < 1e-300)"
             lines.append(
-                f"| {name} | {one['passages']:,} | {training} | {means['labelled']:.3f} | {means['other']:.3f} "
+                f"| {name} | {figures['passages']:,} | {training} | {means['labelled']:.3f} | {means['other']:.3f} "
                 f"| {means['own']:.3f} | {ratio} | {means['first']:.0%} "
                 f"| {100 * dev['dual_encoder']:.1f} → {100 * dev['best']:.1f} |"
             )
-    revisions = sorted({one["revision"][:7] for one in results["sets"].values()})
+    revisions = sorted({figures["revision"][:7] for figures in results["sets"].values()})
     return "\n".join([*lines, "", f"One seed. The package was at revision {', '.join(revisions)}.", ""])
 
 

@@ -22,16 +22,14 @@ from statistics import fmean
 from typing import Any
 
 import click
-from same_labels import MEASURE, OneSet, Values, mean_by_question, tested
+from same_labels import OneSet, Values, mean_by_question, tested
 from same_labels_page import DUAL, difference
 from store_scale import DIMENSION, make_store, memory
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import open_features
-from gnnretrieval.evaluation import per_query
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index
-from gnnretrieval.index.search import index_run
 from gnnretrieval.platform.memory import keep_freed_memory, memory_limit
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
@@ -43,33 +41,26 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings-cut", "squad-open", "squad-open-by-passage", "fairytaleqa")
 SHARES = (0.25, 0.5, 1.0)  # of the passages
 FEW = 2  # best passages of each dev question
-DEPTH, GIB = 10, 2**30
+GIB = 2**30
 
 
-def values_of(one: OneSet, index: Any) -> Values:
-    """RR@10 by test question."""
-    ids = [query.id for query in one.dataset.queries_of("test")]
-    run = index_run(index, ids, one.features.queries[one.features.rows_of(ids)], DEPTH)
-    return dict(per_query(one.dataset.split("test"), run, [MEASURE])[MEASURE])
-
-
-def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
+def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     """Test figures by share of the passages."""
-    dual = values_of(one, build_index(one.features, one.place / "index-dual-encoder", overwrite=True))
+    dual = one_set.values_of(build_index(one_set.features, one_set.place / "index-dual-encoder", overwrite=True))
     by_share: dict[float, list[Values]] = {}
     rows: dict[str, Any] = {}
     for share in SHARES:
-        count = round(share * one.graph.num_passages)
+        count = round(share * one_set.graph.num_passages)
         settings = {"layer": "linear"} if share == 1.0 else {"passages": count}
         ranked, seconds, kept = [], [], list[str]()
         for seed in range(seeds):
-            place = one.place / "corpus-part" / f"{share:g}-{seed}"
+            place = one_set.place / "corpus-part" / f"{share:g}-{seed}"
             begun = time.monotonic()
             parsed = TrainSettings.parse({**settings, "seed": seed})
-            model = train_gnn(one.graph, one.dataset, one.features, parsed, place / "model", overwrite=True)
+            model = train_gnn(one_set.graph, one_set.dataset, one_set.features, parsed, place / "model", overwrite=True)
             seconds.append(time.monotonic() - begun)
-            embeddings = embed_passages(model, one.graph, place / "embeddings", overwrite=True)
-            ranked.append(values_of(one, build_index(embeddings, place / "index", overwrite=True)))
+            embeddings = embed_passages(model, one_set.graph, place / "embeddings", overwrite=True)
+            ranked.append(one_set.values_of(build_index(embeddings, place / "index", overwrite=True)))
             kept.append(model.meta["dev"]["kept"])
             passages = model.meta["dev"]["passages"]
         by_share[share] = ranked
@@ -84,8 +75,8 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
 def at_scale(work: Path, scale: float) -> dict[str, Any]:
     """Seconds and memory of training and embedding a synthetic corpus, each in a fresh process."""
     graph = make_store(work, scale, DIMENSION, planted=True, dev=2000)
-    for made in ("model", "embeddings"):
-        shutil.rmtree(work / made, ignore_errors=True)
+    for folder in ("model", "embeddings"):
+        shutil.rmtree(work / folder, ignore_errors=True)
     figures: dict[str, Any] = {
         "passages": graph.num_passages,
         "queries": graph.num_queries,
@@ -94,8 +85,8 @@ def at_scale(work: Path, scale: float) -> dict[str, Any]:
     }
     for stage in ("train", "embed"):
         words = [sys.executable, __file__, "--work", str(work), "--stage", stage]
-        said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-        figures[stage] = json.loads(said.splitlines()[-1])
+        output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+        figures[stage] = json.loads(output.splitlines()[-1])
         say(f"{stage}: {figures[stage]}")
     figures["model"] = {name: open_model(work / "model").meta["dev"][name] for name in ("passages", "kept", "queries")}
     return figures
@@ -116,6 +107,7 @@ def stage_of(work: Path, stage: str) -> None:
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
+    seeds = max(figures["seeds"] for figures in results["sets"].values())
     lines = [
         "# Training on a part of the corpus",
         "",
@@ -125,8 +117,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         "## What a part costs",
         "",
-        f"RR@10 × 100 on test over frozen MiniLM, mean over {max(its['seeds'] for its in results['sets'].values())} "
-        "seeds; Δ is to training on all passages, with a 95 % bootstrap",
+        f"RR@10 × 100 on test over frozen MiniLM, mean over {seeds} seeds; "
+        "Δ is to training on all passages, with a 95 % bootstrap",
         "interval and the p of a paired t-test by question. These corpora are small: a part has the dual-encoder's "
         f"{FEW} best",
         f"passages of each dev question, where the default is {corpus_part.HARD}.",
@@ -135,10 +127,10 @@ def markdown(results: Mapping[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, figures in results["sets"].items():
-        for its in figures["shares"].values():
-            gain = "–" if its["against"] is None else difference(its["against"])
-            values = f"{100 * figures[DUAL]:.1f} | {100 * its['RR@10']:.1f}"
-            lines.append(f"| {name} | {its['passages']:,} | {values} | {gain} | {its['seconds']:.0f} |")
+        for row in figures["shares"].values():
+            gain = "–" if row["against"] is None else difference(row["against"])
+            values = f"{100 * figures[DUAL]:.1f} | {100 * row['RR@10']:.1f}"
+            lines.append(f"| {name} | {row['passages']:,} | {values} | {gain} | {row['seconds']:.0f} |")
     scale = results["scale"]
     needed, there = scale["whole_bytes"] / GIB, scale["memory"] / GIB
     lines += [

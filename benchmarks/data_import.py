@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from gnnretrieval.progress import progress, say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
+KINDS = ("plain", "gzipped")
 PASSAGES, QUERIES = 8_841_823, 502_939
 WORDS, LENGTH = 20_000, 56
 _BLOCK = 10_000
@@ -42,7 +44,7 @@ def write_files(directory: Path, passages: int, queries: int) -> list[Path]:
         for start in range(0, passages, _BLOCK):
             rows = range(start, min(start + _BLOCK, passages))
             drawn = words[rng.zipf(1.3, (len(rows), LENGTH)) % WORDS]
-            file.writelines(f"{row}\t{' '.join(found)}\n" for row, found in zip(rows, drawn.tolist(), strict=True))
+            file.writelines(f"{row}\t{' '.join(terms)}\n" for row, terms in zip(rows, drawn.tolist(), strict=True))
             meter.advance(len(rows))
     with paths[1].open("w", encoding="utf-8") as file:
         file.writelines(f"{row}\twhat is {words[row % WORDS]}\n" for row in range(queries))
@@ -88,6 +90,31 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    passages = results["plain"]["passages"]
+    lines = [
+        "# Importing MS MARCO",
+        "",
+        "Regenerate: `.venv/bin/python benchmarks/data_import.py"
+        f"{f' --passages {passages}' if passages != PASSAGES else ''}`",
+        "",
+        f"{passages:,} made-up passages of {LENGTH} words, {results['processors']} cores; with their "
+        "hashes. The load is the number of processes that wanted a core at the end: more than 1 are others, and times "
+        "are longer for them.",
+        "",
+        "| files | in | time | of a core's | passages a second | most memory | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *(
+            f"| {kind} | {row['bytes_in'] / 1e9:.2f} GB | {row['seconds']:.0f} s | {row['cpu_seconds']:.0f} s | "
+            f"{row['passages_per_second']:,.0f} | {row['peak_bytes'] / 2**20:.0f} MiB | {row['load_average']:.1f} |"
+            for kind, row in results.items()
+            if kind in KINDS
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 @click.command()
 @click.option("--passages", type=click.IntRange(1), default=PASSAGES, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
@@ -96,37 +123,16 @@ def main(passages: int, work: Path | None) -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=work) as place:
         files = write_files(Path(place), passages, max(1, round(QUERIES * passages / PASSAGES)))
-        for kind in ("plain", "gzipped"):
+        for kind in KINDS:
             files = files if kind == "plain" else [zipped(file) for file in files]
             results[kind] = measure(files, Path(place) / "dataset")
             shutil.rmtree(Path(place) / "dataset")
             say(f"{kind}: {results[kind]['passages_per_second']:,.0f} passages/s")
-    found = {
-        **results,
-        "versions": library_versions(),
-        "git_revision": git_revision(),
-        "processors": os.cpu_count(),
-    }
-    write_json(RESULTS / "data_import.json", found)
-    lines = [
-        "# Importing MS MARCO",
-        "",
-        "Regenerate: `.venv/bin/python benchmarks/data_import.py"
-        f"{f' --passages {passages}' if passages != PASSAGES else ''}`",
-        "",
-        f"{passages:,} made-up passages of {LENGTH} words, {os.cpu_count()} cores; with their hashes. The load is the "
-        "number of processes that wanted a core at the end: more than 1 are others, and times are longer for them.",
-        "",
-        "| files | in | time | of a core's | passages a second | most memory | load |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        *(
-            f"| {kind} | {its['bytes_in'] / 1e9:.2f} GB | {its['seconds']:.0f} s | {its['cpu_seconds']:.0f} s | "
-            f"{its['passages_per_second']:,.0f} | {its['peak_bytes'] / 2**20:.0f} MiB | {its['load_average']:.1f} |"
-            for kind, its in results.items()
-        ),
-    ]
-    (RESULTS / "data_import.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    click.echo("\n".join(lines))
+    results |= {"versions": library_versions(), "git_revision": git_revision(), "processors": os.cpu_count()}
+    write_json(RESULTS / "data_import.json", results)
+    page = markdown(results)
+    (RESULTS / "data_import.md").write_text(page, encoding="utf-8")
+    click.echo(page)
 
 
 if __name__ == "__main__":

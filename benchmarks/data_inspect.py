@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
+PASSAGES = 1_000_000
 WORDS, LENGTH, QUERIES = 20_000, 56, 50_000
 _BLOCK = 10_000
 
@@ -41,7 +43,7 @@ def write_dataset(directory: Path, passages: int) -> dict[str, int]:
     hidden = {"repeated": 0, "near": 0}
     before: list[str] = []
 
-    def made() -> Any:
+    def records() -> Any:
         with progress("writing passages", passages, "passages") as meter:
             for start in range(0, passages, _BLOCK):
                 drawn = words[rng.zipf(1.3, (min(_BLOCK, passages - start), LENGTH)) % WORDS].tolist()
@@ -61,9 +63,9 @@ def write_dataset(directory: Path, passages: int) -> dict[str, int]:
                 meter.advance(len(drawn))
 
     directory.mkdir()
-    write_passages(directory / "corpus.jsonl", made())
-    asked = words[rng.integers(WORDS, size=(QUERIES, 6))].tolist()
-    queries = [Query(f"q{row}", f"what is {' '.join(asked[row])}") for row in range(QUERIES)]
+    write_passages(directory / "corpus.jsonl", records())
+    questions = words[rng.integers(WORDS, size=(QUERIES, 6))].tolist()
+    queries = [Query(f"q{row}", f"what is {' '.join(questions[row])}") for row in range(QUERIES)]
     write_queries(directory / "queries.jsonl", ((query, {}) for query in queries))
     for name, rows in (("train", range(QUERIES - 5000)), ("test", range(QUERIES - 5000, QUERIES))):
         qrels = (Qrel(f"q{row}", f"{row * 17 % passages}", 1) for row in rows)
@@ -71,8 +73,29 @@ def write_dataset(directory: Path, passages: int) -> dict[str, int]:
     return hidden
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    passages, hidden, detected = results["passages"], results["hidden"], results["found"]
+    option = f" --passages {passages}" if passages != PASSAGES else ""
+    lines = [
+        "# Inspecting a dataset",
+        "",
+        f"Regenerate: `.venv/bin/python benchmarks/data_inspect.py{option}`",
+        "",
+        f"{passages:,} made-up passages of {LENGTH} words ({results['bytes_in'] / 1e9:.2f} GB), "
+        f"{results['queries']:,} queries, {results['processors']} cores:",
+        "",
+        "| time | processor time | most memory | repeated texts found | near-duplicate pairs found |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+        f"| {results['seconds']:.0f} s | {results['processor_seconds']:.0f} s | "
+        f"{results['peak_bytes'] / 2**20:.0f} MiB | {detected['repeated']:,} of {hidden['repeated']:,} | "
+        f"{detected['pairs']:,} of {hidden['near']:,} |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 @click.command()
-@click.option("--passages", type=click.IntRange(10_000), default=1_000_000, show_default=True)
+@click.option("--passages", type=click.IntRange(10_000), default=PASSAGES, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
 def main(passages: int, work: Path | None) -> None:
     """Write the dataset, inspect it, and write the result files."""
@@ -103,22 +126,9 @@ def main(passages: int, work: Path | None) -> None:
         "processors": os.cpu_count(),
     }
     write_json(RESULTS / "data_inspect.json", results)
-    option = f" --passages {passages}" if passages != 1_000_000 else ""
-    lines = [
-        "# Inspecting a dataset",
-        "",
-        f"Regenerate: `.venv/bin/python benchmarks/data_inspect.py{option}`",
-        "",
-        f"{passages:,} made-up passages of {LENGTH} words ({size / 1e9:.2f} GB), {QUERIES:,} queries,"
-        f" {os.cpu_count()} cores:",
-        "",
-        "| time | processor time | most memory | repeated texts found | near-duplicate pairs found |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-        f"| {seconds:.0f} s | {processor:.0f} s | {peak / 2**20:.0f} MiB |"
-        f" {figures['duplicate_passages']:,} of {hidden['repeated']:,} | {near['pairs']:,} of {hidden['near']:,} |",
-    ]
-    (RESULTS / "data_inspect.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    click.echo("\n".join(lines))
+    page = markdown(results)
+    (RESULTS / "data_inspect.md").write_text(page, encoding="utf-8")
+    click.echo(page)
 
 
 if __name__ == "__main__":

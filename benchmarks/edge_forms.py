@@ -71,10 +71,10 @@ def train_cross_encoder(store: Graph, out: Path, most: int, batch: int = 32, lea
     order = rng.permutation(len(pairs))[:most]
     with store.texts() as texts, progress("training the cross-encoder", len(order), "pairs") as meter:
         for start in range(0, len(order), batch):
-            some = [pairs[number] for number in order[start : start + batch]]
+            chosen = [pairs[number] for number in order[start : start + batch]]
             tokens = tokenizer(
-                texts.texts_of_queries([query for query, _, _ in some]),
-                texts.texts_of_passages([passage for _, passage, _ in some]),
+                texts.texts_of_queries([query for query, _, _ in chosen]),
+                texts.texts_of_passages([passage for _, passage, _ in chosen]),
                 truncation=True,
                 max_length=TOKENS,
                 padding=True,
@@ -82,13 +82,13 @@ def train_cross_encoder(store: Graph, out: Path, most: int, batch: int = 32, lea
             )
             with torch.autocast("cpu", torch.bfloat16):
                 logits = model(**tokens).logits[:, 0]
-            wanted = torch.tensor([label for _, _, label in some])
+            wanted = torch.tensor([label for _, _, label in chosen])
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), wanted)
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
             schedule.step()
-            meter.advance(len(some), f"loss {loss.item():.3f}")
+            meter.advance(len(chosen), f"loss {loss.item():.3f}")
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
@@ -106,16 +106,16 @@ def measure(
     graph = build_graph(dataset, features, settings, place / "graph", edge_file=given, **common)
     built = time.perf_counter() - start
     queries, judged = list(dataset.split("test")), dataset.split("test")
-    asked = features.queries[features.rows_of(queries)]
-    found, chosen = [], []
+    vectors = features.queries[features.rows_of(queries)]
+    values, chosen = [], []
     for seed in range(seeds):
         model = train_gnn(
             graph, dataset, features, TrainSettings(seed=seed, epochs=epochs), place / f"model-{seed}", **common
         )
         embeddings = embed_passages(model, graph, place / f"embeddings-{seed}", **common)
         index = build_index(embeddings, place / f"index-{seed}", **common)
-        (values,) = per_query(judged, index_run(index, queries, asked, 100), ["RR@10"]).values()
-        found.append(values)
+        (of_seed,) = per_query(judged, index_run(index, queries, vectors, 100), ["RR@10"]).values()
+        values.append(of_seed)
         chosen.append(model.meta["dev"]["chosen"])
     names = ("edge_features", "edge_vectors", "edge_scales", "edge_projection")
     sizes = [(graph.path / f"{part}.npy").stat().st_size for part in names if (graph.path / f"{part}.npy").is_file()]
@@ -125,10 +125,10 @@ def measure(
         "bytes": sum(sizes),
         "bytes_an_edge": sum(sizes) / (graph.num_queries * graph.k),
         "seconds_to_build": built,
-        "dev": [one["RR@10"] for one in chosen],
+        "dev": [point["RR@10"] for point in chosen],
         "chosen_on_dev": chosen,
-        "RR@10": [mean({"RR@10": values})["RR@10"] for values in found],
-        "per_query": {id_: float(np.mean([values[id_] for values in found])) for id_ in found[0]},
+        "RR@10": [mean({"RR@10": of_seed})["RR@10"] for of_seed in values],
+        "per_query": {id_: float(np.mean([of_seed[id_] for of_seed in values])) for id_ in values[0]},
     }
 
 

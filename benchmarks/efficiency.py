@@ -53,10 +53,10 @@ def measure(work: Path) -> dict[str, Any]:
         for _ in gated_contexts(module, run.graph):
             pass
 
-    some = texts[:: max(1, len(texts) // DOCUMENTS)][:DOCUMENTS]
+    sample = texts[:: max(1, len(texts) // DOCUMENTS)][:DOCUMENTS]
     documents: dict[str, list[float]] = {"dual-encoder": [], "graph": [], "queries": []}
     for _ in range(ROUNDS):
-        documents["dual-encoder"].append(milliseconds(lambda: encoder.encode(some, "passage")) / len(some))
+        documents["dual-encoder"].append(milliseconds(lambda: encoder.encode(sample, "passage")) / len(sample))
         documents["graph"].append(milliseconds(graph_pass) / len(texts))
         documents["queries"].append(milliseconds(lambda: encoder.encode(queries[:DOCUMENTS], "query")) / DOCUMENTS)
     searchers = {
@@ -64,19 +64,19 @@ def measure(work: Path) -> dict[str, Any]:
         for name, place in (("dual-encoder", "index-dual-encoder"), ("gnn-encoder", "index"))
     }
     questions = [query.text for query in run.dataset.queries_of("test")][:QUESTIONS]
-    asked: dict[str, list[float]] = {name: [] for name in searchers}
+    searches: dict[str, list[float]] = {name: [] for name in searchers}
     for searcher in searchers.values():
         for question in questions[:10]:
             searcher.search(question)
     for number, question in enumerate(questions):  # in turn, and in the other order every other time
         for name in list(searchers)[:: 1 if number % 2 else -1]:
-            asked[name].append(milliseconds(partial(searchers[name].search, question)))
+            searches[name].append(milliseconds(partial(searchers[name].search, question)))
     return {
         "milliseconds_a_document": {name: statistics.median(values) for name, values in documents.items()},
         "rounds": documents,
         "milliseconds_a_query": {
             name: {"median": statistics.median(values), "p95": statistics.quantiles(values, n=20)[-1]}
-            for name, values in asked.items()
+            for name, values in searches.items()
         },
         "passages": len(texts),
         "graph_queries": run.graph.num_queries,

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 import numpy as np
+from encoders_page import LARGE_TOKENS, markdown
 from numpy.typing import NDArray
 from result_files import without_texts
 from sampling import sample_dataset
@@ -51,7 +52,7 @@ WITHOUT_PSEUDO_LABELS = (
     "rocketqa-3-undenoised",
 )
 # The best method of squad and wiki at scale: all training questions, and room for whole passages.
-LARGE, LARGE_TOKENS = ("dcsr",), 320
+LARGE = ("dcsr",)
 ELSEWHERE = ("dpr", "rocketqa-4", "pair", "dcsr", "ance")  # measured on other domains too
 SHARES = (0.1, 0.3, 1.0)  # of the corpus, DCSR table 7
 TOP = 100  # passages of a question in PAIR's figure 4
@@ -102,20 +103,20 @@ def sample(source: Path, out: Path, questions: int | None, domains: Sequence[str
 
 def findings(qrels: Mapping[str, Any], runs: Mapping[str, Run]) -> list[dict[str, Any]]:
     """The papers' comparisons that these runs allow: RR@10 and R@20, each with a paired t-test, Holm-corrected."""
-    made: list[dict[str, Any]] = []
-    for what, one, other, paper in FINDINGS:
-        if one in runs and other in runs:
+    rows: list[dict[str, Any]] = []
+    for what, system, baseline, paper in FINDINGS:
+        if system in runs and baseline in runs:
             for measure in ("RR@10", "R@20"):
-                first, second = (per_query(qrels, runs[name], [measure])[measure] for name in (one, other))
+                first, second = (per_query(qrels, runs[name], [measure])[measure] for name in (system, baseline))
                 test = paired_test(first, second)
                 means = [float(np.mean(list(values.values()))) for values in (first, second)]
-                made.append(
-                    {"what": what, "systems": [one, other], "measure": measure, "means": means, "p": test.p}
+                rows.append(
+                    {"what": what, "systems": [system, baseline], "measure": measure, "means": means, "p": test.p}
                     | {"difference": test.difference, "paper": paper}
                 )
-    for row, corrected in zip(made, holm([row["p"] for row in made]), strict=True):
+    for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
         row["p_holm"] = corrected
-    return made
+    return rows
 
 
 def similarities(dataset: Dataset, features: Features) -> dict[str, float]:
@@ -127,8 +128,8 @@ def similarities(dataset: Dataset, features: Features) -> dict[str, float]:
     to_query, to_negatives = [], []
     for vector, labels in zip(queries, judged.values(), strict=True):
         positive = row_of[next(iter(labels))]
-        found = np.argsort(-(passages @ vector), kind="stable")[: TOP + 1]
-        negatives = found[found != positive][:TOP]
+        best = np.argsort(-(passages @ vector), kind="stable")[: TOP + 1]
+        negatives = best[best != positive][:TOP]
         to_query.append(float(passages[positive] @ vector))
         to_negatives.append(float((passages[negatives] @ passages[positive]).mean()))
     return {
@@ -149,8 +150,8 @@ def corpus_sizes(dataset: Dataset, features: Mapping[str, Features]) -> list[dic
         qrels = {query: judged for query, judged in dataset.split("test").items() if judged.keys() <= set(ids)}
         row: dict[str, Any] = {"passages": len(ids), "questions": len(qrels)}
         values = {}
-        for name, made in features.items():
-            measured = per_query(qrels, _run_over(made, part, ids, list(qrels)), ["RR@10", "R@20"])
+        for name, encoded in features.items():
+            measured = per_query(qrels, _run_over(encoded, part, ids, list(qrels)), ["RR@10", "R@20"])
             values[name] = {str(measure): value for measure, value in measured.items()}
             row[name] = {measure: float(np.mean(list(value.values()))) for measure, value in values[name].items()}
         row["p"] = {
@@ -163,9 +164,9 @@ def corpus_sizes(dataset: Dataset, features: Mapping[str, Features]) -> list[dic
 def _run_over(features: Features, part: NDArray[np.int64], ids: list[str], queries: list[str]) -> Run:
     """The run over some of the passages, by sentences if the features have them."""
     prepare = features.similarity.prepare_array
-    asked = prepare(np.asarray(features.queries[features.rows_of(queries)], dtype=np.float32))
+    query_vectors = prepare(np.asarray(features.queries[features.rows_of(queries)], dtype=np.float32))
     if not features.has_sentences:
-        scores = asked @ prepare(np.asarray(features.passages[part], dtype=np.float32)).T
+        scores = query_vectors @ prepare(np.asarray(features.passages[part], dtype=np.float32)).T
         best = np.argsort(-scores, axis=1, kind="stable")[:, :100]
         return dict(zip(queries, rank_rows(best, np.take_along_axis(scores, best, axis=1), ids), strict=True))
     all_starts = np.asarray(features.sentence_starts)
@@ -173,21 +174,21 @@ def _run_over(features: Features, part: NDArray[np.int64], ids: list[str], queri
     starts = np.concatenate([[0], np.cumsum(all_starts[part + 1] - all_starts[part])])
     vectors = prepare(np.asarray(features.sentences[sentences], dtype=np.float32))
     most, run = sentences_looked_at(len(sentences), len(part)), dict[str, Sequence[ScoredPassage]]()
-    for query, vector in zip(queries, asked, strict=True):
+    for query, vector in zip(queries, query_vectors, strict=True):
         scores = vectors @ vector
         best = np.argsort(-scores, kind="stable")[:most]
-        found = has_answer(best, scores[best], starts, features.similarity.scale)
-        (run[query],) = rank_rows(found.rows[None], found.scores[None].astype(np.float32), ids)
+        answers = has_answer(best, scores[best], starts, features.similarity.scale)
+        (run[query],) = rank_rows(answers.rows[None], answers.scores[None].astype(np.float32), ids)
     return run
 
 
 def elsewhere(
-    source: Path, made: Path, encoders: Path, domains: Sequence[str], systems: Sequence[str]
+    source: Path, work: Path, encoders: Path, domains: Sequence[str], systems: Sequence[str]
 ) -> dict[str, Any]:
     """The trained encoders on domains that they were not trained on (DCSR table 6), one table a domain."""
     tables = {}
     for domain in domains:
-        dataset = Dataset.open(sample(source, made / domain / "dataset", 2, [domain]))
+        dataset = Dataset.open(sample(source, work / domain / "dataset", 2, [domain]))
         qrels, runs = dataset.split("test"), {}
         queries = {query.id: query.text for query in dataset.queries_of("test")}
         for name in (BM25_NAME, START, *systems):
@@ -196,7 +197,7 @@ def elsewhere(
                 runs[name] = bm25_run(bm25, queries, dataset.passage_ids, 100)
             else:
                 settings = open_features(encoders / f"{name}-features").meta["encoder"]
-                place = made / domain / f"{name}-features"
+                place = work / domain / f"{name}-features"
                 features = encode_dataset(dataset, EncoderSettings.parse(settings), place, overwrite=True)
                 runs[name] = features_run(features, list(queries), 100)
         comparison = compare(qrels, runs, START, MEASURES, "test", {"dataset": dataset.provenance()})
@@ -209,10 +210,10 @@ def measure(
 ) -> dict[str, Any]:
     """Train everything on one set and compare."""
     out = work / name
-    made = run_encoder_recipe(recipe, out, data=dataset_path, small=small, only=only)
-    assert made is not None
+    recipe_run = run_encoder_recipe(recipe, out, data=dataset_path, small=small, only=only)
+    assert recipe_run is not None
     dataset = Dataset.open(dataset_path)
-    encoders = [stage for stage, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
+    encoders = [stage for stage, artifact in recipe_run.made.items() if artifact.meta["kind"] == "encoder"]
     runs = {system: read_run(out / "rankings" / f"{system}.run") for system in (BM25_NAME, START, *encoders)}
     qrels = dataset.split("test")
     shown = {system: runs[system] for system in (BM25_NAME, START, *(only or METHODS)) if system in runs}
@@ -220,11 +221,11 @@ def measure(
         "dataset": dataset.provenance(),
         "seed": SEED,
         "small": small,
-        "recipe": made.comparison.provenance["recipe"],
-        "dev": made.comparison.provenance["dev"],
+        "recipe": recipe_run.comparison.provenance["recipe"],
+        "dev": recipe_run.comparison.provenance["dev"],
         "mined": {
             stage: open_examples(artifact.path).report.as_json()
-            for stage, artifact in made.made.items()
+            for stage, artifact in recipe_run.made.items()
             if artifact.meta["kind"] == "examples"
         },
         "versions": library_versions(),
@@ -259,77 +260,6 @@ def domains_apart(result: dict[str, Any], dataset: Dataset, out: Path) -> None:
         qrels = {query: judged for query, judged in dataset.split("test").items() if domain_of[query] == domain}
         comparison = compare(qrels, runs, START, MEASURES, "test", {})
         result["domains"][domain] = {"comparison": comparison.as_json(), "table": markdown_comparison(comparison)}
-
-
-def markdown(name: str, result: dict[str, Any], sampled: str, stages: Sequence[str] = ()) -> str:
-    """A set's page."""
-    dev = result["comparison"]["provenance"]["dataset"]
-    lines = [
-        f"# The papers' encoders on {name}",
-        "",
-        "Regenerate: `.venv/bin/python benchmarks/encoders.py --data DIRECTORY --work WORK "
-        f"--only {name}{sampled}{''.join(f' --stage {stage}' for stage in stages)}`",
-        "",
-        f"{dev['passages']:,} passages; {dev['splits']['train']:,} training questions with labels and as many without; "
-        "all from all-MiniLM-L6-v2 (start), one seed; settings in [encoders.toml](../encoders.toml)"
-        + (f", passages of up to {LARGE_TOKENS} tokens." if name.endswith("large") else "."),
-        "",
-        result["table"].strip(),
-        "",
-        "RR@10 against BM25: "
-        + "; ".join(
-            f"{test['system']} {100 * test['difference']:+.1f} (p = {test['p_holm']:.2g})"
-            for test in result["against_bm25"]
-        )
-        + ".",
-    ]
-    if result["findings"]:
-        lines += [
-            "",
-            "## What the papers found",
-            "",
-            "| finding | measure | first | second | difference | p (Holm) | in the paper |",
-            "| --- | --- | ---: | ---: | ---: | ---: | --- |",
-        ]
-    for row in result["findings"]:
-        first, second = (100 * value for value in row["means"])
-        lines.append(
-            f"| {row['what']} | {row['measure']} | {first:.1f} | {second:.1f} | {100 * row['difference']:+.1f} | "
-            f"{row['p_holm']:.2g} | {row['paper']} |"
-        )
-    if len(result["similarities"]) > 1:
-        lines += [
-            "",
-            "PAIR figure 4, over test questions and their top 100 passages, mean ± deviation:",
-            "",
-            "| encoder | s(p⁺,q) | s(p⁺,p⁻) |",
-            "| --- | ---: | ---: |",
-        ]
-        for system, found in result["similarities"].items():
-            lines.append(
-                f"| {system} | {found['s(p+,q)']:.3f} ± {found['deviation of s(p+,q)']:.3f} | "
-                f"{found['s(p+,p-)']:.3f} ± {found['deviation of s(p+,p-)']:.3f} |"
-            )
-    if sizes := result.get("corpus_sizes"):
-        lines += [
-            "",
-            "DCSR table 7, parts of the corpus (RR@10, R@20):",
-            "",
-            "| passages | questions | dpr | dcsr | difference | p |",
-            "| ---: | ---: | ---: | ---: | ---: | ---: |",
-        ]
-        for row in sizes:
-            one, other = row["dcsr"], row["dpr"]
-            lines.append(
-                f"| {row['passages']:,} | {row['questions']:,} | "
-                f"{100 * other['RR@10']:.1f}, {100 * other['R@20']:.1f} | "
-                f"{100 * one['RR@10']:.1f}, {100 * one['R@20']:.1f} | {100 * (one['RR@10'] - other['RR@10']):+.1f}, "
-                f"{100 * (one['R@20'] - other['R@20']):+.1f} | {row['p']['RR@10']:.2g}, {row['p']['R@20']:.2g} |"
-            )
-    for title, tables in (("Each domain apart", "domains"), ("Domains not trained on (DCSR table 6)", "elsewhere")):
-        for domain, table in result.get(tables, {}).items():
-            lines += ["", f"## {title}: {domain}", "", table["table"].strip()]
-    return "\n".join(lines) + "\n"
 
 
 def squad_wiki(name: str, data: Path, work: Path, questions: int | None, stages: tuple[str, ...]) -> dict[str, Any]:

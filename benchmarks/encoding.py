@@ -76,10 +76,10 @@ def in_rounds(systems: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict
     return seconds, given
 
 
-def cosines(found: NDArray[np.float32], expected: NDArray[np.float32]) -> dict[str, float]:
+def cosines(vectors: NDArray[np.float32], expected: NDArray[np.float32]) -> dict[str, float]:
     """Smallest and mean cosine between the rows of two arrays ``(n, d)``."""
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
-    values = (found * expected).sum(1) / lengths
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
+    values = (vectors * expected).sum(1) / lengths
     return {"min": float(values.min()), "mean": float(values.mean())}
 
 
@@ -164,17 +164,17 @@ def measure_pairs(queries: list[str], passages: list[str], repeats: int, work: P
     del seconds["products"]
     lengths = token_counts(theirs["bfloat16"].tokenizer, *map(list, zip(*joined, strict=True)))
     scores = theirs["float32"].predict(joined, show_progress_bar=False)
-    found = given["gnnretrieval, bfloat16"]
+    encoded = given["gnnretrieval, bfloat16"]
     return {
         "pairs": len(pairs),
         "mean_tokens": float(lengths.mean()),
         "product_gflops": speeds[1:],
         "rows": list(table(seconds, len(pairs), gflop(lengths), statistics.median(speeds[1:]))),
         "cosine_to_float32": {
-            "gnnretrieval, bfloat16": cosines(found.vectors, exact.encode_pairs(queries, passages, pairs).vectors)
+            "gnnretrieval, bfloat16": cosines(encoded.vectors, exact.encode_pairs(queries, passages, pairs).vectors)
         },
         "largest_difference_of_probability_to_float32": {
-            "gnnretrieval, bfloat16": float(np.abs(found.probabilities - scores).max()),
+            "gnnretrieval, bfloat16": float(np.abs(encoded.probabilities - scores).max()),
             "sentence-transformers, bfloat16": float(
                 np.abs(given["sentence-transformers, bfloat16"].astype(np.float32) - scores).max()
             ),

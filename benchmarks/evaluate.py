@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -106,12 +107,35 @@ def measure(*words: object) -> dict[str, float]:
     }
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    queries, load = results["queries"], results["load_before"]
+    busy = f" The processor was shared with about {load:.0f} other processes: its seconds say more than the time."
+    lines = [
+        "# Measuring and comparing runs",
+        "",
+        f"Regenerate: `.venv/bin/python benchmarks/evaluate.py{f' --queries {queries}' if queries != QUERIES else ''}`",
+        "",
+        f"Made-up runs of {queries:,} queries × {results['depth']:,} passages, of {PASSAGES:,} passages, "
+        f"{results['processors']} cores; from the command's start to its end.{busy if load > 1 else ''}",
+        "",
+        "| command | time | of processor | most memory |",
+        "| --- | ---: | ---: | ---: |",
+        *(
+            f"| {name} | {row['seconds']:.1f} s | {row['processor_seconds']:.1f} s | "
+            f"{row['peak_bytes'] / 2**20:.0f} MiB |"
+            for name, row in results["commands"].items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 @click.command()
 @click.option("--queries", type=click.IntRange(1), default=QUERIES, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
 def main(queries: int, work: Path | None) -> None:
     """Write the files, run the commands, and write the result files."""
-    results: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=work) as place:
         data = Path(place)
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # a command's peak is never below its parent's
@@ -129,10 +153,10 @@ def main(queries: int, work: Path | None) -> None:
             "compare, two runs": ("compare", runs["TREC"], runs["other"], *usual, "--randomisation", "--changed", "5"),
         }
         for name, words in commands.items():
-            results[name] = measure(*words)
-            say(f"{name}: {results[name]['seconds']:.1f} s, {results[name]['processor_seconds']:.1f} s of processor")
-    found = {
-        "commands": results,
+            figures[name] = measure(*words)
+            say(f"{name}: {figures[name]['seconds']:.1f} s, {figures[name]['processor_seconds']:.1f} s of processor")
+    results = {
+        "commands": figures,
         "queries": queries,
         "depth": DEPTH,
         "load_before": load,
@@ -140,26 +164,10 @@ def main(queries: int, work: Path | None) -> None:
         "git_revision": git_revision(),
         "processors": os.cpu_count(),
     }
-    write_json(RESULTS / "evaluate.json", found)
-    busy = f" The processor was shared with about {load:.0f} other processes: its seconds say more than the time."
-    lines = [
-        "# Measuring and comparing runs",
-        "",
-        f"Regenerate: `.venv/bin/python benchmarks/evaluate.py{f' --queries {queries}' if queries != QUERIES else ''}`",
-        "",
-        f"Made-up runs of {queries:,} queries × {DEPTH:,} passages, of {PASSAGES:,} passages, {os.cpu_count()} cores; "
-        f"from the command's start to its end.{busy if load > 1 else ''}",
-        "",
-        "| command | time | of processor | most memory |",
-        "| --- | ---: | ---: | ---: |",
-        *(
-            f"| {name} | {its['seconds']:.1f} s | {its['processor_seconds']:.1f} s | "
-            f"{its['peak_bytes'] / 2**20:.0f} MiB |"
-            for name, its in results.items()
-        ),
-    ]
-    (RESULTS / "evaluate.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    click.echo("\n".join(lines))
+    write_json(RESULTS / "evaluate.json", results)
+    page = markdown(results)
+    (RESULTS / "evaluate.md").write_text(page, encoding="utf-8")
+    click.echo(page)
 
 
 if __name__ == "__main__":

@@ -47,13 +47,13 @@ def commands(work: Path) -> list[Command]:
     torch.set_num_threads(1)  # a fork keeps only the thread that made it
     shorten()
     _require(import_what(lambda: _write_inputs(work), work / "inputs.log"), work / "inputs.log")
-    made: list[Command] = []
+    all_commands: list[Command] = []
 
     def add(name: str, *words: object, base: str | None = None) -> Path:
         """Add a command and run it; returns the path of its output, for later commands."""
         place = work / name.replace(" ", "-")
         command = Command(name, words, None if base is None else work / base)
-        made.append(command)
+        all_commands.append(command)
         if command.base is not None:
             copy(command.base, place)
         log = place.with_suffix(".log")
@@ -87,7 +87,7 @@ def commands(work: Path) -> list[Command]:
     add("evaluate to a file", "evaluate", run, "--data", data, "--out", OUT)
     add("fuse", "fuse", run, run, "--out", OUT)
     add("run a recipe", "run", work / "recipe.toml", "--out", OUT)
-    return made
+    return all_commands
 
 
 def _require(code: int, log: Path) -> None:

@@ -15,10 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from fault_calls import NAMES, watch
+from fault_calls import watch
 
 _PAGE = 4096
-_CHANGES = {*NAMES, "exchange", "open"}
 
 Names = dict[str, int]  # inode number behind each name of a directory
 

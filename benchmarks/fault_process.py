@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +84,28 @@ def _undated(path: Path) -> Any:
             kept["inputs"] = sorted(kept["inputs"])
         return kept
     if path.name.startswith("comparison") and path.suffix == ".json":
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {key: found[key] for key in ("systems", "tests")}
+        comparison = json.loads(path.read_text(encoding="utf-8"))
+        return {key: comparison[key] for key in ("systems", "tests")}
     if path.name == "report.html":
         return path.name  # its figures are those of the files beside it
     return path.read_bytes()
 
 
-def difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
+def difference(actual: dict[str, Any], expected: dict[str, Any]) -> str:
     """Names of the files that differ."""
-    return ", ".join(sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)))
+    return ", ".join(sorted(name for name in {*actual, *expected} if actual.get(name) != expected.get(name)))
+
+
+def run_again(run: Run, place: Path, log: Path, expected: dict[str, Any]) -> list[str]:
+    """Run once more, in a fork; returns what is wrong: its exit code, another result, or files left beside it."""
+    faults = []
+    if code := in_fork(partial(run, place), log):
+        faults.append(f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
+    elif (actual := content(place)) != expected:
+        faults.append(f"differs in {difference(actual, expected)}")
+    if left := [path.name for path in place.parent.iterdir() if path != place]:
+        faults.append(f"left over: {', '.join(left)}")
+    return faults
 
 
 def delete(place: Path) -> None:

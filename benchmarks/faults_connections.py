@@ -36,10 +36,10 @@ KINDS: dict[str, tuple[bytes, bytes]] = {  # what is sent at first, and then aga
 def run(work: Path, trials: int | None) -> dict[str, Any]:
     """Run the trials of every kind of connection."""
     work.mkdir(parents=True, exist_ok=True)
-    made = make_run(work / "run")
+    run_path = make_run(work / "run")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * SOCKETS), hard))  # this process has the other ends
-    rows = [_row(name, *how, made, work, trials or 2) for name, how in KINDS.items()]
+    rows = [_row(name, *how, run_path, work, trials or 2) for name, how in KINDS.items()]
     return {
         "title": "Connections that never end",
         "done": f"Each trial opens {SOCKETS:,} connections of one kind to a server that may have {DESCRIPTORS:,} files "
@@ -54,27 +54,29 @@ def run(work: Path, trials: int | None) -> dict[str, Any]:
     }
 
 
-def _row(name: str, first: bytes, then: bytes, made: Path, work: Path, trials: int) -> dict[str, Any]:
-    found = [_trial(first, then, made, work / f"{name.replace(' ', '-')}-{number}.log") for number in range(trials)]
+def _row(name: str, first: bytes, then: bytes, run_path: Path, work: Path, trials: int) -> dict[str, Any]:
+    outcomes = [
+        _trial(first, then, run_path, work / f"{name.replace(' ', '-')}-{number}.log") for number in range(trials)
+    ]
     return {
         "connections": name,
         "trials": trials,
-        "questions": sum(one["questions"] for one in found),
-        "refused": sum(one["refused"] for one in found),
-        "slowest ms": max(one["slowest"] for one in found),
-        "log bytes": max(one["log"] for one in found),
-        "memory grew MiB": max(one["memory"] for one in found),
-        "stopped after s": max(one["stopped"] for one in found),
-        "failures": sum(one["failures"] for one in found),
+        "questions": sum(outcome["questions"] for outcome in outcomes),
+        "refused": sum(outcome["refused"] for outcome in outcomes),
+        "slowest ms": max(outcome["slowest"] for outcome in outcomes),
+        "log bytes": max(outcome["log"] for outcome in outcomes),
+        "memory grew MiB": max(outcome["memory"] for outcome in outcomes),
+        "stopped after s": max(outcome["stopped"] for outcome in outcomes),
+        "failures": sum(outcome["failures"] for outcome in outcomes),
     }
 
 
-def _trial(first: bytes, then: bytes, made: Path, log: Path) -> dict[str, Any]:
-    with Server(made, log, descriptors=DESCRIPTORS) as server:
+def _trial(first: bytes, then: bytes, run_path: Path, log: Path) -> dict[str, Any]:
+    with Server(run_path, log, descriptors=DESCRIPTORS) as server:
         _question(server)
         before, failures = server.memory, 0
         with _Crowd(server.port, first, then):
-            asked = _ask_meanwhile(server, LASTS)
+            answers = _ask_meanwhile(server, LASTS)
         memory = server.memory - before
         time.sleep(0.5)
         failures += _question(server) != 200
@@ -82,12 +84,12 @@ def _trial(first: bytes, then: bytes, made: Path, log: Path) -> dict[str, Any]:
             time.sleep(2)
             stopped = server.stop()
         written = log.stat().st_size
-    slow = sum(seconds > ASKED_WITHIN or status not in (200, 503) for seconds, status in asked)
+    slow = sum(seconds > ASKED_WITHIN or status not in (200, 503) for seconds, status in answers)
     failures += slow + (written > LOG_BYTES) + (memory > MEMORY_BYTES) + (stopped > STOPPED_WITHIN)
     return {
-        "questions": len(asked),
-        "refused": sum(status == 503 for _, status in asked),
-        "slowest": round(1000 * max(seconds for seconds, _ in asked)),
+        "questions": len(answers),
+        "refused": sum(status == 503 for _, status in answers),
+        "slowest": round(1000 * max(seconds for seconds, _ in answers)),
         "log": written,
         "memory": round(memory / 1024**2),
         "stopped": round(stopped, 1),
@@ -105,12 +107,12 @@ def _question(server: Server) -> int:
 
 def _ask_meanwhile(server: Server, seconds: float) -> list[tuple[float, int]]:
     """Ask ten questions a second; returns the seconds and the status of each."""
-    asked, end = [], time.monotonic() + seconds
+    answers, end = [], time.monotonic() + seconds
     while (begun := time.monotonic()) < end:
         status = _question(server)
-        asked.append((time.monotonic() - begun, status))
+        answers.append((time.monotonic() - begun, status))
         time.sleep(max(0.0, begun + 0.1 - time.monotonic()))
-    return asked
+    return answers
 
 
 class _Crowd:
@@ -128,45 +130,45 @@ class _Crowd:
     def __exit__(self, *error: object) -> None:
         self._ends.set()
         self._thread.join()
-        for one in self._sockets:
-            one.close()
+        for connection in self._sockets:
+            connection.close()
 
     def _drive(self) -> None:
         wanted = READERS if self._first == _UNREAD else SOCKETS
         while not self._ends.is_set():
-            self._sockets = [one for one in self._sockets if self._goes_on(one)]
+            self._sockets = [connection for connection in self._sockets if self._goes_on(connection)]
             while len(self._sockets) < wanted and not self._ends.is_set() and self._open():
                 pass
             self._ends.wait(1.0)
 
     def _open(self) -> bool:
-        one = socket.socket()
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        one.settimeout(0.5)
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(0.5)
         try:
-            one.connect(("127.0.0.1", self._port))
-            one.settimeout(0)
+            connection.connect(("127.0.0.1", self._port))
+            connection.settimeout(0)
             with contextlib.suppress(BlockingIOError):
-                one.send(self._first)
+                connection.send(self._first)
         except OSError:
-            one.close()
+            connection.close()
             return False
-        self._sockets.append(one)
+        self._sockets.append(connection)
         return True
 
-    def _goes_on(self, one: socket.socket) -> bool:
+    def _goes_on(self, connection: socket.socket) -> bool:
         if self._then == b"again":
-            one.close()
+            connection.close()
             return False
         try:
             with contextlib.suppress(BlockingIOError):
                 if self._then:
-                    one.send(self._then)
+                    connection.send(self._then)
             with contextlib.suppress(BlockingIOError):
-                if self._first != _UNREAD and one.recv(4096) == b"":
-                    one.close()
+                if self._first != _UNREAD and connection.recv(4096) == b"":
+                    connection.close()
                     return False
         except OSError:
-            one.close()
+            connection.close()
             return False
         return True

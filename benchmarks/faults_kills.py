@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fault_calls import Kill, watch
-from fault_process import Run, content, copy, delete, difference, in_fork
+from fault_process import Run, content, copy, delete, difference, in_fork, run_again
 
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.progress import progress, say
@@ -77,14 +77,9 @@ def kill_at_every_call(run: Run, base: Path | None, folder: Path, moments: int |
             run(place)
 
         killed += in_fork(dying, log) == -signal.SIGKILL
-        faults = [_misread(place, old, new)]
-        code = in_fork(lambda: run(place), log)
-        faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
-        faults.append("" if code or (found := content(place)) == new else f"differs in {difference(found, new)}")
-        left = [path.name for path in folder.iterdir() if path != place]
-        faults.append(f"left over: {', '.join(left)}" if left else "")
-        if any(faults):
-            failures.append(f"before call {number}, {calls[number]}: {'; '.join(filter(None, faults))}")
+        faults = [*filter(None, [_misread(place, old, new)]), *run_again(run, place, log, new)]
+        if faults:
+            failures.append(f"before call {number}, {calls[number]}: {'; '.join(faults)}")
     delete(folder)
     return Killed(Counter(calls[number] for number in at), killed, failures)
 
@@ -93,8 +88,8 @@ def _misread(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> st
     """The error that a reader meets; "" if it finds the old version or the new one, whole."""
     if "meta.json" not in new:
         if not place.is_dir():
-            found = content(place) if place.exists() else None
-            return "" if found in (old, new) else "a reader finds half a file"
+            actual = content(place) if place.exists() else None
+            return "" if actual in (old, new) else "a reader finds half a file"
         whole = [path for path in place.iterdir() if kind_of(path) is not None and not path.name.startswith(".")]
         damaged = verify(whole).damaged if whole else []
         return f"a reader finds damage: {damaged[0]}" if damaged else ""
@@ -102,8 +97,8 @@ def _misread(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> st
         opened = open_artifact(place, new["meta.json"]["kind"])
     except ArtifactError as error:
         return "" if old is None and not place.exists() else f"a reader is refused: {error}"
-    found = content(opened.path)
-    return "" if found in (old, new) else f"a reader finds another in {difference(found, new)}"
+    actual = content(opened.path)
+    return "" if actual in (old, new) else f"a reader finds another in {difference(actual, new)}"
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
@@ -129,17 +124,17 @@ def run(work: Path, trials: int | None) -> dict[str, Any]:
 def _row(command: Command, work: Path, trials: int | None) -> dict[str, Any]:
     with progress(command.name, 1, "commands") as meter:
         folder = work / "kills" / command.name.replace(" ", "-").replace(",", "")
-        made = kill_at_every_call(command.run, command.base, folder, trials)
+        results = kill_at_every_call(command.run, command.base, folder, trials)
         meter.advance()
-    for line in made.failures[:_SHOWN]:
+    for line in results.failures[:_SHOWN]:
         say(f"{command.name}: {line}")
-    calls = made.calls
+    calls = results.calls
     return {
         "command": command.name,
         "renames and exchanges": sum(calls[name] for name in _RENAMES),
         "fsyncs": calls["fsync"],
         "other calls": sum(calls.values()) - sum(calls[name] for name in (*_RENAMES, "fsync")),
         "kills": sum(calls.values()),
-        "killed while running": made.killed,
-        "failures": len(made.failures),
+        "killed while running": results.killed,
+        "failures": len(results.failures),
     }

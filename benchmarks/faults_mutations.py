@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
     code: int
     out: str
     err: str
-    made: str
+    digest: str
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def prepare(work: Path) -> None:
     if not (work / "beir").is_dir():
         conftest.write_dataset(work / "beir")
     for words in _MAKE:
-        made = forked(words.format(work=work), limited=False)
-        assert made.code == 0, f"{words}: {made.err}"
+        outcome = forked(words.format(work=work), limited=False)
+        assert outcome.code == 0, f"{words}: {outcome.err}"
 
 
 def _classifier(place: Path) -> None:
@@ -164,7 +164,7 @@ def measure(name: str, kind: Kind, count: int, work: Path) -> tuple[dict[str, An
     """Outcomes of the mutated copies of an artifact, and failures in words."""
     source, case, out = work / kind.name, work / "case", work / "out"
     whole = [_run(words, source, work, out) for words in kind.readers]
-    assert all(one.code == 0 for one in whole), [one.err for one in whole]
+    assert all(reading.code == 0 for reading in whole), [reading.err for reading in whole]
     counts: Counter[str] = Counter()
     failures: list[str] = []
     longest = 0.0
@@ -198,9 +198,9 @@ def judge(outcome: Outcome, whole: Outcome, case: Path) -> str:
     if "not enough memory" in outcome.err:
         return "failed: out of memory"
     if outcome.code:
-        said = [line for line in lines if line.startswith("Error: ")]
-        return "refused" if len(said) == 1 and lines[-1] == said[0] else f"failed: no sentence: {lines[-3:]}"
-    if (outcome.out, outcome.made) == (whole.out, whole.made):
+        sentences = [line for line in lines if line.startswith("Error: ")]
+        return "refused" if len(sentences) == 1 and lines[-1] == sentences[0] else f"failed: no sentence: {lines[-3:]}"
+    if (outcome.out, outcome.digest) == (whole.out, whole.digest):
         return "same"
     return "noticed by verify" if noticed(case) else "failed: another result that verify does not notice"
 
@@ -215,12 +215,12 @@ def noticed(case: Path) -> bool:
 def _run(words: str, artifact: Path, work: Path, out: Path) -> Outcome:
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(out.with_name(f".{out.name}.partial"), ignore_errors=True)
-    return forked(words.format(artifact, work=work, out=out), made=out)
+    return forked(words.format(artifact, work=work, out=out), out)
 
 
-def forked(words: str, made: Path | None = None, *, limited: bool = True) -> Outcome:
+def forked(words: str, artifact: Path | None = None, *, limited: bool = True) -> Outcome:
     """Run a command in a fork of this process."""
-    place = made.parent if made is not None else Path(words.split()[-1]).parent
+    place = artifact.parent if artifact is not None else Path(words.split()[-1]).parent
     files = [place / "stdout", place / "stderr"]
     child = os.fork()
     if not child:
@@ -232,8 +232,8 @@ def forked(words: str, made: Path | None = None, *, limited: bool = True) -> Out
         time.sleep(0.005)
     out, err = (file.read_text(encoding="utf-8", errors="replace") for file in files)
     digest = ""
-    if made is not None and (made / "meta.json").is_file():
-        digest = str(json.loads((made / "meta.json").read_text(encoding="utf-8"))["hash"])
+    if artifact is not None and (artifact / "meta.json").is_file():
+        digest = str(json.loads((artifact / "meta.json").read_text(encoding="utf-8"))["hash"])
     return Outcome(os.waitstatus_to_exitcode(ended[1]), _TIMES.sub("", out), err, digest)
 
 
@@ -306,9 +306,9 @@ def _zero(file: Path, random: Random, files: list[Path]) -> str:
 
 def _swap(file: Path, random: Random, files: list[Path]) -> str:
     other = random.choice(files)
-    one, two = file.read_bytes(), other.read_bytes()
-    file.write_bytes(two)
-    other.write_bytes(one)
+    own, swapped = file.read_bytes(), other.read_bytes()
+    file.write_bytes(swapped)
+    other.write_bytes(own)
     return f"swapped with {other.name}"
 
 

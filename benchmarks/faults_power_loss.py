@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fault_disk import Disk
-from fault_process import Run, content, copy, delete, difference, in_fork
+from fault_process import Run, content, copy, delete, difference, in_fork, run_again
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.progress import progress, say
@@ -93,17 +92,13 @@ def lose_power(
         if not disk.is_dir():
             failures.append(f"trial {trial}: a reader has no disk: the command made fewer calls than before")
             continue
-        found = _read(disk / "place", old, new)
-        if found in seen:
-            seen[found] += 1
-        code = in_fork(partial(run, disk / "place"), log)
-        faults = ["" if found in seen else found]
-        faults.append("" if code == 0 else f"exit code {code}: {log.read_text(encoding='utf-8')[-300:]}")
-        faults.append("" if code or (now := content(disk / "place")) == new else f"differs in {difference(now, new)}")
-        left = [path.name for path in disk.iterdir() if path.name != "place"]
-        faults.append(f"left over: {', '.join(left)}" if left else "")
-        if any(faults):
-            failures.append(f"{'; '.join(filter(None, faults))} (trial {trial})")
+        state = _read(disk / "place", old, new)
+        if state in seen:
+            seen[state] += 1
+        faults = [] if state in seen else [state]
+        faults += run_again(run, disk / "place", log, new)
+        if faults:
+            failures.append(f"{'; '.join(faults)} (trial {trial})")
         delete(disk)
     delete(folder)
     return Lost(seen["old"], seen["new"], seen["refused"], failures)
@@ -116,17 +111,17 @@ def _read(place: Path, old: dict[str, Any] | None, new: dict[str, Any]) -> str:
             whole = [path for path in place.iterdir() if kind_of(path) is not None and not path.name.startswith(".")]
             damaged = verify(whole).damaged if whole else []
             return f"a reader finds damage: {damaged[0]}" if damaged else "old"
-        found = content(place) if place.exists() else None
+        actual = content(place) if place.exists() else None
     else:
         try:
-            found = content(open_artifact(place, new["meta.json"]["kind"]).path)
+            actual = content(open_artifact(place, new["meta.json"]["kind"]).path)
         except GnnRetrievalError as error:
             if old is not None:
                 return f"a reader is refused what was there before: {error}"
             return "refused"
-    if found in (old, new):
-        return "old" if found == old else "new"
-    return f"a reader finds another in {difference(found or {}, new)}"
+    if actual in (old, new):
+        return "old" if actual == old else "new"
+    return f"a reader finds another in {difference(actual or {}, new)}"
 
 
 def run(work: Path, trials: int | None) -> dict[str, Any]:

@@ -60,13 +60,13 @@ class _Served:
         self.passages: dict[str, dict[str, str]] = {}
         self.edges: dict[str, dict[str, int]] = {}
 
-    def note(self, made: Path) -> str:
+    def note(self, run_path: Path) -> str:
         """Record the answers of the current version; returns its name."""
-        retriever = Retriever.open(made)
+        retriever = Retriever.open(run_path)
         version = retriever.index.hash[:12]
-        asked = {f"question {number}": f"question {number}" for number in range(_QUESTIONS)}
-        found = retriever.search_all(list(asked), 10)
-        self.rankings[version] = {q: [hit.id for hit in hits] for q, hits in zip(asked, found, strict=True)}
+        questions = {f"question {number}": f"question {number}" for number in range(_QUESTIONS)}
+        results = retriever.search_all(list(questions), 10)
+        self.rankings[version] = {q: [hit.id for hit in hits] for q, hits in zip(questions, results, strict=True)}
         passages = [self._passage(retriever, f"p{row}") for row in range(PASSAGES + MORE)]
         degrees = retriever.graph.degrees()
         self.passages[version] = {passage.id: passage.text for passage in passages if passage is not None}
@@ -101,32 +101,19 @@ class _Served:
 
 def _changes(work: Path, requests: int) -> dict[str, Any]:
     """Send requests while the index changes."""
-    made, token = _copy_of(make_run(work / "run"), work / "changing"), _token(work)
+    run_path, token = _copy_of(make_run(work / "run"), work / "changing"), _token(work)
     expected, rng = _Served(), np.random.default_rng(SEED)
-    expected.note(made)
+    expected.note(run_path)
     answers: list[tuple[Any, ...]] = []
-    ends, errors = threading.Event(), []
-    count = iter(range(requests))
-    with Server(made, work / "changing.log", "--token-file", str(token), "--watch", "0.5", "--rate", "0") as server:
+    ends, errors = threading.Event(), list[str]()
+    with Server(run_path, work / "changing.log", "--token-file", str(token), "--watch", "0.5", "--rate", "0") as server:
         before = server.descriptors
-
-        def client(number: int) -> None:
-            draw = np.random.default_rng((SEED, number))
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-            while not ends.is_set():
-                path, body = _request(draw)
-                try:
-                    answers.append((path, body, *ask(connection, "POST" if body else "GET", path, body, _TOKEN)))
-                    next(count, None)
-                except (OSError, http.client.HTTPException, ValueError) as error:
-                    errors.append(f"{path}: {error!r}")
-                    connection.close()
-
+        client = partial(_ask_until, ends, server.port, answers, errors)
         with ThreadPoolExecutor(CLIENTS) as pool:
             clients = [pool.submit(client, number) for number in range(CLIENTS)]
             for number in range(RELOADS):
-                _change(made, number, rng)
-                version = expected.note(made)
+                _change(run_path, number, rng)
+                version = expected.note(run_path)
                 _reload(server, number)
                 _until(partial(_has_version, server, version))
                 share = requests * (number + 1) // RELOADS
@@ -136,21 +123,16 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
                 job.result()
         metrics = ask_text(server, "/metrics")
         reloads = int(float(metrics.split('gnnretrieval_reloads_total{outcome="done"} ')[1].split()[0]))
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        draw = np.random.default_rng(SEED)
-        for _ in range(40):  # a thread keeps the version of its last answer until its next request
-            path, body = _request(draw)
-            ask(connection, "POST" if body else "GET", path, body, _TOKEN)
-        connection.close()
+        _free_old_versions(server.port)
         _until(lambda: server.descriptors - before <= _ONE_VERSION, 10)
         kept = server.descriptors - before
         stopped = server.stop()
-    wrong = [one for one in answers if not expected.is_right(*one)]
-    for one in wrong[:5]:
-        print("wrong:", one[0], one[1], one[2], str(one[3])[:200], one[4].get("index-version"))
+    wrong = [answer for answer in answers if not expected.is_right(*answer)]
+    for answer in wrong[:5]:
+        print("wrong:", answer[0], answer[1], answer[2], str(answer[3])[:200], answer[4].get("index-version"))
     for error in errors[:5]:
         print("error:", error)
-    named = {one[4].get("index-version") for one in answers}
+    named = {answer[4].get("index-version") for answer in answers}
     return {
         "trial": "changes",
         "requests": len(answers) + len(errors),
@@ -161,6 +143,31 @@ def _changes(work: Path, requests: int) -> dict[str, Any]:
         "descriptors more": kept,
         "failures": len(errors) + len(wrong) + (reloads < RELOADS) + (kept > _ONE_VERSION) + (stopped > 5),
     }
+
+
+def _ask_until(
+    ends: threading.Event, port: int, answers: list[tuple[Any, ...]], errors: list[str], number: int
+) -> None:
+    """Send random requests until the event, and collect answers and errors."""
+    draw = np.random.default_rng((SEED, number))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    while not ends.is_set():
+        path, body = _request(draw)
+        try:
+            answers.append((path, body, *ask(connection, "POST" if body else "GET", path, body, _TOKEN)))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            errors.append(f"{path}: {error!r}")
+            connection.close()
+
+
+def _free_old_versions(port: int) -> None:
+    """Send some requests: a thread keeps the version of its last answer until its next request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    draw = np.random.default_rng(SEED)
+    for _ in range(40):
+        path, body = _request(draw)
+        ask(connection, "POST" if body else "GET", path, body, _TOKEN)
+    connection.close()
 
 
 def _request(draw: np.random.Generator) -> tuple[str, Any]:
@@ -174,19 +181,19 @@ def _request(draw: np.random.Generator) -> tuple[str, Any]:
     return (f"/passages/{id_}", None) if kind < 7 else (f"/graph/neighbors?id={id_}", None)
 
 
-def _change(made: Path, number: int, rng: np.random.Generator) -> None:
+def _change(run_path: Path, number: int, rng: np.random.Generator) -> None:
     """In turn: add a passage to the graph and the index, remove one from the index, or build the index again."""
     if number % 3 == 0:
         id_ = f"p{PASSAGES + number // 3}"
-        vector = made / "new.npy"
+        vector = run_path / "new.npy"
         np.save(vector, rng.normal(size=(1, DIMENSION)).astype(np.float32))
-        graph = Graph.open(made / "graph").add(passages={id_: f"passage {id_}"}, passage_vectors=vector)
-        embeddings = update_embeddings(open_model(made / "model"), graph, made / "embeddings")
-        update_index(embeddings, made / "index")
+        graph = Graph.open(run_path / "graph").add(passages={id_: f"passage {id_}"}, passage_vectors=vector)
+        embeddings = update_embeddings(open_model(run_path / "model"), graph, run_path / "embeddings")
+        update_index(embeddings, run_path / "index")
     elif number % 3 == 1:
-        remove_passages(made / "index", [f"p{150 + number}"])
+        remove_passages(run_path / "index", [f"p{150 + number}"])
     else:
-        build_index(open_embeddings(made / "embeddings"), made / "index", overwrite=True)
+        build_index(open_embeddings(run_path / "embeddings"), run_path / "index", overwrite=True)
 
 
 def _reload(server: Server, number: int) -> None:
@@ -202,22 +209,22 @@ def _damages(work: Path, trials: int) -> list[dict[str, Any]]:
     run_, token = make_run(work / "run"), _token(work)
     rows = []
     for name, damage in list(DAMAGES.items())[:trials]:
-        made = _copy_of(run_, work / "damaged")
-        with Server(made, work / "damaged.log", "--token-file", str(token), "--rate", "0") as server:
-            asked = [_request(np.random.default_rng((SEED, number))) for number in range(40)]
-            before = [_plain(_asked(server, *one)) for one in asked]
-            damage(made)
+        run_path = _copy_of(run_, work / "damaged")
+        with Server(run_path, work / "damaged.log", "--token-file", str(token), "--rate", "0") as server:
+            requests = [_request(np.random.default_rng((SEED, number))) for number in range(40)]
+            before = [_plain(_asked(server, *request)) for request in requests]
+            damage(run_path)
             status, answer, _ = server.ask("POST", "/reload", timeout=60, token=_TOKEN)
-            after = [_plain(_asked(server, *one)) for one in asked]
+            after = [_plain(_asked(server, *request)) for request in requests]
             told = _health(server).get("reload") or {}
-            failures = (status != 409) + sum(one != other for one, other in zip(before, after, strict=True))
+            failures = (status != 409) + sum(old != new for old, new in zip(before, after, strict=True))
             failures += not told.get("failed")
             if status != 409:
                 print(f"{name}: {status} {answer}")
         rows.append(
             {
                 "trial": name,
-                "requests": len(asked),
+                "requests": len(requests),
                 "reloads": 1,
                 "versions named": 1,
                 "errors": 0,
@@ -233,14 +240,13 @@ def _asked(server: Server, path: str, body: Any) -> tuple[int, Any]:
     return server.ask("POST" if body else "GET", path, body, token=_TOKEN)[:2]
 
 
-def _plain(found: tuple[int, Any]) -> tuple[int, Any]:
-    return found[0], {name: value for name, value in found[1].items() if name != "milliseconds"}
+def _plain(answer: tuple[int, Any]) -> tuple[int, Any]:
+    return answer[0], {name: value for name, value in answer[1].items() if name != "milliseconds"}
 
 
 def _health(server: Server) -> dict[str, Any]:
     with contextlib.suppress(OSError):
-        found: dict[str, Any] = server.ask("GET", "/health", token=_TOKEN)[1]
-        return found
+        return dict(server.ask("GET", "/health", token=_TOKEN)[1])
     return {}
 
 
@@ -272,9 +278,9 @@ def _token(work: Path) -> Path:
     return file
 
 
-def _copy_of(made: Path, place: Path) -> Path:
+def _copy_of(run_path: Path, place: Path) -> Path:
     shutil.rmtree(place, ignore_errors=True)
-    return shutil.copytree(made, place)
+    return shutil.copytree(run_path, place)
 
 
 def _put(file: Path, content: bytes) -> None:
@@ -284,16 +290,16 @@ def _put(file: Path, content: bytes) -> None:
 
 
 def _cut(name: str) -> Callable[[Path], None]:
-    def cut(made: Path) -> None:
-        own = (made / name).read_bytes()
-        _put(made / name, own[: len(own) // 2])
+    def cut(run_path: Path) -> None:
+        own = (run_path / name).read_bytes()
+        _put(run_path / name, own[: len(own) // 2])
 
     return cut
 
 
 def _meta(name: str, **changes: Any) -> Callable[[Path], None]:
-    def change(made: Path) -> None:
-        file = made / name / "meta.json"
+    def change(run_path: Path) -> None:
+        file = run_path / name / "meta.json"
         _put(file, json.dumps(json.loads(file.read_text("utf-8")) | changes).encode())
 
     return change
@@ -302,14 +308,14 @@ def _meta(name: str, **changes: Any) -> Callable[[Path], None]:
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "vectors cut": _cut("index/index.faiss"),
     "texts cut": _cut("index/texts.sqlite"),
-    "index gone": lambda made: shutil.rmtree(made / "index"),
+    "index gone": lambda run_path: shutil.rmtree(run_path / "index"),
     "all gone": shutil.rmtree,
     "meta.json cut": _cut("index/meta.json"),
     "graph's edges cut": _cut("graph/passage_edges.npy"),
     "graph's texts cut": _cut("graph/texts.sqlite"),
-    "no model": lambda made: shutil.rmtree(made / "model"),
+    "no model": lambda run_path: shutil.rmtree(run_path / "model"),
     "graph of another version": _meta("graph", hash="0" * 64),
     "embeddings of another version": _meta("embeddings", hash="0" * 64),
     "format of a later program": _meta("index", format_version=99),
-    "no embeddings": lambda made: shutil.rmtree(made / "embeddings"),
+    "no embeddings": lambda run_path: shutil.rmtree(run_path / "embeddings"),
 }

@@ -62,9 +62,9 @@ def make_corpus() -> Corpus:
     queries = [{"_id": f"q{n:02d}", "text": text} for n, text in enumerate(texts[PASSAGES:])]
     vectors = numbers.standard_normal((PASSAGES, DIMENSION)).astype(np.float32)
     near = vectors[np.arange(QUERIES) % EARLY_PASSAGES]
-    asked = (near + numbers.standard_normal(near.shape)).astype(np.float32)
+    query_vectors = (near + numbers.standard_normal(near.shape)).astype(np.float32)
     judged = {f"q{n:02d}": {f"p{n % EARLY_PASSAGES:02d}": 1} for n in range(EARLY_QUERIES)}
-    return Corpus(passages, queries, {"passages": vectors, "queries": asked}, judged)
+    return Corpus(passages, queries, {"passages": vectors, "queries": query_vectors}, judged)
 
 
 class Story:
@@ -80,7 +80,7 @@ class Story:
     def __init__(self, corpus: Corpus, base: Path, work: Path, seed: str) -> None:
         self.corpus, self.base, self.work, self.draw = corpus, base, work, random.Random(seed)
         self.passages, self.queries = EARLY_PASSAGES, EARLY_QUERIES
-        self.judged = {query: dict(its) for query, its in corpus.judged.items()}
+        self.judged = {query: dict(grades) for query, grades in corpus.judged.items()}
         self.removed: list[str] = []
         self.done: list[str] = []
         self._number = 0
@@ -134,8 +134,8 @@ class Story:
         self._number += 1
         place = self.work / f"addition-{self._number}"
         place.mkdir()
-        for query, its in judged.items():
-            self.judged.setdefault(query, {}).update(its)
+        for query, grades in judged.items():
+            self.judged.setdefault(query, {}).update(grades)
         given: dict[str, Any] = {}
         for name, records in (("passages", self.corpus.passages), ("queries", self.corpus.queries)):
             if rows[name]:
@@ -227,9 +227,9 @@ class Story:
         ours = self.work / "embeddings" / "passages.npy"
         if ours.read_bytes() != (embedded.path / "passages.npy").read_bytes():
             faults.append("embeddings differ")
-        asked = np.asarray(embedded.passages, dtype=np.float32)
-        rows, scores = index.search(asked, self.passages)
-        expected_rows, expected_scores = fresh.search(asked, self.passages)
+        vectors = np.asarray(embedded.passages, dtype=np.float32)
+        rows, scores = index.search(vectors, self.passages)
+        expected_rows, expected_scores = fresh.search(vectors, self.passages)
         if not (np.array_equal(rows, expected_rows) and np.array_equal(scores, expected_scores)):
             faults.append("the index finds another")
         if index.removed.tolist() != fresh.removed.tolist() or index.texts.passage_ids() != fresh.texts.passage_ids():
@@ -242,15 +242,15 @@ def differences(grown: Graph, built: Graph) -> list[str]:
     """Descriptions of the arrays and texts in which two graphs differ."""
     names = {name for name in built.meta["files"] if name.endswith(".npy")}
     ours = {name for name in grown.meta["files"] if name.endswith(".npy") and not name.startswith("changes/")}
-    found = [f"{name} is in one graph alone" for name in sorted(names ^ ours)]
+    faults = [f"{name} is in one graph alone" for name in sorted(names ^ ours)]
     for name in sorted(names & ours):
         if (grown.path / name).read_bytes() != (built.path / name).read_bytes():
-            found.append(f"{name} differs")
-    with grown.texts() as one, built.texts() as other:
+            faults.append(f"{name} differs")
+    with grown.texts() as ours_texts, built.texts() as built_texts:
         for name in ("passages", "queries", "qrels"):
-            if list(getattr(one, name)()) != list(getattr(other, name)()):
-                found.append(f"{name} differ")
-    return found
+            if list(getattr(ours_texts, name)()) != list(getattr(built_texts, name)()):
+                faults.append(f"{name} differ")
+    return faults
 
 
 def write_dataset(
@@ -274,7 +274,7 @@ def _write_lines(path: Path, records: list[dict[str, str]]) -> None:
 
 
 def _write_qrels(path: Path, judged: dict[str, dict[str, int]]) -> None:
-    lines = [f"{query}\t{passage}\t{value}\n" for query, its in judged.items() for passage, value in its.items()]
+    lines = [f"{query}\t{passage}\t{value}\n" for query, grades in judged.items() for passage, value in grades.items()]
     path.write_text("query-id\tcorpus-id\tscore\n" + "".join(lines), encoding="utf-8")
 
 

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import click
 import torch
-from feedback_cost import markdown_of_cost, measure_cost
+from feedback_cost import measure_cost
 from feedback_nights import Month, World, without_gate
+from feedback_page import WITHOUT, WORSE, markdown
 from svg_plot import line_plots
 
 from gnnretrieval.data import Dataset
@@ -35,21 +36,18 @@ from gnnretrieval.storage.provenance import git_revision, library_versions, writ
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WRONG = (0.1, 0.2, 0.4, 1.0)  # 1.0: clicks do not depend on relevance
-WORSE = 0.003  # RR@10 that a promoted version may lose on the truth
 _COST = "cost.json"
-WITHOUT = ("label mean", "linear head", "from scratch")
 
 
 def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], compares: bool) -> dict[str, Any]:
     """The figures of a month, night by night."""
-    names = ("impressions", "shown")
-    its = {name: settings[name] for name in names}
-    users = SimulationSettings(**its, wrong_clicks=wrong, seed=seed)
+    lists = {name: settings[name] for name in ("impressions", "shown")}
+    users = SimulationSettings(**lists, wrong_clicks=wrong, seed=seed)
     nights = settings["nights"]
     month = Month(world, users, UpdateSettings(), nights, heads=settings["heads"])
-    found, others = list[dict[str, Any]](), dict[str, dict[str, float]]()
+    figures, others = list[dict[str, Any]](), dict[str, dict[str, float]]()
     for day in range(nights):
-        found.append(month.night(day))
+        figures.append(month.night(day))
         if compares and (day + 1) % settings["every"] == 0:
             others[str(day + 1)] = without_gate(month)
     return {
@@ -60,19 +58,19 @@ def month_of(world: World, wrong: float, seed: int, settings: dict[str, Any], co
         "asked": len(world.asked),
         "truth": len(world.truth),
         "frozen": month.frozen,
-        "nights": found,
+        "nights": figures,
         "without_gate": others,
     }
 
 
 def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Promotions of some months, and the worst of them on the truth."""
-    its = list(months)
-    nights = [night for month in its for night in month["nights"]]
+    all_months = list(months)
+    nights = [night for month in all_months for night in month["nights"]]
     promoted = [night for night in nights if night["promoted"]]
     # Against the best version that the month had served until then, so that small losses add up.
     drops = []
-    for month in its:
+    for month in all_months:
         best = before = month["frozen"]
         for night in month["nights"]:
             if night["promoted"]:
@@ -80,7 +78,7 @@ def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             before, best = night["truth"], max(best, night["truth"])
     tested = [night for night in nights if "held_out" in night]
     return {
-        "months": len(its),
+        "months": len(all_months),
         "nights": len(nights),
         "tested": len(tested),
         "promoted": len(promoted),
@@ -89,8 +87,8 @@ def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "largest_drop_from_best": max((drop for _, drop in drops), default=0.0),
         "refused_better": sum(night["true_gain"] > WORSE for night in tested if not night["promoted"]),
         "refused_worse": sum(night["true_gain"] < -WORSE for night in tested if not night["promoted"]),
-        "frozen": fmean(month["frozen"] for month in its),
-        "end": fmean(month["nights"][-1]["truth"] for month in its),
+        "frozen": fmean(month["frozen"] for month in all_months),
+        "end": fmean(month["nights"][-1]["truth"] for month in all_months),
         "precision": fmean(n["right_labels"] / n["labels"] for n in tested) if tested else None,
         "seconds": fmean(night["seconds"] for night in nights),
         "seconds_of_warm": _mean(night["seconds"] for night in nights if night["training"] == "warm"),
@@ -99,101 +97,8 @@ def summary(months: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    its = list(values)
-    return fmean(its) if its else None
-
-
-def markdown(results: Mapping[str, Any]) -> str:
-    """The page."""
-    lines = [
-        "# Nights of feedback",
-        "",
-        "A search that learns from its own clicks, simulated. Every night the clicks of all days so far are judged, a",
-        "model is trained or goes on from the promoted one, and the gate compares both on the newest questions, by",
-        "their clicks. The tables compare them on the truth: the relevant passages of test questions, which nobody",
-        "asks. `.venv/bin/python benchmarks/feedback.py --help` says how the page is made again.",
-        "",
-    ]
-    for name, its in results["sets"].items():
-        settings = its["settings"]
-        lines += [
-            f"- {name}: {its['passages']:,} passages, {its['asked']:,} questions that are asked, {its['truth']:,} of",
-            f"  the truth; {settings['impressions']:,} lists of {settings['shown']} a night; vectors:",
-            f"  {settings['vectors']}; {settings['heads']} of 3 numbers of steps of a head are tried.",
-        ]
-    lines += [
-        "",
-        "So that months fit into minutes, vectors are narrow, training tries only short heads, and passages do not",
-        "change. Users differ from this model of them. In sets called *joined*, users see what is served joined with",
-        "BM25's ranking, in the others what is served alone.",
-        "",
-        *_promoted(results["gate"]),
-        "The gate promotes if its doubt is 0.02 or less: the probability that the candidate is no better, if gains are",
-        "seldom larger than 3 RR@10. By p ≤ 0.01 alone, one of 18 promotions on this truth lost 1.2, on 55 questions;",
-        "therefore the rule was looked for. Its two numbers were chosen with the dev questions as the truth.",
-        "",
-        "Clicks are on what the served version showed. Training and the gate compare models among the shown passages,",
-        "and a question counts by the inverse of its chance of a label, so that clicks on the served list alone can",
-        "show that another order is better. The gate needs many questions for that. *Refused, though better* counts",
-        "the nights whose candidate gains more than 0.3 on the truth.",
-        "",
-        "## What the gate lets by",
-        "",
-        f"RR@10 × 100. A promotion is *worse* if it loses more than {100 * WORSE:.1f} on the truth.",
-        "",
-        "| set | wrong clicks | months | nights | with a candidate | promoted | worse | largest loss of one "
-        "| below the best before | refused, though better | refused, and worse | frozen encoder | last night |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in results["gate"]:
-        wrong = "random" if row["wrong"] == 1 else f"{row['wrong']:.0%}"
-        promoted = f"{row['promoted']:,} ({row['promoted'] / row['nights']:.1%})"
-        lines.append(
-            f"| {row['set']} | {wrong} | {row['months']} | {row['nights']:,} | {row['tested']:,} | {promoted} | "
-            f"{row['worse']} | {100 * max(row['largest_drop'], 0):.1f} | "
-            f"{100 * max(row['largest_drop_from_best'], 0):.1f} | {row['refused_better']:,} | "
-            f"{row['refused_worse']:,} | {100 * row['frozen']:.1f} | {100 * row['end']:.1f} |"
-        )
-    lines += ["", "## Night by night", "", "![RR@10 by night](feedback.svg)", ""]
-    for curve in results["curves"]:
-        lines += [
-            f"{curve['set']}, {curve['wrong']:.0%} wrong clicks. The loop is the gated one; the others use the same",
-            "clicks every night, without a gate.",
-            "",
-            "| night | frozen | loop | " + " | ".join(WITHOUT) + " |",
-            "|---:|---:|---:|" + "---:|" * len(WITHOUT),
-        ]
-        for night, others in curve["without_gate"].items():
-            loop = curve["loop"][int(night) - 1]
-            cells = [f"{100 * others[one]:.1f}" if one in others else "" for one in WITHOUT]
-            lines.append(f"| {night} | {100 * curve['frozen']:.1f} | {100 * loop:.1f} | {' | '.join(cells)} |")
-        lines.append("")
-    lines += ["## Time", "", "Seconds of judging, training and the gate a night, on a busy machine.", ""]
-    lines += ["| set | mean night | with a warm start | from scratch |", "|---|---:|---:|---:|"]
-    for name, its in results["times"].items():
-        cells = [
-            "" if its[key] is None else f"{its[key]:.1f}" for key in ("seconds", "seconds_of_warm", "seconds_of_full")
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += markdown_of_cost(results["cost"]) if results["cost"] else []
-    lines += ["", f"Revision {results['git_revision']}."]
-    return "\n".join(lines) + "\n"
-
-
-def _promoted(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many months there were, and how many promotions, with a signal and without one."""
-    signal, random = ([row for row in rows if (row["wrong"] < 1) == has] for has in (True, False))
-
-    def total(its: Sequence[Mapping[str, Any]], key: str) -> int:
-        return sum(row[key] for row in its)
-
-    months, nights = total(signal, "months"), total(signal, "nights")
-    promoted, worse = total(signal, "promoted"), total(signal, "worse")
-    return [
-        f"In {months} months with {nights:,} nights and 10 to 40 % wrong clicks, {promoted} new models were promoted;",
-        f"**{worse} of them are worse**. In {total(random, 'months')} months of random clicks,",
-        f"{total(random, 'promoted')} were promoted in {total(random, 'nights'):,} nights.",
-    ]
+    numbers = list(values)
+    return fmean(numbers) if numbers else None
 
 
 def write_results(work: Path) -> None:
@@ -211,22 +116,24 @@ def write_results(work: Path) -> None:
             "loop": [night["truth"] for night in month["nights"]],
             "without_gate": month["without_gate"],
         }
-        for (name, wrong), its in sorted(months.items())
-        for month in its
+        for (name, wrong), of_set in sorted(months.items())
+        for month in of_set
         if month["without_gate"]
     ]
-    first = {name: next(its[0] for (one, _), its in months.items() if one == name) for name in names}
+    of_name: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for (name, _), of_set in months.items():
+        of_name[name] += of_set
     results: dict[str, Any] = {
-        "sets": {name: {key: first[name][key] for key in ("passages", "asked", "truth", "settings")} for name in names},
-        "gate": [{"set": name, "wrong": wrong, **summary(its)} for (name, wrong), its in sorted(months.items())],
-        "curves": curves,
-        "times": {
-            name: summary(one for (its, _), all_ in months.items() if its == name for one in all_) for name in names
+        "sets": {
+            name: {key: of_name[name][0][key] for key in ("passages", "asked", "truth", "settings")} for name in names
         },
+        "gate": [{"set": name, "wrong": wrong, **summary(of_set)} for (name, wrong), of_set in sorted(months.items())],
+        "curves": curves,
+        "times": {name: summary(of_name[name]) for name in names},
         "months": [
             {"set": name, "wrong": wrong, "seed": month["seed"], "nights": month["nights"]}
-            for (name, wrong), its in sorted(months.items())
-            for month in its
+            for (name, wrong), of_set in sorted(months.items())
+            for month in of_set
         ],
         "cost": json.loads((work / _COST).read_text(encoding="utf-8")) if (work / _COST).is_file() else None,
         "threads": os.environ.get("OMP_NUM_THREADS"),
@@ -240,8 +147,8 @@ def write_results(work: Path) -> None:
         nights = range(1, len(curve["loop"]) + 1)
         series = {"loop": list(zip(nights, curve["loop"], strict=True))}
         series["frozen encoder"] = [(1, curve["frozen"]), (len(nights), curve["frozen"])]
-        for one in WITHOUT:
-            series[one] = [(int(n), its[one]) for n, its in curve["without_gate"].items() if one in its]
+        for use in WITHOUT:
+            series[use] = [(int(n), others[use]) for n, others in curve["without_gate"].items() if use in others]
         title = f"{curve['set']}, {curve['wrong']:.0%} wrong clicks"
         plots.append((title, {name: [(x, 100 * y) for x, y in points] for name, points in series.items()}))
     (RESULTS / "feedback.svg").write_text(line_plots(plots, ("night", "RR@10 on the truth")), encoding="utf-8")
@@ -294,7 +201,7 @@ def main(
         for place in data.values():
             write_json(work / _COST, measure_cost(work / "cost", place, impressions))
     for name, place in data.items() if not page and not cost else ():
-        dataset = Dataset.open(place, where=dict(one.split("=", 1) for one in where) or None)
+        dataset = Dataset.open(place, where=dict(entry.split("=", 1) for entry in where) or None)
         vectors = "latent semantic analysis" if name not in features else "all-MiniLM-L6-v2, its first singular vectors"
         settings: dict[str, Any] = {"nights": nights, "impressions": impressions, "every": every}
         settings |= {"shown": shown, "heads": heads, "joined": joined}
@@ -309,8 +216,9 @@ def main(
                 world = world or World.of(dataset, features.get(name), dimensions, joined)
                 month = month_of(world, wrong, seed, settings, compare)
                 write_json(file, {"set": label, **month})
-                its = summary([month])
-                say(f"{file.name}: {its['promoted']} promoted, {100 * its['frozen']:.1f} to {100 * its['end']:.1f}")
+                total = summary([month])
+                promoted, frozen, end = total["promoted"], total["frozen"], total["end"]
+                say(f"{file.name}: {promoted} promoted, {100 * frozen:.1f} to {100 * end:.1f}")
     if page:
         write_results(work)
 

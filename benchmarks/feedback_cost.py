@@ -49,18 +49,18 @@ def measure_cost(work: Path, data: Path, impressions: int) -> dict[str, Any]:
     simulate_log(Dataset.open(data), log, SimulationSettings(impressions=impressions))
     recipe.write_text(_RECIPE.format(data=data.resolve(), checkpoint=CHECKPOINT, tokens=TOKENS), encoding="utf-8")
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-    found: dict[str, Any] = {"passages": len(Dataset.open(data).passage_ids), "events": len(lines), "tokens": TOKENS}
+    results: dict[str, Any] = {"passages": len(Dataset.open(data).passage_ids), "events": len(lines), "tokens": TOKENS}
     for name, count in (("build", round((1 - NEW) * len(lines))), ("update", len(lines))):
         log.write_text("".join(lines[:count]), encoding="utf-8")
         cpu, wall = time.process_time(), time.perf_counter()
         report = update_search(recipe, [log])
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        found[name] = {"cpu": cpu, "wall": wall, **_figures(report)}
+        results[name] = {"cpu": cpu, "wall": wall, **_figures(report)}
         if report.training == "none":  # a night without training would look cheap
             raise GnnRetrievalError(f"{data}: nothing was trained ({report.decision()}). Give another set.")
-    found["revision"] = git_revision()
-    found["ratio"] = found["update"]["cpu"] / found["build"]["cpu"]
-    return found
+    results["revision"] = git_revision()
+    results["ratio"] = results["update"]["cpu"] / results["build"]["cpu"]
+    return results
 
 
 def _figures(report: UpdateReport) -> dict[str, Any]:
@@ -68,18 +68,18 @@ def _figures(report: UpdateReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in names} | {"new": report.events.added}
 
 
-def markdown_of_cost(found: dict[str, Any]) -> list[str]:
+def markdown_of_cost(cost: dict[str, Any]) -> list[str]:
     """The section of the page."""
-    build, update = found["build"], found["update"]
+    build, update = cost["build"], cost["update"]
     lines = [
         "",
         "## A night against building from nothing",
         "",
-        f"`gnnretrieval update` over {found['passages']:,} passages and {build['new']:,} events from nothing",
-        f"({build['training']}), and again with {update['new']:,} new events, {update['new'] / found['events']:.1%}",
-        f"({update['training']}). At most {found['tokens']} tokens of a text are encoded. One thread; the",
+        f"`gnnretrieval update` over {cost['passages']:,} passages and {build['new']:,} events from nothing",
+        f"({build['training']}), and again with {update['new']:,} new events, {update['new'] / cost['events']:.1%}",
+        f"({update['training']}). At most {cost['tokens']} tokens of a text are encoded. One thread; the",
         "steps are wall seconds on a busy machine. Measured at "
-        + (f"revision {found['revision'][:7]}." if found.get("revision") else "an earlier revision than the months."),
+        + (f"revision {cost['revision'][:7]}." if cost.get("revision") else "an earlier revision than the months."),
         "",
         "| | from nothing | 1 % new events |",
         "|---|---:|---:|",
@@ -87,12 +87,12 @@ def markdown_of_cost(found: dict[str, Any]) -> list[str]:
         f"| encoded texts | {build['encoded']:,} | {update['encoded']:,} |",
     ]
     for name in build["seconds"] | update["seconds"]:
-        cells = (f"{its['seconds'].get(name, 0):.1f}" for its in (build, update))
+        cells = (f"{night['seconds'].get(name, 0):.1f}" for night in (build, update))
         lines.append(f"| {name}, s | {' | '.join(cells)} |")
-    met = "met" if found["ratio"] <= WANTED else "not met"
+    met = "met" if cost["ratio"] <= WANTED else "not met"
     lines += [
         "",
-        f"The update takes **{found['ratio']:.1%}** of the CPU time. Wanted: at most {WANTED:.0%}, which is {met}.",
+        f"The update takes **{cost['ratio']:.1%}** of the CPU time. Wanted: at most {WANTED:.0%}, which is {met}.",
         "Building from nothing encodes all texts and trains many heads to choose from. An update encodes new texts",
         "and trains one head further, longer if more labels have changed. It does some things every night, whatever",
         "is new: it reads and judges all events, opens the encoder, and writes the graph and the index.",

@@ -7,7 +7,8 @@ judging clicks, training, warm starts and the gate.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from gnnretrieval.feedback.cleaning import Impression
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions, ShownPassage
 from gnnretrieval.feedback.events import Shown
 from gnnretrieval.feedback.importing import NoLabelsError, judge_impressions, with_relevant
+from gnnretrieval.feedback.judging import Judgement
 from gnnretrieval.feedback.simulation import draw_clicks, show_lists
 from gnnretrieval.feedback.time_splits import DEV, TEST, TRAIN
 from gnnretrieval.graph.edges.labels import with_labels
@@ -86,21 +88,23 @@ class World(NamedTuple):
         relevant: list[list[int]] = [[] for _ in dataset.query_ids]
         rows: dict[str, list[int]] = {}
         for split in (TRAIN, DEV, TEST):
-            for query, its in dataset.split(split).items():
-                relevant[query_row[query]] = [row[passage] for passage, value in its.items() if value > 0]
+            for query, grades in dataset.split(split).items():
+                relevant[query_row[query]] = [row[passage] for passage, value in grades.items() if value > 0]
                 if relevant[query_row[query]]:
                     rows.setdefault(split, []).append(query_row[query])
         similarity = Similarity(normalize=True, scale=20.0)
         if features is None:
-            found = _analysed(dataset, dimensions)
+            projected = _analysed(dataset, dimensions)
         else:
-            made = open_features(features)
-            made.require_of(dataset)
-            similarity = made.similarity
-            whole = [similarity.prepare_array(np.asarray(one)) for one in (made.passages, made.queries)]
+            opened = open_features(features)
+            opened.require_of(dataset)
+            similarity = opened.similarity
+            whole = [similarity.prepare_array(np.asarray(array)) for array in (opened.passages, opened.queries)]
             axes = np.linalg.svd(whole[0], full_matrices=False)[2][:dimensions].T
-            found = whole[0] @ axes, whole[1] @ axes
-        passages, queries = (similarity.prepare_array(np.ascontiguousarray(one, dtype=np.float32)) for one in found)
+            projected = whole[0] @ axes, whole[1] @ axes
+        passages, queries = (
+            similarity.prepare_array(np.ascontiguousarray(array, dtype=np.float32)) for array in projected
+        )
         neighbors, scores = exact_top_k(queries, passages, K, similarity)
         lexical: list[list[int]] = []
         if joined:
@@ -112,22 +116,22 @@ class World(NamedTuple):
 
     def on_truth(self, vectors: Tensor) -> NDArray[np.float64]:
         """RR@10 of each query of the truth."""
-        its = [self.relevant[row] for row in self.truth.tolist()]
-        return reciprocal_ranks(vectors, torch.from_numpy(self.queries[self.truth]), its)
+        relevant = [self.relevant[row] for row in self.truth.tolist()]
+        return reciprocal_ranks(vectors, torch.from_numpy(self.queries[self.truth]), relevant)
 
     def graph(self, labels: Mapping[int, Sequence[int]]) -> MessageGraph:
         """The graph of labelled queries, by query row."""
         queries = np.array([*labels], dtype=np.int64)
-        pairs = [(place, passage) for place, its in enumerate(labels.values()) for passage in sorted(its)]
-        found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        pairs = [(place, passage) for place, relevant in enumerate(labels.values()) for passage in sorted(relevant)]
+        labelled = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         vectors = self.queries[queries]
         rows, scores = self.neighbors[queries], self.scores[queries]
-        joined = with_labels(rows, scores, found, vectors, self.passages, self.similarity).rows
+        joined = with_labels(rows, scores, labelled, vectors, self.passages, self.similarity).rows
         return MessageGraph(
             torch.from_numpy(self.passages),
             torch.from_numpy(vectors),
             torch.from_numpy(joined),
-            torch.from_numpy(found),
+            torch.from_numpy(labelled),
             torch.ones(len(queries), dtype=torch.bool),
             self.similarity.normalize,
             self.similarity.scale,
@@ -169,13 +173,22 @@ class Labels(NamedTuple):
 
     Attributes:
         by_split: Rows of the relevant passages by query row and split.
-        asked: Impressions likewise.
+        impressions: Number of impressions likewise.
         clicked: How the questions of a split count, in the order of ``by_split``.
     """
 
     by_split: dict[str, dict[int, tuple[int, ...]]]
-    asked: dict[str, dict[int, int]]
+    impressions: dict[str, dict[int, int]]
     clicked: dict[str, ClickedQuestions]
+
+
+def _relevant(judgements: Iterable[Judgement]) -> tuple[int, ...]:
+    """Rows of the relevant passages, ascending."""
+    return tuple(sorted(int(judgement.passage) for judgement in judgements if judgement.verdict == "relevant"))
+
+
+def _shown(judgements: Iterable[Judgement]) -> list[ShownPassage]:
+    return [ShownPassage(int(each.passage), each.examined, each.verdict == "relevant") for each in judgements]
 
 
 class Month:
@@ -241,10 +254,12 @@ class Month:
         scores = torch.from_numpy(self.world.queries[distinct]) @ self.served.vectors.T
         ranked = scores.topk(DEPTH, dim=1).indices.tolist()
         if self.world.lexical:
-            ranked = [joined(its, self.world.lexical[row]) for its, row in zip(ranked, distinct.tolist(), strict=True)]
-        best = [[str(one) for one in its] for its in ranked]
-        answers = [{str(one) for one in self.world.relevant[row]} for row in rows.tolist()]
-        lists = show_lists(times, rows, [best[one] for one in place.tolist()], answers, self.users, self.rng)
+            ranked = [
+                joined(ranking, self.world.lexical[row]) for ranking, row in zip(ranked, distinct.tolist(), strict=True)
+            ]
+        best = [[str(passage) for passage in ranking] for ranking in ranked]
+        answers = [{str(passage) for passage in self.world.relevant[row]} for row in rows.tolist()]
+        lists = show_lists(times, rows, [best[number] for number in place.tolist()], answers, self.users, self.rng)
         clicked, *_ = draw_clicks(lists, self.users, self.rng)
         for number, question in enumerate(rows.tolist()):
             shown = [
@@ -257,31 +272,25 @@ class Month:
         """What the clicks so far say; None: too little."""
         settings = FeedbackSettings(test_share=TEST_SHARE)
         try:
-            found = judge_impressions(self.impressions, settings)
+            feedback = judge_impressions(self.impressions, settings)
         except NoLabelsError:
             return None
+        judged = {name: with_relevant(judgements) for name, judgements in feedback.judgements.items()}
         by_split = {
-            name: {
-                int(question): tuple(sorted(int(one.passage) for one in its if one.verdict == "relevant"))
-                for question, its in with_relevant(judged).items()
-            }
-            for name, judged in found.judgements.items()
+            name: {int(question): _relevant(judgements) for question, judgements in of_split.items()}
+            for name, of_split in judged.items()
         }
-        asked: dict[str, dict[int, int]] = {}
-        for name, its in found.split.by_name.items():
-            counts = asked.setdefault(name, {})
-            for one in its:
-                counts[int(one.question)] = counts.get(int(one.question), 0) + 1
         if not by_split.get(TRAIN) or len(by_split.get(DEV, ())) < _LEAST_DEV:
             return None
-        clicked = {}
-        for name, judged in found.judgements.items():
-            shown = [
-                [ShownPassage(int(one.passage), one.examined, one.verdict == "relevant") for one in its]
-                for its in with_relevant(judged).values()
-            ]
-            clicked[name] = ClickedQuestions.of(shown, found.rates, settings)
-        return Labels(by_split, asked, clicked)
+        impressions: dict[str, dict[int, int]] = {
+            name: Counter(int(impression.question) for impression in part)
+            for name, part in feedback.split.by_name.items()
+        }
+        clicked = {
+            name: ClickedQuestions.of([_shown(group) for group in of_split.values()], feedback.rates, settings)
+            for name, of_split in judged.items()
+        }
+        return Labels(by_split, impressions, clicked)
 
     def dev(self, labels: Labels) -> HeldOut:
         """The dev questions."""
@@ -291,7 +300,7 @@ class Month:
             DEV,
             self.world.queries[np.array([*dev])],
             [],
-            [[*one] for one in dev.values()],
+            [[*passages] for passages in dev.values()],
             hidden if hidden.any() else None,
             np.zeros(len(dev), dtype=np.int64),
             labels.clicked[DEV],
@@ -311,13 +320,13 @@ class Month:
             self._labels_then = count
             trained = train_whole(graph, self.dev(labels), self.heads).trained
         else:
-            fresh = np.array([self.served.labels.get(row) != its for row, its in train.items()])
+            fresh = np.array([self.served.labels.get(row) != relevant for row, relevant in train.items()])
             trained = continue_messages(graph, self.served.trained, fresh, replay=self.settings.replay)
         vectors = message_vectors(graph, trained.heads, trained.messages)
         newest = labels.clicked[TEST]
         queries = torch.from_numpy(self.world.queries[np.array([*test], dtype=np.int64)])
-        candidate, served = (RanksOfModel.of(newest, one, queries) for one in (vectors, self.served.vectors))
-        slices = popularity_slices([labels.asked[TEST][row] for row in test])
+        candidate, served = (RanksOfModel.of(newest, version, queries) for version in (vectors, self.served.vectors))
+        slices = popularity_slices([labels.impressions[TEST][row] for row in test])
         slices |= feedback_slices(newest.relevant, (graph.label_counts > 0).numpy())
         gate = judge_gain(candidate, served, slices, self.settings, newest.weights)
         whole = gate.whole.gain if gate.whole is not None else 0.0
@@ -325,7 +334,9 @@ class Month:
         figures = {
             "training": "full" if is_full else "warm",
             "labels": count,
-            "right_labels": sum(passage in self.world.relevant[row] for row, its in train.items() for passage in its),
+            "right_labels": sum(
+                passage in self.world.relevant[row] for row, relevant in train.items() for passage in relevant
+            ),
             "held_out": gate.questions,
             "gain": gate.gain,
             "gain_among_all": whole,

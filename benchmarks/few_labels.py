@@ -30,15 +30,15 @@ QUESTIONS, ASKED = (150, 500, 1500), 1000
 TRIED = (0, 7, 20, 60, 100, 300, 900)
 
 
-def measure(one: OneSet, seed: int = 0) -> list[dict[str, Any]]:
+def measure(one_set: OneSet, seed: int = 0) -> list[dict[str, Any]]:
     """RR@10 × 100 by number of questions and steps; ``chosen``: the steps that the ladder tries."""
-    graph = message_graph(one.graph)
+    graph = message_graph(one_set.graph)
     relevant: dict[int, list[int]] = {}
     for query, passage in graph.labels.tolist():
         relevant.setdefault(query, []).append(passage)
     order = np.random.default_rng(seed).permutation(sorted(relevant))
-    asked, others = order[:ASKED], order[ASKED:]
-    queries, wanted = graph.queries[asked], [relevant[row] for row in asked.tolist()]
+    measured, others = order[:ASKED], order[ASKED:]
+    queries, wanted = graph.queries[measured], [relevant[row] for row in measured.tolist()]
     rows = []
     for count in QUESTIONS:
         hidden = np.ones(len(graph.queries), dtype=bool)
@@ -47,8 +47,8 @@ def measure(one: OneSet, seed: int = 0) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"questions": count, "labels": len(inside.labels)}
         for steps in TRIED:
             heads = train_heads(inside, steps, seed=seed) if steps else None
-            found = reciprocal_ranks(message_vectors(inside, heads, Messages(steps)), queries, wanted)
-            row[str(steps)] = round(100 * float(found.mean()), 1)
+            ranks = reciprocal_ranks(message_vectors(inside, heads, Messages(steps)), queries, wanted)
+            row[str(steps)] = round(100 * float(ranks.mean()), 1)
         rows.append({**row, "chosen": [steps_over(len(inside.labels), steps) for steps in STEPS]})
     return rows
 

@@ -40,17 +40,17 @@ QUESTIONS, DRAWS = (50, 122, 300), 100
 EQUAL, BEST, CAREFUL, MEAN = "equal weights", "best weight", "best weight where p ≤ 0.3", "mean of best weights"
 
 
-def runs_of(one: OneSet) -> tuple[dict[str, Run], Mapping[str, Mapping[str, int]]]:
+def runs_of(one_set: OneSet) -> tuple[dict[str, Run], Mapping[str, Mapping[str, int]]]:
     """Dev runs by system, and the judgements of at most 2,000 dev questions."""
-    judged = one.dataset.split("dev")
+    judged = one_set.dataset.split("dev")
     names = list(judged)
     judged = {names[row]: judged[names[row]] for row in rows_of(len(names)).tolist()}
-    texts = {query.id: query.text for query in one.dataset.queries_of("dev") if query.id in judged}
-    vectors = one.features.queries[one.features.rows_of(texts)]
-    baselines = open_baselines(one.place / "baselines-0").runs(dev=True)
-    bm25 = BM25((passage.full_text for passage in one.dataset.passages()), total=len(one.dataset.passage_ids))
-    indexes = {GNN: one.place / "linear-0" / "index", DUAL: one.place / "index-dual-encoder"}
-    runs = {BM25_PLAIN: bm25_run(bm25, texts, one.dataset.passage_ids, DEPTH)}
+    texts = {query.id: query.text for query in one_set.dataset.queries_of("dev") if query.id in judged}
+    vectors = one_set.features.queries[one_set.features.rows_of(texts)]
+    baselines = open_baselines(one_set.place / "baselines-0").runs(dev=True)
+    bm25 = BM25((passage.full_text for passage in one_set.dataset.passages()), total=len(one_set.dataset.passage_ids))
+    indexes = {GNN: one_set.place / "linear-0" / "index", DUAL: one_set.place / "index-dual-encoder"}
+    runs = {BM25_PLAIN: bm25_run(bm25, texts, one_set.dataset.passage_ids, DEPTH)}
     runs |= {name: index_run(open_index(place), list(texts), vectors, DEPTH) for name, place in indexes.items()}
     return runs | {name: baselines[name] for name in (LEXICAL, BOTH)}, judged
 
@@ -73,9 +73,9 @@ def measured(values: NDArray[np.float64], questions: int) -> dict[str, list[floa
     gains: dict[str, list[float]] = {}
     for _ in range(DRAWS):
         order = rng.permutation(values.shape[1])
-        some, rest = values[:, order[:questions]], values[:, order[questions:]].mean(1)
-        half = rest[max((0, -1), key=lambda row: some[row].mean())]
-        for rule, weight in weights_of(some).items():
+        few, rest = values[:, order[:questions]], values[:, order[questions:]].mean(1)
+        half = rest[max((0, -1), key=lambda row: few[row].mean())]
+        for rule, weight in weights_of(few).items():
             gains.setdefault(rule, []).append(float(rest[round(10 * weight)] - half))
     return gains
 
@@ -108,20 +108,20 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", f"Revision {results['revision'][:7]}.", ""])
 
 
-def rows_of_set(one: OneSet) -> Sequence[dict[str, Any]]:
+def rows_of_set(one_set: OneSet) -> Sequence[dict[str, Any]]:
     """The rows of one set."""
-    runs, judged = runs_of(one)
+    runs, judged = runs_of(one_set)
     rows = []
-    with progress(f"{one.name}: pairs", len(PAIRS), "pairs") as meter:
+    with progress(f"{one_set.name}: pairs", len(PAIRS), "pairs") as meter:
         for pair in PAIRS:
             values_of = fusion_values([runs[name] for name in pair], judged, MEASURE)
             values = np.stack([values_of(weight) for weight in WEIGHTS])
             for questions in QUESTIONS:
                 gains = {
-                    rule: (fmean(its), float(np.percentile(its, 5)))
-                    for rule, its in measured(values, questions).items()
+                    rule: (fmean(draws), float(np.percentile(draws, 5)))
+                    for rule, draws in measured(values, questions).items()
                 }
-                rows.append({"set": one.name, "runs": pair, "questions": questions, "gains": gains})
+                rows.append({"set": one_set.name, "runs": pair, "questions": questions, "gains": gains})
             meter.advance()
     return rows
 

@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
     source: Tensor  # (PASSAGES, d)
     target: Tensor  # (QUERIES, d)
-    found: Tensor  # (QUERIES, K)
+    neighbors: Tensor  # (QUERIES, K)
     edge_features: Tensor  # (QUERIES * K, d)
     loop_feature: Tensor  # (d,)
     gradient: Tensor  # (QUERIES, d)
@@ -68,7 +68,7 @@ def make_case(width: int, seed: int = 0) -> Case:
     """Random features and edges; a query's passages are different, drawn in proportion to log-normal weights."""
     generator = torch.Generator().manual_seed(seed)
     chance = torch.empty(PASSAGES).log_normal_(generator=generator)
-    found = torch.cat(
+    neighbors = torch.cat(
         [torch.multinomial(chance.expand(500, -1), K, generator=generator) for _ in range(QUERIES // 500)]
     )
 
@@ -78,7 +78,7 @@ def make_case(width: int, seed: int = 0) -> Case:
     return Case(
         random(PASSAGES, width).requires_grad_(),
         random(QUERIES, width).requires_grad_(),
-        found,
+        neighbors,
         random(QUERIES * K, width),
         random(width),
         random(QUERIES, width),
@@ -102,7 +102,7 @@ def make_step(form: str, case: Case) -> tuple[torch.nn.Module, Callable[[], Tens
 
     def step() -> Tensor:
         edge_features.grad = None
-        neighbors = Neighbors.regular(case.found)
+        neighbors = Neighbors.regular(case.neighbors)
         if form == "GATLayer, CSR":
             neighbors = Neighbors(neighbors.sources, neighbors.offsets)
         out: Tensor = layer(case.source, case.target, neighbors, edge_features, case.loop_feature)
@@ -116,7 +116,7 @@ def stock_step(conv: GATConv, case: Case, by_target: bool) -> Callable[[], Tenso
     """GATConv with the self-loops as edges from copies of the targets among the sources."""
     rows = torch.arange(QUERIES)
     edge_index = torch.stack(
-        [torch.cat([case.found.ravel(), rows + PASSAGES]), torch.cat([rows.repeat_interleave(K), rows])]
+        [torch.cat([case.neighbors.ravel(), rows + PASSAGES]), torch.cat([rows.repeat_interleave(K), rows])]
     )
     edge_features = torch.cat([case.edge_features, case.loop_feature.expand(QUERIES, -1)])
     if by_target:
@@ -176,14 +176,14 @@ def resident(name: str) -> int:
 def measure_difference(width: int, form: str) -> dict[str, float]:
     """Largest difference between a form and GATConv: of outputs, and of each gradient relative to its largest entry."""
     case = make_case(width)
-    found = []
+    results = []
     for name in (form, STOCK[0]):
         layer, step = make_step(name, case)
         clear(layer, case)
         out = step()
         gradients = {key: gradient_of(value).clone() for key, value in layer.named_parameters()}
-        found.append((out, {**gradients, **{key: gradient_of(getattr(case, key)) for key in ("source", "target")}}))
-    (out, ours), (expected, theirs) = found
+        results.append((out, {**gradients, **{key: gradient_of(getattr(case, key)) for key in ("source", "target")}}))
+    (out, ours), (expected, theirs) = results
     differences = {f"gradient of {key}": relative(ours[key], theirs[key]) for key in theirs}
     return {"output": float((out - expected).abs().max()), **differences}
 

@@ -19,16 +19,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 import click
-from same_labels import MEASURE, SPLITS, OneSet, Values, mean_by_question, tested
+from same_labels import SPLITS, OneSet, Values, mean_by_question, tested
 from same_labels_page import DUAL, difference
 from svg_plot import line_plot
 
-from gnnretrieval.evaluation import per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
-from gnnretrieval.index.search import index_run
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
@@ -38,7 +36,6 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings-cut", "fairytaleqa")
 EDGES, HEADS = (1, 2, 3, 5, 10, 15, 25), (1, 2, 4)
 DEFAULT = {"k": 5, "heads": 1}
-DEPTH = 10
 CACHED = "values.json"
 
 
@@ -47,44 +44,36 @@ def settings_of(name: str, value: int) -> dict[str, int]:
     return {**DEFAULT, name: value}
 
 
-def values_of(one: OneSet, graph: Graph, chosen: Mapping[str, int], seed: int) -> dict[str, Values]:
+def values_of(one_set: OneSet, graph: Graph, chosen: Mapping[str, int], seed: int) -> dict[str, Values]:
     """RR@10 by split and question of one training."""
-    place = one.place / "gat-settings" / f"k{chosen['k']}-heads{chosen['heads']}-{seed}"
+    place = one_set.place / "gat-settings" / f"k{chosen['k']}-heads{chosen['heads']}-{seed}"
     kept = place / CACHED
     if kept.is_file() and (cached := json.loads(kept.read_text("utf-8")))["graph"] == graph.hash:
         return dict(cached["values"])
     settings = TrainSettings.parse(
         {"layer": "gat", "seed": seed, "k": chosen["k"], "encoder": {"heads": chosen["heads"]}}
     )
-    model = train_gnn(graph, one.dataset, one.features, settings, place / "model", overwrite=True)
+    model = train_gnn(graph, one_set.dataset, one_set.features, settings, place / "model", overwrite=True)
     embeddings = embed_passages(model, graph, place / "embeddings", overwrite=True)
-    values = measured(one, build_index(embeddings, place / "index", overwrite=True))
+    index = build_index(embeddings, place / "index", overwrite=True)
+    values = {split: one_set.values_of(index, split) for split in SPLITS}
     kept.write_text(json.dumps({"graph": graph.hash, "values": values}), encoding="utf-8")
     return values
 
 
-def measured(one: OneSet, index: Any) -> dict[str, Values]:
-    """RR@10 by split and question of an index."""
-    values = {}
-    for split in SPLITS:
-        ids = [query.id for query in one.dataset.queries_of(split)]
-        run = index_run(index, ids, one.features.queries[one.features.rows_of(ids)], DEPTH)
-        values[split] = dict(per_query(one.dataset.split(split), run, [MEASURE])[MEASURE])
-    return values
-
-
-def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
+def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     """Figures of each number of edges and of heads."""
     graph = build_graph(
-        one.dataset, one.features, GraphSettings(k=max(EDGES)), one.place / "graph-wide", overwrite=True
+        one_set.dataset, one_set.features, GraphSettings(k=max(EDGES)), one_set.place / "graph-wide", overwrite=True
     )
-    dual = measured(one, build_index(one.features, one.place / "index-dual-encoder", overwrite=True))
-    figures: dict[str, Any] = {DUAL: {split: fmean(values.values()) for split, values in dual.items()}, "seeds": seeds}
-    default = [values_of(one, graph, DEFAULT, seed) for seed in range(seeds)]
+    dual = build_index(one_set.features, one_set.place / "index-dual-encoder", overwrite=True)
+    of_dual = {split: fmean(one_set.values_of(dual, split).values()) for split in SPLITS}
+    figures: dict[str, Any] = {DUAL: of_dual, "seeds": seeds}
+    default = [values_of(one_set, graph, DEFAULT, seed) for seed in range(seeds)]
     for name, tried in (("k", EDGES), ("heads", HEADS)):
         figures[name] = {}
         for value in tried:
-            by_seed = [values_of(one, graph, settings_of(name, value), seed) for seed in range(seeds)]
+            by_seed = [values_of(one_set, graph, settings_of(name, value), seed) for seed in range(seeds)]
             on_test = [fmean(values["test"].values()) for values in by_seed]
             figures[name][str(value)] = {
                 "dev": fmean(fmean(values["dev"].values()) for values in by_seed),
@@ -92,7 +81,7 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
                 "deviation": stdev(on_test) if seeds > 1 else 0.0,
                 "against": None
                 if value == DEFAULT[name]
-                else tested(*(mean_by_question([values["test"] for values in its]) for its in (by_seed, default))),
+                else tested(*(mean_by_question([values["test"] for values in runs]) for runs in (by_seed, default))),
             }
     return figures
 
@@ -114,10 +103,10 @@ def markdown(results: Mapping[str, Any]) -> str:
         lines[-1] += " on test."
         for setting, title in (("k", "edges per question"), ("heads", "heads")):
             lines += ["", f"| {title} | dev | test | Δ |", "|---:|---:|---:|---:|"]
-            for value, its in figures[setting].items():
-                shown = f"{100 * its['test']:.1f} ± {100 * its['deviation']:.1f}"
-                gain = difference(its["against"]) if its["against"] else "–"
-                lines.append(f"| {value} | {100 * its['dev']:.1f} | {shown} | {gain} |")
+            for value, row in figures[setting].items():
+                shown = f"{100 * row['test']:.1f} ± {100 * row['deviation']:.1f}"
+                gain = difference(row["against"]) if row["against"] else "–"
+                lines.append(f"| {value} | {100 * row['dev']:.1f} | {shown} | {gain} |")
     return "\n".join([*lines, "", f"The package was at revision {results['revision'][:7]}.", ""])
 
 
@@ -127,8 +116,8 @@ def plot(figures: Mapping[str, Any]) -> str:
     return line_plot(
         "RR@10 by edges per question",
         list(map(int, rows)),
-        [100 * its["test"] for its in rows.values()],
-        [100 * its["deviation"] for its in rows.values()],
+        [100 * row["test"] for row in rows.values()],
+        [100 * row["deviation"] for row in rows.values()],
         ("edges per question (k)", "RR@10"),
         {DUAL: 100 * figures[DUAL]["test"]},
     )

@@ -59,24 +59,24 @@ DEEP = 1000  # depth of rankings from which only some passages are kept
 class OneSet:
     """A set with its dual-encoders, and the GNN-encoders trained over them."""
 
-    def __init__(self, name: str, data: Path, work: Path, asked: Sequence[str]) -> None:
-        self.name, self.its, self.place = name, PLAN["sets"][name], work / name
-        like = self.its.get("like", name)
+    def __init__(self, name: str, data: Path, work: Path, variants: Sequence[str]) -> None:
+        self.name, self.plan, self.place = name, PLAN["sets"][name], work / name
+        like = self.plan.get("like", name)
         self.encoders = work / like / "encoder"
-        self.dataset = Dataset.open(self._sampled(data, work / "datasets" / like, self.its.get("questions")))
+        self.dataset = Dataset.open(self._sampled(data, work / "datasets" / like, self.plan.get("questions")))
         self.query_share: float = tomllib.loads(DUAL_RECIPE.read_text(encoding="utf-8"))["train"]["query_share"]
         learned, self.dual, wanted = self.dataset, "dpr", ["dpr"]
-        if of_all := self.its.get("all_labels", "labelled" not in self.its):
+        if of_all := self.plan.get("all_labels", "labelled" not in self.plan):
             wanted.append("dpr-all")
-        if labelled := self.its.get("labelled"):
+        if labelled := self.plan.get("labelled"):
             learned = Dataset.open(self._sampled(data, work / "datasets" / f"{like}-labelled", labelled))
             self.query_share = labelled / len(self.dataset.split("train"))
             self.dual, wanted = "dpr-all", ["dpr-all"]
-        if any(PLAN["variants"].get(one, {}).keys() & {"cross_encoder", "examples"} for one in asked):
+        if any(PLAN["variants"].get(variant, {}).keys() & {"cross_encoder", "examples"} for variant in variants):
             wanted.append("denoised")
-        made = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted)
-        assert made is not None
-        if self.its.get("held_out"):
+        recipe_run = run_encoder_recipe(DUAL_RECIPE, self.encoders, data=learned.path, only=wanted)
+        assert recipe_run is not None
+        if self.plan.get("held_out"):
             self.dataset = Dataset.open(hold_out(self.dataset.path, work / "datasets" / name, self._unlearned))
         self.features = self.encoded(self.encoders / self.dual, self.place / "features")
         self.features_all: Features | None = None
@@ -87,13 +87,12 @@ class OneSet:
         self.labelled = {passage for judged in train for passage, grade in judged.items() if grade > 0}
 
     def _sampled(self, data: Path, out: Path, questions: int | None) -> Path:
-        its = self.its
-        if "source" not in its:
+        if "source" not in self.plan:
             return make_docstring_corpus(
                 out.parent.parent / "docstring-corpus", summaries="question", overwrite=True
             ).path
-        options = {"domains": its.get("domains", ()), "qrels": its.get("qrels", "qrels")}
-        return sample_dataset(data / its["source"], out, questions=questions, dev=1000, **options)
+        options = {"domains": self.plan.get("domains", ()), "qrels": self.plan.get("qrels", "qrels")}
+        return sample_dataset(data / self.plan["source"], out, questions=questions, dev=1000, **options)
 
     def _unlearned(self, record: dict[str, Any]) -> bool:
         """Whether another author wrote the question, and the dual-encoder did not learn from it."""
@@ -105,56 +104,56 @@ class OneSet:
         settings = EncoderSettings(checkpoint=str(encoder))
         return encode_dataset(self.dataset, settings, out, overwrite=True)
 
-    def queries_by(self, its: dict[str, Any]) -> Features:
+    def queries_by(self, variant: dict[str, Any]) -> Features:
         """Features of a variant's dual-encoder."""
-        features = self.features_all if its.get("over_all_labels") else self.features
+        features = self.features_all if variant.get("over_all_labels") else self.features
         assert features is not None
         return features
 
-    def graph(self, its: dict[str, Any], run: Path | None = None, place: Path | None = None) -> Graph:
+    def graph(self, variant: dict[str, Any], run: Path | None = None, place: Path | None = None) -> Graph:
         """The graph of a variant, at a path that names its settings."""
-        own = dict(its.get("graph", {}))
+        own = dict(variant.get("graph", {}))
         changes = dict(own)
         name = "graph" + "".join(f"-{key}={_word(value)}" for key, value in own.items())
-        if its.get("cross_encoder"):
+        if variant.get("cross_encoder"):
             changes["cross_encoder"] = str(self.encoders / "cross-encoder")
         if run is not None:
             changes["edges"] = "run"
         settings = GraphSettings.parse({"pair_tokens": 160, **changes})
-        features, out = self.queries_by(its), place or self.place / name
-        if its.get("over_all_labels"):
+        features, out = self.queries_by(variant), place or self.place / name
+        if variant.get("over_all_labels"):
             out = self.place / f"{name}-all-labels"
         return build_graph(self.dataset, features, settings, out, run=run, overwrite=True)
 
-    def measured(self, name: str, its: dict[str, Any], seed: int) -> dict[str, Any]:
+    def measured(self, name: str, variant: dict[str, Any], seed: int) -> dict[str, Any]:
         """Train with one seed and rank test; a result that is kept from the same settings is read instead."""
         place = self.place / "variants" / name / str(seed)
-        store = self.graph(its)
-        if its.get("second_round"):
+        store = self.graph(variant)
+        if variant.get("second_round"):
             run = place / "train.run"
             run.parent.mkdir(parents=True, exist_ok=True)
             first = self.place / "variants" / GNN / str(seed)
             write_run(run, self._ranked(open_index(first / "index"), self.features, "train"), GNN)
-            store = self.graph(its, run, place / "graph")
-        settings = train_settings(self.its, its, seed)
+            store = self.graph(variant, run, place / "graph")
+        settings = train_settings(self.plan, variant, seed)
         more: dict[str, Any] = {"overwrite": True}
-        if its.get("examples"):
+        if variant.get("examples"):
             more["examples"] = [open_examples(self.encoders / "denoised")]
-        queries_by = self.queries_by(its)
+        queries_by = self.queries_by(variant)
         if settings.is_joint or settings.epochs == 0:
             more["start"] = open_model(self.place / "variants" / GNN / str(seed) / "model")
         begun = time.monotonic()
         model = train_gnn(store, self.dataset, queries_by, settings, place / "model", **more)
         seconds = time.monotonic() - begun
         kept = place / "measured.json"
-        if kept.is_file() and (found := json.loads(kept.read_text()))["model"] == model.hash and "alike" in found:
-            return dict(found)
+        if kept.is_file() and (figures := json.loads(kept.read_text()))["model"] == model.hash and "alike" in figures:
+            return dict(figures)
         features = self.encoded(model.path, place / "features") if model.has_encoder else None
         embeddings = embed_passages(model, store, place / "embeddings", features=features, overwrite=True)
         index = build_index(embeddings, place / "index", overwrite=True)
         ranked = self._ranked(index, features or queries_by, "test", DEEP)
         measures = per_query(self.qrels, _cut(ranked, DEPTH), list(MEASURES))
-        found = {
+        figures = {
             "model": model.hash,
             "seed": seed,
             "seconds": json.loads(kept.read_text())["seconds"] if seconds < 10 and kept.is_file() else seconds,
@@ -162,23 +161,23 @@ class OneSet:
             "dev": model.meta["dev"],
             "measures": {str(measure): values for measure, values in measures.items()},
         }
-        write_json(kept, found)
-        return found
+        write_json(kept, figures)
+        return figures
 
     def swept(self, setting: str, own: Sequence[Any], base: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
         """A row for every value of a setting, tested against the dual-encoder and against the default GNN-encoder."""
-        its = PLAN["sweeps"][setting]
-        settings = GraphSettings() if its.get("graph") else TrainSettings(layer="gat")
-        default = self.its.get("train", {}).get(setting, getattr(settings, setting))
-        found = {default: list(own[:seeds])}
-        for value in its["values"]:
+        sweep = PLAN["sweeps"][setting]
+        settings = GraphSettings() if sweep.get("graph") else TrainSettings(layer="gat")
+        default = self.plan.get("train", {}).get(setting, getattr(settings, setting))
+        by_value = {default: list(own[:seeds])}
+        for value in sweep["values"]:
             if value != default:
-                changes = {"graph": dict.fromkeys(its.get("graph", ()), value), "train": {setting: value}}
-                found[value] = [self.measured(f"{setting}={value}", changes, seed) for seed in range(seeds)]
-        tests = against({GNN: own, **{str(value): runs for value, runs in found.items() if value != default}})
+                changes = {"graph": dict.fromkeys(sweep.get("graph", ()), value), "train": {setting: value}}
+                by_value[value] = [self.measured(f"{setting}={value}", changes, seed) for seed in range(seeds)]
+        tests = against({GNN: own, **{str(value): runs for value, runs in by_value.items() if value != default}})
         return [
             {"value": value, **spread(runs, base, "RR@10"), "against_gnn_encoder": tests.get(str(value))}
-            for value, runs in sorted(found.items())
+            for value, runs in sorted(by_value.items())
         ]
 
     def _ranked(self, index: Index, features: Features, split: str, depth: int = DEPTH) -> Run:
@@ -192,7 +191,7 @@ class OneSet:
     def baselines(self) -> dict[str, Run]:
         """Test runs of BM25, the untuned checkpoint and the dual-encoders; on held-out questions, the last only."""
         runs: dict[str, Run] = {}
-        if not self.its.get("held_out"):
+        if not self.plan.get("held_out"):
             rankings = self.encoders / "rankings"
             runs = {"bm25": read_run(rankings / "bm25.run"), "minilm": read_run(rankings / "start.run")}
         if self.features_all is not None:
@@ -203,44 +202,44 @@ class OneSet:
 def measure(name: str, data: Path, work: Path, seeds: int, wanted: Sequence[str] = ()) -> dict[str, Any]:
     """All results of one set, or only those of some variants and sweeps."""
     plan = planned(PLAN["sets"][name]["variants"])
-    asked = [GNN, OVER_ALL, *wanted] if wanted else plan
-    its_set = {**PLAN, **PLAN["sets"][name]}
-    fewer, of_value = min(seeds, its_set["ablation_seeds"]), min(seeds, its_set["sweep_seeds"])
-    one = OneSet(name, data, work, asked)
-    runs = one.baselines()
+    names = [GNN, OVER_ALL, *wanted] if wanted else plan
+    of_set = {**PLAN, **PLAN["sets"][name]}
+    fewer, of_value = min(seeds, of_set["ablation_seeds"]), min(seeds, of_set["sweep_seeds"])
+    one_set = OneSet(name, data, work, names)
+    runs = one_set.baselines()
     measured = {
-        system: {str(measure): values for measure, values in per_query(one.qrels, run, list(MEASURES)).items()}
+        system: {str(measure): values for measure, values in per_query(one_set.qrels, run, list(MEASURES)).items()}
         for system, run in runs.items()
     }
     base, of_all = measured[DUAL], measured.get(ALL_LABELS)
     variants = {}
-    for variant, its in PLAN["variants"].items():
-        if variant in asked and (of_all or not its.get("over_all_labels")):
-            most = seeds if variant in (GNN, OVER_ALL) else min(fewer, its.get("seeds", fewer))
-            variants[variant] = [one.measured(variant, its, seed) for seed in range(most)]
+    for variant, settings in PLAN["variants"].items():
+        if variant in names and (of_all or not settings.get("over_all_labels")):
+            most = seeds if variant in (GNN, OVER_ALL) else min(fewer, settings.get("seeds", fewer))
+            variants[variant] = [one_set.measured(variant, settings, seed) for seed in range(most)]
     sweeps = {
-        setting: one.swept(setting, variants[GNN], base, of_value) for setting in PLAN["sweeps"] if setting in asked
+        setting: one_set.swept(setting, variants[GNN], base, of_value) for setting in PLAN["sweeps"] if setting in names
     }
     pairs = {DUAL: (base, variants[GNN])} | ({ALL_LABELS: (of_all, variants[OVER_ALL])} if of_all else {})
-    alike_base = one.alike(features_run(one.features, list(one.qrels), DEEP))
-    of_baselines = compare(one.qrels, runs, DUAL, MEASURES, "test", {})
+    alike_base = one_set.alike(features_run(one_set.features, list(one_set.qrels), DEEP))
+    of_baselines = compare(one_set.qrels, runs, DUAL, MEASURES, "test", {})
     return {
-        "title": one.its["title"],
+        "title": one_set.plan["title"],
         "baselines": of_baselines.as_json(),
         "baseline_table": markdown_comparison(of_baselines),
-        "variants": {variant: rows_of(found, base) for variant, found in variants.items()},
-        "alike": alike(alike_base, variants, one.qrels, one.dataset.passage_ids, one.labelled),
+        "variants": {variant: rows_of(of_variant, base) for variant, of_variant in variants.items()},
+        "alike": alike(alike_base, variants, one_set.qrels, one_set.dataset.passage_ids, one_set.labelled),
         "against_gnn_encoder": against(variants),
         "against_all_labels": of_all
-        and {variant: spread(found, of_all, "RR@10") for variant, found in variants.items()},
+        and {variant: spread(of_variant, of_all, "RR@10") for variant, of_variant in variants.items()},
         "sweeps": sweeps,
-        "domains": domains(one.dataset, one.qrels, pairs),
-        "unrepeated": unrepeated(one.dataset, one.qrels, variants[GNN], base),
-        "graph": _inspected(one),
-        "dataset": one.dataset.provenance(),
-        "encoder": {**one.features.meta["encoder"], "checkpoint": one.dual},
-        "query_share": one.query_share,
-        "asked": [] if set(asked) == set(plan) else sorted(set(asked) - {GNN, OVER_ALL}, key=asked.index),
+        "domains": domains(one_set.dataset, one_set.qrels, pairs),
+        "unrepeated": unrepeated(one_set.dataset, one_set.qrels, variants[GNN], base),
+        "graph": _inspected(one_set),
+        "dataset": one_set.dataset.provenance(),
+        "encoder": {**one_set.features.meta["encoder"], "checkpoint": one_set.dual},
+        "query_share": one_set.query_share,
+        "asked": [] if set(names) == set(plan) else sorted(set(names) - {GNN, OVER_ALL}, key=names.index),
         "seeds": seeds,
         "ablation_seeds": fewer,
         "sweep_seeds": of_value,
@@ -269,20 +268,20 @@ def planned(variants: str | list[str]) -> list[str]:
             and all variants but those marked as ``apart``.
     """
     if variants == "main":
-        return [variant for variant, its in PLAN["variants"].items() if its.get("main")]
+        return [variant for variant, settings in PLAN["variants"].items() if settings.get("main")]
     if variants != "all":
         return [GNN, *variants]
-    return [*(one for one, its in PLAN["variants"].items() if not its.get("apart")), *PLAN["sweeps"]]
+    return [*(variant for variant, settings in PLAN["variants"].items() if not settings.get("apart")), *PLAN["sweeps"]]
 
 
-def _inspected(one: OneSet) -> dict[str, Any]:
+def _inspected(one_set: OneSet) -> dict[str, Any]:
     """The graph's figures, without paths of this machine."""
-    found = {**inspect_graph(one.graph({}), one.dataset.path).as_json(), "encoder": one.dual}
-    return {**found, "overlap": {**found["overlap"], "dataset": one.dataset.name}}
+    figures = {**inspect_graph(one_set.graph({}), one_set.dataset.path).as_json(), "encoder": one_set.dual}
+    return {**figures, "overlap": {**figures["overlap"], "dataset": one_set.dataset.name}}
 
 
 def _cut(run: Run, depth: int) -> Run:
-    return {query: found[:depth] for query, found in run.items()}
+    return {query: ranking[:depth] for query, ranking in run.items()}
 
 
 def _word(value: Any) -> str:

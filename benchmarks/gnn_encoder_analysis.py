@@ -20,11 +20,11 @@ Runs = Sequence[Mapping[str, Any]]  # one a seed, with "measures", "alike" and w
 Qrels = Mapping[str, Mapping[str, int]]
 
 
-def rows_of(found: Runs, base: Measures) -> dict[str, Any]:
+def rows_of(runs: Runs, base: Measures) -> dict[str, Any]:
     """A variant's row: every measure over the seeds, and what each seed chose on dev."""
     return {
-        "measures": {measure: spread(found, base, measure) for measure in base},
-        "chosen": [one["dev"]["chosen"] for one in found],
+        "measures": {measure: spread(runs, base, measure) for measure in base},
+        "chosen": [run["dev"]["chosen"] for run in runs],
     }
 
 
@@ -43,7 +43,7 @@ def rr_alike(run: Run, qrels: Qrels, labelled: Collection[str], depth: int) -> d
     kept: Run = {}
     for query, judged in qrels.items():
         own = {passage in labelled for passage, grade in judged.items() if grade > 0}
-        kept[query] = [found for found in run[query] if (found.passage_id in labelled) in own][:depth]
+        kept[query] = [hit for hit in run[query] if (hit.passage_id in labelled) in own][:depth]
     return dict(next(iter(per_query(qrels, kept, ["RR@10"]).values())))
 
 
@@ -64,8 +64,8 @@ def alike(
         labelled: Passages with training questions.
     """
     rows = {
-        variant: spread([{"measures": {"RR@10": run["alike"]}} for run in found], {"RR@10": base}, "RR@10")
-        for variant, found in variants.items()
+        variant: spread([{"measures": {"RR@10": run["alike"]}} for run in runs], {"RR@10": base}, "RR@10")
+        for variant, runs in variants.items()
     }
     asked_for = {p for judged in qrels.values() for p, grade in judged.items() if grade > 0}
     return {
@@ -76,14 +76,14 @@ def alike(
     }
 
 
-def spread(found: Runs, base: Measures, measure: str) -> dict[str, float]:
+def spread(runs: Runs, base: Measures, measure: str) -> dict[str, float]:
     """Mean and deviation over seeds, the difference to the dual-encoder (also of the worst seed), and its p-value.
 
     The test is a paired t-test over questions, of each question's mean over the seeds.
     """
-    means = [statistics.mean(one["measures"][measure].values()) for one in found]
+    means = [statistics.mean(run["measures"][measure].values()) for run in runs]
     test = paired_test(
-        _mean_of_seeds(found, measure), {query: round(value, 9) for query, value in base[measure].items()}
+        _mean_of_seeds(runs, measure), {query: round(value, 9) for query, value in base[measure].items()}
     )
     worst = min(means) - statistics.mean(base[measure].values())
     return {
@@ -95,23 +95,22 @@ def spread(found: Runs, base: Measures, measure: str) -> dict[str, float]:
     }
 
 
-def _mean_of_seeds(found: Runs, measure: str) -> dict[str, float]:
+def _mean_of_seeds(runs: Runs, measure: str) -> dict[str, float]:
     # Rounded: a mean of three equal values is not always that value, and a test finds these differences significant.
     return {
-        query: round(float(np.mean([one["measures"][measure][query] for one in found])), 9)
-        for query in _questions(found)
+        query: round(float(np.mean([run["measures"][measure][query] for run in runs])), 9) for query in _questions(runs)
     }
 
 
-def _questions(found: Runs) -> list[str]:
-    return list(next(iter(found[0]["measures"].values())))
+def _questions(runs: Runs) -> list[str]:
+    return list(next(iter(runs[0]["measures"].values())))
 
 
 def against(variants: Mapping[str, Runs]) -> dict[str, dict[str, float]]:
     """Every variant against the default GNN-encoder, by the seeds that both have, Holm-corrected."""
     tests = {
-        name: paired_test(_mean_of_seeds(found, "RR@10"), _mean_of_seeds(variants[GNN][: len(found)], "RR@10"))
-        for name, found in variants.items()
+        name: paired_test(_mean_of_seeds(runs, "RR@10"), _mean_of_seeds(variants[GNN][: len(runs)], "RR@10"))
+        for name, runs in variants.items()
         if name != GNN
     }
     corrected = holm([test.p for test in tests.values()])
@@ -131,21 +130,21 @@ def domains(dataset: Dataset, qrels: Qrels, pairs: Mapping[str, tuple[Measures, 
     rows = []
     for domain in sorted({domain_of[query] for query in qrels if query in domain_of}):
         chosen = [query for query in qrels if domain_of.get(query) == domain]
-        for dual, (base, found) in pairs.items():
-            rows.append({"domain": domain, "over": dual, **_of_some(found, base, chosen)})
+        for dual, (base, runs) in pairs.items():
+            rows.append({"domain": domain, "over": dual, **_of_some(runs, base, chosen)})
     return rows
 
 
-def unrepeated(dataset: Dataset, qrels: Qrels, found: Runs, base: Measures) -> dict[str, Any]:
+def unrepeated(dataset: Dataset, qrels: Qrels, runs: Runs, base: Measures) -> dict[str, Any]:
     """RR@10 of the test questions that no question of the graph repeats word for word."""
     trained_on = {text_key(query.text) for query in dataset.queries_of("train")}
     chosen = [query.id for query in dataset.queries_of("test") if text_key(query.text) not in trained_on]
-    return {"of": len(qrels), **_of_some(found, base, [query for query in chosen if query in qrels])}
+    return {"of": len(qrels), **_of_some(runs, base, [query for query in chosen if query in qrels])}
 
 
-def _of_some(found: Runs, base: Measures, chosen: Sequence[str]) -> dict[str, Any]:
+def _of_some(runs: Runs, base: Measures, chosen: Sequence[str]) -> dict[str, Any]:
     """RR@10 of the ``chosen`` questions: ``before`` of the dual-encoder, the rest of the runs."""
-    part = [{"measures": {"RR@10": {query: run["measures"]["RR@10"][query] for query in chosen}}} for run in found]
+    part = [{"measures": {"RR@10": {query: run["measures"]["RR@10"][query] for query in chosen}}} for run in runs]
     of_base = {"RR@10": {query: base["RR@10"][query] for query in chosen}}
     before = statistics.mean(of_base["RR@10"].values())
     return {"questions": len(chosen), "before": before, **spread(part, of_base, "RR@10")}

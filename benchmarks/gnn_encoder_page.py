@@ -48,8 +48,8 @@ def markdown(name: str, result: dict[str, Any]) -> str:
 
 def _introduction(name: str, result: dict[str, Any]) -> list[str]:
     dataset, splits = result["dataset"], result["dataset"]["splits"]
-    asked = "".join(f" --variant {one}" for one in result["asked"])
-    command = f"benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name} --seeds {result['seeds']}{asked}"
+    options = "".join(f" --variant {variant}" for variant in result["asked"])
+    command = f"benchmarks/gnn_encoder.py --data DIRECTORY --work WORK --only {name} --seeds {result['seeds']}{options}"
     return [
         f"# GNN-encoder on {result['title']}",
         "",
@@ -132,8 +132,8 @@ def _domains(result: dict[str, Any]) -> list[str]:
         "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in result["domains"]:
-        its = [row["domain"], f"{row['questions']:,}", row["over"], f"{100 * row['before']:.1f}"]
-        lines.append(_row([*its, _mean(row), _difference(row), f"{row['p']:.2g}"]))
+        cells = [row["domain"], f"{row['questions']:,}", row["over"], f"{100 * row['before']:.1f}"]
+        lines.append(_row([*cells, _mean(row), _difference(row), f"{row['p']:.2g}"]))
     return lines
 
 
@@ -168,7 +168,7 @@ def _chosen(result: dict[str, Any]) -> list[str]:
     return [
         "",
         "Chosen on dev, seed by seed: "
-        + "; ".join(f"epoch {one['epoch']}, λ {one['context_scale']:g}" for one in chosen)
+        + "; ".join(f"epoch {row['epoch']}, λ {row['context_scale']:g}" for row in chosen)
         + f". The graph: k = {result['graph']['k']}, see `graph` in the JSON file for all of its figures.",
     ]
 
@@ -177,21 +177,21 @@ def _seeds(number: int) -> str:
     return f"{number} seed{'s' if number != 1 else ''}"
 
 
-def _against(found: dict[str, float] | None) -> str:
-    return "" if found is None else f"{100 * found['difference']:+.1f} ({found['p_holm']:.2g})"
+def _against(test: dict[str, float] | None) -> str:
+    return "" if test is None else f"{100 * test['difference']:+.1f} ({test['p_holm']:.2g})"
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _mean(found: dict[str, float]) -> str:
-    spread = f" ± {100 * found['deviation']:.1f}" if found["deviation"] else ""  # one seed has none
-    return f"{100 * found['mean']:.1f}{spread}"
+def _mean(figures: dict[str, float]) -> str:
+    spread = f" ± {100 * figures['deviation']:.1f}" if figures["deviation"] else ""  # one seed has none
+    return f"{100 * figures['mean']:.1f}{spread}"
 
 
-def _difference(found: dict[str, float]) -> str:
-    return f"{100 * found['difference']:+.1f} ({100 * found['worst_difference']:+.1f})"
+def _difference(figures: dict[str, float]) -> str:
+    return f"{100 * figures['difference']:+.1f} ({100 * figures['worst_difference']:+.1f})"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,17 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     from gnnretrieval.graph.growth.add import add_to_graph
     from gnnretrieval.graph.growth.additions import read_additions
 
-    made: dict[str, Any] = {}
+    opened: dict[str, Any] = {}
     for name, queries in (("early", "early-queries.npy"), ("whole", "queries.npy")):
         dataset = Dataset.open(work / name)
         of_vectors = VectorSettings(name="synthetic", similarity="cosine")
         files = work / "passages.npy", work / queries
         features = import_vectors(dataset, *files, of_vectors, work / f"features-{name}", overwrite=True)
-        made[name] = dataset, features
+        opened[name] = dataset, features
     settings = GraphSettings(k=K, edge_features=edge_features, label_edges=False)
     for place in ("graph", "anew"):
         shutil.rmtree(work / place, ignore_errors=True)
-    graph = build_graph(made["early"][0], made["early"][1], settings, work / "graph")
+    graph = build_graph(opened["early"][0], opened["early"][1], settings, work / "graph")
     start = time.perf_counter()
     additions = read_additions(
         graph,
@@ -52,7 +53,7 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     grown = add_to_graph(graph.path, additions)
     adding = time.perf_counter() - start
     start = time.perf_counter()
-    anew = build_graph(made["whole"][0], made["whole"][1], settings, work / "anew")
+    anew = build_graph(opened["whole"][0], opened["whole"][1], settings, work / "anew")
     building = time.perf_counter() - start
     arrays = sorted(name for name in anew.meta["files"] if name.endswith(".npy"))
     different = [name for name in arrays if grown.meta["files"][name] != anew.meta["files"][name]]
@@ -67,6 +68,29 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
         "arrays": arrays,
         "different": different,
     }
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    runs, scale, k, dimension = (results[name] for name in ("runs", "scale", "k", "dimension"))
+    before, added = runs[0]["queries"] - runs[0]["added"], runs[0]["added"]
+    rows = "\n".join(
+        f"| {', '.join(run['edge_features'])} | {run['seconds_to_add']:.2f} | {run['seconds_to_build']:.1f} | "
+        f"**{run['ratio']:.0f}** | {len(run['arrays']) - len(run['different'])} of {len(run['arrays'])} |"
+        for run in runs
+    )
+    return f"""# Adding to a graph store against building it anew
+
+Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
+
+{added:,} new queries to {before:,} over {runs[0]["passages"]:,} passages
+(MS MARCO's shape, scale {scale:g}), k = {k}, {dimension} dimensions, on {results["threads"]} cores; features at hand in
+both cases. Wanted: 20 times as fast, and equal.
+
+| edge features | add, s | build, s | ratio | arrays of equal bytes |
+|---|---:|---:|---:|---:|
+{rows}
+"""
 
 
 @click.command()
@@ -94,23 +118,7 @@ def main(work: Path, scale: float) -> None:
         "git_revision": git_revision(),
     }
     write_json(RESULTS / "graph_add.json", results)
-    rows = "\n".join(
-        f"| {', '.join(run['edge_features'])} | {run['seconds_to_add']:.2f} | {run['seconds_to_build']:.1f} | "
-        f"**{run['ratio']:.0f}** | {len(run['arrays']) - len(run['different'])} of {len(run['arrays'])} |"
-        for run in runs
-    )
-    page = f"""# Adding to a graph store against building it anew
-
-Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
-
-{runs[0]["added"]:,} new queries to {runs[0]["queries"] - runs[0]["added"]:,} over {runs[0]["passages"]:,} passages
-(MS MARCO's shape, scale {scale:g}), k = {K}, {DIMENSION} dimensions, on {results["threads"]} cores; features at hand in
-both cases. Wanted: 20 times as fast, and equal.
-
-| edge features | add, s | build, s | ratio | arrays of equal bytes |
-|---|---:|---:|---:|---:|
-{rows}
-"""
+    page = markdown(results)
     (RESULTS / "graph_add.md").write_text(page, encoding="utf-8")
     click.echo(page)
 

@@ -82,10 +82,10 @@ def made_features(real: Features, count: int, place: Path) -> Features:
         ):
             for part in blocks(count, _BLOCK):
                 size = part.stop - part.start
-                made = centroids[cluster[rng.integers(0, len(vectors), size)]]
-                made = made + away[rng.integers(0, len(vectors), size)]
-                made += noise * rng.standard_normal(made.shape, dtype=np.float32)
-                writer.write(made / np.linalg.norm(made, axis=1, keepdims=True))
+                drawn = centroids[cluster[rng.integers(0, len(vectors), size)]]
+                drawn = drawn + away[rng.integers(0, len(vectors), size)]
+                drawn += noise * rng.standard_normal(drawn.shape, dtype=np.float32)
+                writer.write(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
                 meter.advance(size)
         queries = np.asarray(real.queries)
         with ArrayWriter(directory / "queries.npy", queries.shape, np.float16) as writer:
@@ -125,22 +125,22 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
     """
     index = open_index(place)
     direct = read(index)
-    asked = np.ascontiguousarray(queries)
+    questions = np.ascontiguousarray(queries)
 
-    def directly(some: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        unit = some.copy()
+    def directly(batch: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        unit = batch.copy()
         faiss.normalize_L2(unit)
         scores, rows = direct.search(unit, _K)
         return scores, rows
 
     systems: dict[str, Callable[[NDArray[np.float32]], Any]] = {
-        "ours": lambda some: index.search(some, _K),
+        "ours": lambda batch: index.search(batch, _K),
         "faiss": directly,
     }
     begun = time.perf_counter()
-    directly(asked[:1])
+    directly(questions[:1])
     few = time.perf_counter() - begun > _SLOW  # kinds that go through every vector
-    asked = asked[:_FEW] if few else asked
+    questions = questions[:_FEW] if few else questions
     alone: dict[str, list[float]] = {name: [] for name in systems}
     together: dict[str, list[float]] = {name: [] for name in systems}
     whole = [path for path in place.iterdir() if path.suffix == ".faiss" and path.stat().st_size <= _COPIED]
@@ -150,27 +150,27 @@ def timed(place: Path, queries: NDArray[np.float32], rounds: int) -> dict[str, A
             path.with_suffix(".copy").replace(path)
         index, direct = open_index(place), read(index)
         single: dict[str, list[float]] = {name: [] for name in systems}
-        for row in range(len(asked)):
+        for row in range(len(questions)):
             for name in sorted(systems, reverse=row % 2 == 1):
                 begun = time.perf_counter()
-                systems[name](asked[row : row + 1])
+                systems[name](questions[row : row + 1])
                 single[name].append(time.perf_counter() - begun)
         several = dict.fromkeys(systems, 0.0)
         for name in [*sorted(systems), *sorted(systems, reverse=True)]:  # FAISS, ours, ours, FAISS
-            systems[name](asked[:1])
+            systems[name](questions[:1])
             begun = time.perf_counter()
-            systems[name](asked)
+            systems[name](questions)
             several[name] += time.perf_counter() - begun
         for name in systems if number else ():
             alone[name].append(1000 * statistics.median(single[name]))
-            together[name].append(1000 * several[name] / 2 / len(asked))
+            together[name].append(1000 * several[name] / 2 / len(questions))
     figures: dict[str, Any] = {"rounds": rounds}
     for what, values in (("alone", alone), ("together", together)):
         figures[f"milliseconds_{what}"] = statistics.median(values["ours"])
         figures[f"faiss_milliseconds_{what}"] = statistics.median(values["faiss"])
         ratios = [own / other for own, other in zip(values["ours"], values["faiss"], strict=True)]
         figures[f"ratio_{what}"] = statistics.median(ratios)
-    ours, theirs = index.search(asked, _K)[0], directly(asked)[1]
+    ours, theirs = index.search(questions, _K)[0], directly(questions)[1]
     figures["same_results"] = float((ours == theirs).mean())
     return figures
 
@@ -260,7 +260,7 @@ def record(row: dict[str, Any], real: Features) -> None:
     rows = [other for other in rows if (other["vectors"], other["kind"]) != (row["vectors"], row["kind"])]
     order = [(count, kind) for count, kinds in KINDS.items() for kind in kinds]
     results = {
-        "rows": sorted([*rows, row], key=lambda one: order.index((one["vectors"], one["kind"]))),
+        "rows": sorted([*rows, row], key=lambda row: order.index((row["vectors"], row["kind"]))),
         "target_recall": TARGET,
         "made": {"clusters": _CLUSTERS, "noise": _NOISE},
         "features": real.hash,

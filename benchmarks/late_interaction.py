@@ -26,6 +26,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from same_labels import mean_by_question, tested
+from same_labels_page import difference
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.data.runs.trec import Run, rank_rows
@@ -131,8 +132,8 @@ class OneSet(NamedTuple):
 
     def late(self, name: str, seed: int) -> Features:
         """Features by :meth:`trained`."""
-        its = EncoderSettings(checkpoint=str(self.trained(name, seed).path))
-        return encode_dataset(self.dataset, its, self.place / f"{name}-features-{seed}", overwrite=True)
+        settings = EncoderSettings(checkpoint=str(self.trained(name, seed).path))
+        return encode_dataset(self.dataset, settings, self.place / f"{name}-features-{seed}", overwrite=True)
 
     def measured(self, run: Run) -> Values:
         """RR@10 and R@100 on test, by question."""
@@ -149,35 +150,35 @@ def sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> No
         chosen = set(random.Random(0).sample(ids, min(size, len(ids))))
         kept |= chosen
         relevant |= {line.split("\t")[1] for line in lines if line.split("\t")[0] in chosen}
-        some = [line for line in lines if line.split("\t")[0] in chosen]
-        (place / "qrels" / f"{split}.tsv").write_text("\n".join([head, *some]) + "\n", "utf-8")
+        sampled = [line for line in lines if line.split("\t")[0] in chosen]
+        (place / "qrels" / f"{split}.tsv").write_text("\n".join([head, *sampled]) + "\n", "utf-8")
     queries = (source / "queries.jsonl").read_text("utf-8").splitlines()
-    some = [line for line in queries if json.loads(line)["_id"] in kept]
-    (place / "queries.jsonl").write_text("\n".join(some) + "\n", "utf-8")
+    sampled = [line for line in queries if json.loads(line)["_id"] in kept]
+    (place / "queries.jsonl").write_text("\n".join(sampled) + "\n", "utf-8")
     passages = {json.loads(line)["_id"]: line for line in (source / "corpus.jsonl").read_text("utf-8").splitlines()}
     others = sorted(passages.keys() - relevant)
     relevant |= set(random.Random(1).sample(others, min(len(others), max(0, most - len(relevant)))))
-    some = [line for id_, line in passages.items() if id_ in relevant]
-    (place / "corpus.jsonl").write_text("\n".join(some) + "\n", "utf-8")  # last: it says that all is there
+    sampled = [line for id_, line in passages.items() if id_ in relevant]
+    (place / "corpus.jsonl").write_text("\n".join(sampled) + "\n", "utf-8")  # last: it says that all is there
 
 
-def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
+def figures_of(one_set: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
     """Values by system and seed, and the cost of each system."""
-    texts = one.texts
-    features, graph, dual = one.frozen()
+    texts = one_set.texts
+    features, graph, dual = one_set.frozen()
     vectors = features.queries[features.rows_of(texts)]
-    bm25 = BM25((passage.full_text for passage in one.dataset.passages()), total=len(one.dataset.passage_ids))
-    by_bm25 = one.measured(bm25_run(bm25, texts, one.dataset.passage_ids, DEPTH))
-    by_dual = one.measured(index_run(dual, list(texts), vectors, DEPTH))
+    bm25 = BM25((passage.full_text for passage in one_set.dataset.passages()), total=len(one_set.dataset.passage_ids))
+    by_bm25 = one_set.measured(bm25_run(bm25, texts, one_set.dataset.passage_ids, DEPTH))
+    by_dual = one_set.measured(index_run(dual, list(texts), vectors, DEPTH))
     values: dict[str, list[Values]] = {BM25_SYSTEM: [by_bm25], DUAL: [by_dual]}
     costs: dict[str, dict[str, float]] = {}
-    passages = len(one.dataset.passage_ids)
+    passages = len(one_set.dataset.passage_ids)
     for seed in range(seeds):
-        index = one.gnn(features, graph, "", seed)
+        index = one_set.gnn(features, graph, "", seed)
         runs: dict[str, Run] = {GNN: index_run(index, list(texts), vectors, DEPTH)}
-        late, coil, multi = (one.late(name, seed) for name in ("colbert", "coil", "me-bert"))
+        late, coil, multi = (one_set.late(name, seed) for name in ("colbert", "coil", "me-bert"))
         runs |= {LATE: late_run(late, list(texts), DEPTH), INT8: _int8_run(late, list(texts))}
-        runs |= {name: late_run(its, list(texts), DEPTH) for name, its in ((COIL, coil), (MULTI, multi))}
+        runs |= {name: late_run(encoded, list(texts), DEPTH) for name, encoded in ((COIL, coil), (MULTI, multi))}
         rankers = {
             name: Ranker(
                 index,
@@ -188,14 +189,14 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
         }
         runs |= {name: ranker.run(texts, vectors, DEPTH) for name, ranker in rankers.items()}
         if pooled:
-            its_graph = build_graph(
-                one.dataset, late, GraphSettings(), one.place / f"graph-late-{seed}", overwrite=True
+            graph_of_late = build_graph(
+                one_set.dataset, late, GraphSettings(), one_set.place / f"graph-late-{seed}", overwrite=True
             )
-            over = one.gnn(late, its_graph, "late-", seed)
+            over = one_set.gnn(late, graph_of_late, "late-", seed)
             runs[POOLED] = index_run(over, list(texts), late.queries[late.rows_of(texts)], DEPTH)
         for name, run in runs.items():
-            values.setdefault(name, []).append(one.measured(run))
-            say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
+            values.setdefault(name, []).append(one_set.measured(run))
+            say(f"{one_set.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
         if seed == 0:
             costs = _costs(dual, index, features, late, multi, rankers, texts, passages)
             costs[COIL] = _cost_of_coil(coil, texts)
@@ -205,7 +206,7 @@ def figures_of(one: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
         "passages": passages,
         "questions": len(texts),
         "tokens": late.meta["num_passage_tokens"] / passages,
-        "labels": len(one.dataset.split("train")),
+        "labels": len(one_set.dataset.split("train")),
         "rows": rows_of(values, costs),
     }
 
@@ -234,14 +235,14 @@ def _costs(
     passages: int,
 ) -> dict[str, dict[str, float]]:
     """Bytes of vectors a passage, and milliseconds a question: one at a time, from text to ranking."""
-    some = list(texts.items())[:TIMED]
+    timed = list(texts.items())[:TIMED]
     encoder = encoder_of(features.meta, features.path)
 
     def by_index(opened: Index) -> Callable[[str, str], Any]:
         return lambda id_, text: opened.search(encoder.encode([text], "query"), DEPTH)
 
-    def by_late(its: Features, tokens: Any) -> Callable[[str, str], Any]:
-        of_late, starts = encoder_of(its.meta, its.path), np.asarray(its.token_starts)
+    def by_late(encoded: Features, tokens: Any) -> Callable[[str, str], Any]:
+        of_late, starts = encoder_of(encoded.meta, encoded.path), np.asarray(encoded.token_starts)
 
         def search(id_: str, text: str) -> Any:
             query = of_late.encode_tokens([text], "query").vectors  # type: ignore[attr-defined]
@@ -263,7 +264,7 @@ def _costs(
         MULTI: (by_late(multi, multi.tokens), multi.tokens.nbytes / passages),
         **{name: (by_ranker(ranker), of_index + of_tokens) for name, ranker in rankers.items()},
     }
-    return {name: {"bytes": size, "ms": _milliseconds(search, some)} for name, (search, size) in searches.items()}
+    return {name: {"bytes": size, "ms": _milliseconds(search, timed)} for name, (search, size) in searches.items()}
 
 
 def _cost_of_coil(coil: Features, texts: Mapping[str, str]) -> dict[str, float]:
@@ -273,18 +274,18 @@ def _cost_of_coil(coil: Features, texts: Mapping[str, str]) -> dict[str, float]:
     passages = coil.meta["num_passages"]
 
     def search(id_: str, text: str) -> Any:
-        made = encoder.encode_tokens([text], "query")  # type: ignore[attr-defined]
-        return index.top_k(made.vectors[None], made.ids[None], min(DEPTH, passages))
+        query = encoder.encode_tokens([text], "query")  # type: ignore[attr-defined]
+        return index.top_k(query.vectors[None], query.ids[None], min(DEPTH, passages))
 
     size = (coil.tokens.nbytes + ids.nbytes) / passages
     return {"bytes": size, "ms": _milliseconds(search, list(texts.items())[:TIMED])}
 
 
-def _milliseconds(search: Callable[[str, str], Any], some: Sequence[tuple[str, str]]) -> float:
+def _milliseconds(search: Callable[[str, str], Any], questions: Sequence[tuple[str, str]]) -> float:
     """Median of a question."""
-    search(*some[0])  # opens what is opened on first use
+    search(*questions[0])  # opens what is opened on first use
     times = []
-    for id_, text in some:
+    for id_, text in questions:
         begun = time.perf_counter()
         search(id_, text)
         times.append(time.perf_counter() - begun)
@@ -293,15 +294,15 @@ def _milliseconds(search: Callable[[str, str], Any], some: Sequence[tuple[str, s
 
 def rows_of(values: Mapping[str, list[Values]], costs: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Means over seeds, and paired tests by question against the better of :data:`STRONGEST`, over means of seeds."""
-    means = {name: mean_by_question([one[RR] for one in seeds]) for name, seeds in values.items()}
+    means = {name: mean_by_question([measures[RR] for measures in seeds]) for name, seeds in values.items()}
     reference = max(STRONGEST, key=lambda name: fmean(means[name].values()))
     rows = {}
     for name, seeds in values.items():
-        by_seed = [100 * fmean(one[RR].values()) for one in seeds]
+        by_seed = [100 * fmean(measures[RR].values()) for measures in seeds]
         row: dict[str, Any] = {
             "RR@10": fmean(by_seed),
             "deviation": stdev(by_seed) if len(by_seed) > 1 else None,
-            "R@100": 100 * fmean(mean_by_question([one[RECALL] for one in seeds]).values()),
+            "R@100": 100 * fmean(mean_by_question([measures[RECALL] for measures in seeds]).values()),
             "seeds": len(seeds),
             **costs.get(name, {}),
         }
@@ -331,36 +332,33 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         "`.venv/bin/python benchmarks/late_interaction.py --work WORK --data DIRECTORY` makes this page.",
     ]
-    for name, one in results["sets"].items():
-        lines += ["", f"## {name}", "", _about(one), ""]
+    for name, figures in results["sets"].items():
+        lines += ["", f"## {name}", "", _about(figures), ""]
         lines += ["| system | RR@10 | R@100 | seeds | bytes | ms | Δ |", "|---|---:|---:|---:|---:|---:|---:|"]
-        reference = one["rows"]["reference"]
-        for system, row in one["rows"]["systems"].items():
+        reference = figures["rows"]["reference"]
+        for system, row in figures["rows"]["systems"].items():
             deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
             cost = [f"{row[key]:,.0f}" if key in row else "–" for key in ("bytes", "ms")]
-            said = "–"
-            if "test" in row:
-                low, high = (100 * bound for bound in row["test"]["interval"])
-                said = f"{100 * row['test']['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {row['test']['p']:.1g}"
+            gain = difference(row["test"]) if "test" in row else "–"
             star = " *" if system == reference else ""
             lines.append(
                 f"| {system}{star} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {row['seeds']} | {cost[0]} | "
-                f"{cost[1]} | {said} |"
+                f"{cost[1]} | {gain} |"
             )
     lines += ["", f"Revision {results['git_revision']}."]
     return "\n".join(lines) + "\n"
 
 
-def _about(one: Mapping[str, Any]) -> str:
+def _about(figures: Mapping[str, Any]) -> str:
     quick = ""
-    if one["quick"]:
+    if figures["quick"]:
         quick = (
             f" With --quick: late interaction trained for one epoch without hard negatives, and reads {QUICK_TOKENS} "
             "tokens of a passage."
         )
     return (
-        f"{one['passages']:,} passages with {one['tokens']:.0f} vectors of tokens each, {one['labels']:,} training and "
-        f"{one['questions']:,} test questions.{quick}"
+        f"{figures['passages']:,} passages with {figures['tokens']:.0f} vectors of tokens each, {figures['labels']:,} "
+        f"training and {figures['questions']:,} test questions.{quick}"
     )
 
 

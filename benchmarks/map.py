@@ -85,13 +85,13 @@ def make_run(directory: Path) -> Path:
     rng = np.random.default_rng(SEED)
     topics = rng.normal(size=(TOPICS, DIMENSION))
     passages = (topics[rng.integers(0, TOPICS, PASSAGES)] + 0.6 * rng.normal(size=(PASSAGES, DIMENSION))).astype("f4")
-    asked = rng.integers(0, PASSAGES, QUERIES)
-    queries = (passages[asked] + 0.8 * rng.normal(size=(QUERIES, DIMENSION))).astype("f4")
+    rows = rng.integers(0, PASSAGES, QUERIES)
+    queries = (passages[rows] + 0.8 * rng.normal(size=(QUERIES, DIMENSION))).astype("f4")
     vars(ladder)["STEPS"] = (100,)  # few steps: quality does not matter
     GraphRetriever.fit(
         {f"p{row}": f"passage {row}" for row in range(PASSAGES)},
         {f"q{row}": f"question {row}" for row in range(QUERIES)},
-        {f"q{row}": {f"p{asked[row]}": 1} for row in range(QUERIES)},
+        {f"q{row}": {f"p{rows[row]}": 1} for row in range(QUERIES)},
         vectors=(passages, queries),
         out=directory,
         k=5,
@@ -99,10 +99,10 @@ def make_run(directory: Path) -> Path:
     return directory
 
 
-def move(made: PassageMap) -> PassageMap:
+def move(passage_map: PassageMap) -> PassageMap:
     """The map with a third of its passages moved by some of its extent, in its place."""
     rng = np.random.default_rng(SEED)
-    before = np.array(made.before)
+    before = np.array(passage_map.before)
     lengths = np.where(rng.random(len(before)) < 1 / 3, rng.gamma(2, 0.15, len(before)), 0)
     angles = 0.6 + 0.5 * rng.normal(size=len(before))
     way = lengths[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -110,26 +110,26 @@ def move(made: PassageMap) -> PassageMap:
         "before": before,
         "after": before + before.std(0) * way,
         "displacement": lengths / lengths.max(),
-        "questions": np.array(made.questions),
+        "questions": np.array(passage_map.questions),
     }
-    figures = {name: made.meta[name] for name in RECORDS}
+    figures = {name: passage_map.meta[name] for name in RECORDS}
 
     def write(directory: Path) -> dict[str, Any]:
         for name, array in arrays.items():
             save_array(directory / f"{name}.npy", array.astype(np.float32))
         return {**figures, "displacement_kept": 0.3, "share_moved": float((lengths > 0).mean())}
 
-    config = {**made.config, "moved": True}
-    make_artifact(made.path, KIND, inputs=made.meta["inputs"], config=config, write=write, overwrite=True)
-    return open_map(made.path)
+    config = {**passage_map.config, "moved": True}
+    make_artifact(passage_map.path, KIND, inputs=passage_map.meta["inputs"], config=config, write=write, overwrite=True)
+    return open_map(passage_map.path)
 
 
 @contextmanager
 def serving(run: Path) -> Iterator[str]:
     """The address of `gnnretrieval serve` over the run, once it answers."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     server = subprocess.Popen([sys.executable, "-m", "gnnretrieval", "serve", run, "--port", str(port)])
     try:
         for _ in range(600):
@@ -198,17 +198,17 @@ def markdown(results: dict[str, Any]) -> str:
         f"| points sent by the server | {results['points_bytes'] / 2**20:.1f} MiB | |",
         f"| file with {results['texts']:,} texts | {results['file_bytes'] / 2**20:.1f} MiB | |",
     ]
-    for screen, its in results["screens"].items():
-        for place, paints in its["first_paint"].items():
+    for screen, of_screen in results["screens"].items():
+        for place, paints in of_screen["first_paint"].items():
             lines.append(
                 f"| {screen}: first paint, {place} (median of {len(paints)}, slowest) "
                 f"| {statistics.median(paints):.2f} s, {max(paints):.2f} s | {WANTED_PAINT:g} s |"
             )
-        for move, one in its["frames"].items():
-            drawn = "none" if move == NOTHING else f"1 of {one['one_drawn_of']}"
+        for move, figures in of_screen["frames"].items():
+            drawn = "none" if move == NOTHING else f"1 of {figures['one_drawn_of']}"
             lines.append(
                 f"| {screen}: frames a second, {move} (slowest hundredth of the frames; points drawn) | "
-                f"{one['frames_per_second']:.0f} ({one['slowest_hundredth_ms']:.0f} ms; "
+                f"{figures['frames_per_second']:.0f} ({figures['slowest_hundredth_ms']:.0f} ms; "
                 f"{drawn}) "
                 f"| {WANTED_FRAMES if move != NOTHING else ''} |"
             )
@@ -235,14 +235,14 @@ def main(work: Path | None) -> None:
         embeddings = embeddings_behind(run)
         shutil.rmtree(run / "map", ignore_errors=True)
         start = time.perf_counter()
-        made = build_map(embeddings, run / "map")
+        passage_map = build_map(embeddings, run / "map")
         seconds = time.perf_counter() - start
-        made = move(made)
+        passage_map = move(passage_map)
         file, texts = place / "map.html", 10_000
-        write_map_file(made, file, most=PASSAGES, most_texts=texts)
+        write_map_file(passage_map, file, most=PASSAGES, most_texts=texts)
         results: dict[str, Any] = {
             "passages": PASSAGES,
-            "questions": made.num_questions,
+            "questions": passage_map.num_questions,
             "dimension": DIMENSION,
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
@@ -261,7 +261,7 @@ def main(work: Path | None) -> None:
                 say(name)
                 addresses = {"served": address, "file": file.as_uri()}
                 results["screens"][name] = {
-                    "first_paint": {where: first_paints(browser, one, screen) for where, one in addresses.items()},
+                    "first_paint": {where: first_paints(browser, url, screen) for where, url in addresses.items()},
                     "frames": frames(browser, address, screen, place / f"{name.partition(',')[0]}.png"),
                 }
             browser.close()

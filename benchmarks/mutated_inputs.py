@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +31,7 @@ from tests.data.formats.judging import FINE, judged
 from tests.data.formats.mutations import READERS, case
 
 RESULTS = Path(__file__).resolve().parent / "results"
+FILES = 10_000
 KEPT = 20  # failures of a reader that are written out
 
 
@@ -52,8 +54,8 @@ def measure(reader: str, files: int, place: Path) -> dict[str, Any]:
             counts[what] += 1
             operations.setdefault(mutated.operation, Counter())[what] += 1
             if outcome not in FINE and len(failures) < KEPT:
-                said = outcome.replace(str(directory), "")
-                failures.append({"seed": seed, "operation": mutated.operation, "outcome": said})
+                told = outcome.replace(str(directory), "")
+                failures.append({"seed": seed, "operation": mutated.operation, "outcome": told})
             meter.advance()
     return {
         "files": files,
@@ -66,15 +68,17 @@ def measure(reader: str, files: int, place: Path) -> dict[str, Any]:
     }
 
 
-def table(found: dict[str, dict[str, Any]], files: int) -> str:
-    names = {name: f"`{name.removesuffix('-parquet')}`{', Parquet' if 'parquet' in name else ''}" for name in found}
+def markdown(results: Mapping[str, Any]) -> str:
+    """The page."""
+    readers, files = results["readers"], results["files"]
+    names = {name: f"`{name.removesuffix('-parquet')}`{', Parquet' if 'parquet' in name else ''}" for name in readers}
     names["trec-run"] = "TREC runs (`evaluate`, `compare`)"
     rows = [
-        f"| {names[name]} | {its['accepted']:,} | {its['refused']:,} | {its['failed']:,} | "
-        f"{its['longest_seconds']:.1f} s |"
-        for name, its in found.items()
+        f"| {names[name]} | {row['accepted']:,} | {row['refused']:,} | {row['failed']:,} | "
+        f"{row['longest_seconds']:.1f} s |"
+        for name, row in readers.items()
     ]
-    total = [sum(its[key] for its in found.values()) for key in ("accepted", "refused", "failed")]
+    total = [sum(row[key] for row in readers.values()) for key in ("accepted", "refused", "failed")]
     return "\n".join(
         [
             "# Mutated inputs",
@@ -82,7 +86,7 @@ def table(found: dict[str, dict[str, Any]], files: int) -> str:
             "Regenerate: `.venv/bin/python benchmarks/mutated_inputs.py"
             f"{f' --files {files}' if files != FILES else ''}`",
             "",
-            f"{files:,} mutated files a reader ({len(found)} readers), each imported with the files it needs beside "
+            f"{files:,} mutated files a reader ({len(readers)} readers), each imported with the files it needs beside "
             "it. Accepted: every passage, query, judgement, negative and piece of metadata is what a second reading of "
             "the same bytes finds. Refused: that reading refuses it too, and the message is one line with file and "
             "line (in SQuAD's JSON the place, in Parquet the row where one is at fault), and nothing is left behind. "
@@ -97,24 +101,19 @@ def table(found: dict[str, dict[str, Any]], files: int) -> str:
     )
 
 
-FILES = 10_000
-
-
 @click.command()
 @click.option("--files", type=click.IntRange(1), default=FILES, show_default=True, help="Mutated files a reader.")
 @click.option("--work", type=click.Path(path_type=Path, exists=True), help="Where they are written, and not kept.")
 def main(files: int, work: Path | None) -> None:
     """Mutate, import, compare, and write the result files."""
     with tempfile.TemporaryDirectory(dir=work) as place:
-        found = {reader: measure(reader, files, Path(place)) for reader in READERS}
-    write_json(
-        RESULTS / "mutated_inputs.json",
-        {"files": files, "readers": found, "versions": library_versions(), "git_revision": git_revision()},
-    )
-    text = table(found, files)
-    (RESULTS / "mutated_inputs.md").write_text(text, encoding="utf-8")
-    click.echo(text)
-    sys.exit(any(its["failed"] for its in found.values()))
+        readers = {reader: measure(reader, files, Path(place)) for reader in READERS}
+    results = {"files": files, "readers": readers, "versions": library_versions(), "git_revision": git_revision()}
+    write_json(RESULTS / "mutated_inputs.json", results)
+    page = markdown(results)
+    (RESULTS / "mutated_inputs.md").write_text(page, encoding="utf-8")
+    click.echo(page)
+    sys.exit(any(row["failed"] for row in readers.values()))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from papers_encoders import (
     by_rr,
     cells_of,
     claim,
+    claims_of,
     compared,
-    found_of,
     of_systems,
     on_docstrings,
     provenance,
@@ -58,14 +58,14 @@ def with_own_negatives() -> list[Claim]:
         paper_table("dcsr", "Table 3").value("DCSR + adv-train", "Top-20", "NQ"),
         paper_table("dcsr", "Table 2").value("DCSR, single", "Top-20", "NQ"),
     )
-    found = claim("with its own hard negatives : without", paper, "Top-20 NQ", ("dcsr-adversarial", "dcsr"))
-    return [found] if found else []
+    tested = claim("with its own hard negatives : without", paper, "Top-20 NQ", ("dcsr-adversarial", "dcsr"))
+    return [tested] if tested else []
 
 
 def findings() -> list[Claim]:
     """All findings of the paper that are tested."""
-    over = found_of(OVER_DPR, paper_table("dcsr", "Table 2"))
-    return [*over, *with_own_negatives(), *found_of(IN_PASSAGE, paper_table("dcsr", "Table 4"))]
+    over = claims_of(OVER_DPR, paper_table("dcsr", "Table 2"))
+    return [*over, *with_own_negatives(), *claims_of(IN_PASSAGE, paper_table("dcsr", "Table 4"))]
 
 
 def holds() -> str:
@@ -108,7 +108,7 @@ def over_dpr(table: Table) -> list[str]:
     return [
         *beside(table, cells, (" / ".join(DEEP), "RR@10"), more),
         "",
-        *claims(found_of(OVER_DPR, table)),
+        *claims(claims_of(OVER_DPR, table)),
         "",
         _token(),
         "",
@@ -118,10 +118,10 @@ def over_dpr(table: Table) -> list[str]:
 
 
 def _token() -> str:
-    found = by_rr("dcsr", "dcsr-token")
+    test = by_rr("dcsr", "dcsr-token")
     return (
-        f"Section 3.2: with the paper's `<sent>` token DCSR has RR@10 {percent(found['means'][1])}. The mean of the "
-        f"sentence's tokens, which our other rows have, is {difference(found['difference'], found['p_holm'])} against "
+        f"Section 3.2: with the paper's `<sent>` token DCSR has RR@10 {percent(test['means'][1])}. The mean of the "
+        f"sentence's tokens, which our other rows have, is {difference(test['difference'], test['p_holm'])} against "
         "it: a few steps do not teach MiniLM a new token."
     )
 
@@ -135,9 +135,9 @@ def adversarial(table: Table) -> list[str]:
 def in_passage(table: Table) -> list[str]:
     """Table 4."""
     cells = cells_of({"DPR": DPR, IN_PASSAGE_ROW: "dcsr"}, PAIR_OF_MEASURES)
-    found = compared(*IN_PASSAGE[0].systems) or ()
-    cells[WITHOUT_ROW] = [" / ".join(percent(test["means"][1]) for test in found)]
-    return [*beside(table, cells, (" / ".join(PAIR_OF_MEASURES),)), "", *claims(found_of(IN_PASSAGE, table))]
+    tests = compared(*IN_PASSAGE[0].systems) or ()
+    cells[WITHOUT_ROW] = [" / ".join(percent(test["means"][1]) for test in tests)]
+    return [*beside(table, cells, (" / ".join(PAIR_OF_MEASURES),)), "", *claims(claims_of(IN_PASSAGE, table))]
 
 
 def training_data(table: Table) -> list[str]:
@@ -148,13 +148,13 @@ def training_data(table: Table) -> list[str]:
 
 def transfer(table: Table) -> list[str]:
     """Table 6: reviews and forum posts."""
-    domains = {domain: of_systems(its["comparison"]) for domain, its in result(SET)["elsewhere"].items()}
+    domains = {domain: of_systems(tables["comparison"]) for domain, tables in result(SET)["elsewhere"].items()}
     columns = [f"squad-wiki to {domain}: {' / '.join(DEEP)}" for domain in domains]
-    cells = {row: [percents(its[name], DEEP) for its in domains.values()] for row, name in BOTH.items()}
+    cells = {row: [percents(measures[name], DEEP) for measures in domains.values()] for row, name in BOTH.items()}
     gains = (
-        f"{domain} {percent(its['dcsr']['RR@10'])} : {percent(its[DPR]['RR@10'])}, "
-        f"{difference(its['dcsr']['RR@10'] - its[DPR]['RR@10'])}"
-        for domain, its in domains.items()
+        f"{domain} {percent(measures['dcsr']['RR@10'])} : {percent(measures[DPR]['RR@10'])}, "
+        f"{difference(measures['dcsr']['RR@10'] - measures[DPR]['RR@10'])}"
+        for domain, measures in domains.items()
     )
     return [
         *beside(table, cells, columns),
@@ -166,10 +166,12 @@ def transfer(table: Table) -> list[str]:
 def corpus_sizes(table: Table) -> list[str]:
     """Table 7."""
     rows = []
-    for its in result(SET)["corpus_sizes"]:
-        shown = [percents(its[name], PAIR_OF_MEASURES) for name in BOTH.values()]
-        gains = [difference(its["dcsr"][one] - its[DPR][one], its["p"][one]) for one in PAIR_OF_MEASURES]
-        rows.append([f"{its['passages']:,}", f"{its['questions']:,}", *shown, *gains])
+    for size in result(SET)["corpus_sizes"]:
+        shown = [percents(size[name], PAIR_OF_MEASURES) for name in BOTH.values()]
+        gains = [
+            difference(size["dcsr"][measure] - size[DPR][measure], size["p"][measure]) for measure in PAIR_OF_MEASURES
+        ]
+        rows.append([f"{size['passages']:,}", f"{size['questions']:,}", *shown, *gains])
     both = [f"{name}: {' / '.join(PAIR_OF_MEASURES)}" for name in BOTH]
     head = ["ours, passages", "questions", *both, *(f"{measure}, difference" for measure in PAIR_OF_MEASURES)]
     trend = f"In the paper DCSR's gain shrinks as the corpus grows. Ours {_trend()}, from the smallest part to all."
@@ -179,7 +181,9 @@ def corpus_sizes(table: Table) -> list[str]:
 def _trend() -> str:
     """What DCSR's gain over DPR does from the smallest part of the corpus to the whole."""
     sizes = result(SET)["corpus_sizes"]
-    first, last = ([its["dcsr"][one] - its[DPR][one] for one in PAIR_OF_MEASURES] for its in (sizes[0], sizes[-1]))
+    first, last = (
+        [size["dcsr"][measure] - size[DPR][measure] for measure in PAIR_OF_MEASURES] for size in (sizes[0], sizes[-1])
+    )
     shrinks = [before > after for before, after in zip(first, last, strict=True)]
     return "shrinks" if all(shrinks) else "shrinks by one measure" if any(shrinks) else "**grows**: reversed"
 

@@ -46,6 +46,11 @@ class Comparison(NamedTuple):
     measure: str
     systems: tuple[str, str]
 
+    @property
+    def title(self) -> str:
+        """What the paper's figures are."""
+        return f"{self.column} {self.measure}"
+
     def paper(self, table: Table) -> tuple[float, float]:
         """The paper's figures of both sides."""
         first, second = (table.value(row, self.column, self.measure) for row in self.rows)
@@ -67,48 +72,47 @@ def systems(name: str = SET) -> dict[str, Mapping[str, float]]:
     return of_systems(result(name)["comparison"])
 
 
-def compared(one: str, other: str, name: str = SET) -> tuple[Any, Any] | None:
+def compared(first: str, second: str, name: str = SET) -> tuple[Any, Any] | None:
     """The tests of two systems by RR@10 and R@20, Holm-corrected, if the result has them."""
-    rows = {row["measure"]: row for row in result(name)["findings"] if row["systems"] == [one, other]}
+    rows = {row["measure"]: row for row in result(name)["findings"] if row["systems"] == [first, second]}
     return (rows["RR@10"], rows["R@20"]) if rows else None
 
 
-def by_rr(one: str, other: str, name: str = SET) -> Any:
+def by_rr(first: str, second: str, name: str = SET) -> Any:
     """The test of two systems by RR@10, which the result must have."""
-    found = compared(one, other, name)
-    assert found is not None, (one, other, name)
-    return found[0]
+    tests = compared(first, second, name)
+    assert tests is not None, (first, second, name)
+    return tests[0]
 
 
 def claim(what: str, paper: tuple[float, float], measure: str, both: tuple[str, str], name: str = SET) -> Claim | None:
     """A finding as measured on a set, if it was."""
-    if (found := compared(*both, name)) is None:
+    if (tests := compared(*both, name)) is None:
         return None
-    first, recall = found
+    first, recall = tests
     means = (first["means"][0], first["means"][1])
     beside_ = f"{' : '.join(map(percent, recall['means']))}, {difference(recall['difference'], recall['p_holm'])}"
     return Claim(what, paper, measure, first["difference"], first["p_holm"], means, beside_)
 
 
-def found_of(comparisons: Iterable[Comparison], table: Table, name: str = SET) -> list[Claim]:
+def claims_of(comparisons: Iterable[Comparison], table: Table, name: str = SET) -> list[Claim]:
     """The findings that a set has."""
-    its = (claim(one.what, one.paper(table), f"{one.column} {one.measure}", one.systems, name) for one in comparisons)
-    return [found for found in its if found is not None]
+    all_claims = (claim(each.what, each.paper(table), each.title, each.systems, name) for each in comparisons)
+    return [measured for measured in all_claims if measured is not None]
 
 
 def over_others(comparisons: Iterable[Comparison], table: Table) -> list[Claim]:
     """Methods that a paper ranks; only those against BM25 are tested in our result file."""
     against = {test["system"]: test["p_holm"] for test in result(SET)["against_bm25"]}
-    found = []
-    for one in comparisons:
+    others = []
+    for each in comparisons:
         (rr, recall), (other_rr, other_recall) = (
-            [systems()[system][measure] for measure in PAIR_OF_MEASURES] for system in one.systems
+            [systems()[system][measure] for measure in PAIR_OF_MEASURES] for system in each.systems
         )
-        p = against[one.systems[0]] if one.systems[1] == BM25 else None
+        p = against[each.systems[0]] if each.systems[1] == BM25 else None
         in_recall = f"{percent(recall)} : {percent(other_recall)}, {difference(recall - other_recall)}"
-        its = f"{one.column} {one.measure}"
-        found.append(Claim(one.what, one.paper(table), its, rr - other_rr, p, (rr, other_rr), in_recall))
-    return found
+        others.append(Claim(each.what, each.paper(table), each.title, rr - other_rr, p, (rr, other_rr), in_recall))
+    return others
 
 
 def set_up() -> str:
@@ -144,17 +148,20 @@ def on_docstrings(comparisons: Sequence[Comparison], table: Table, learns_pseudo
         learns_pseudo_labels: What needs pseudo-labels, and is left out if there were none.
     """
     labelled = provenance(DOCSTRINGS)["mined"]["pseudo-labels"]["queries"]["kept"]
-    kept = [one for one in comparisons if labelled or one.systems[0] not in learns_pseudo_labels]
-    found = [f"{one.what}, {difference(one.gain, one.p)}, {one.verdict}" for one in found_of(kept, table, DOCSTRINGS)]
+    kept = [each for each in comparisons if labelled or each.systems[0] not in learns_pseudo_labels]
+    sentences = [
+        f"{measured.what}, {difference(measured.gain, measured.p)}, {measured.verdict}"
+        for measured in claims_of(kept, table, DOCSTRINGS)
+    ]
     link = page_link(DOCSTRINGS, "docstrings-cut")
-    if not found:
+    if not sentences:
         return f"On {link} this was not measured: it needs pseudo-labels, and no pair was sure enough."
-    said = f"On {link}, RR@10 (holds here): {'; '.join(found)}."
+    text = f"On {link}, RR@10 (holds here): {'; '.join(sentences)}."
     if len(kept) < len(comparisons):
-        said += " Pseudo-labels were not measured there: no pair was sure enough."
+        text += " Pseudo-labels were not measured there: no pair was sure enough."
     if parts := stale(DOCSTRINGS):
-        said += f" That page is stale: encoders.toml has changed `{'`, `'.join(parts)}` since."
-    return said
+        text += f" That page is stale: encoders.toml has changed `{'`, `'.join(parts)}` since."
+    return text
 
 
 def size_rows(table: Table) -> list[str]:
@@ -169,17 +176,17 @@ def size_rows(table: Table) -> list[str]:
 
 def cells_of(rows: Mapping[str, str], names: Sequence[str], *more: Sequence[str]) -> dict[str, list[str]]:
     """Cells of our systems by the paper's rows: one of some measures, and one for each further list of measures."""
-    return {row: [percents(systems()[name], its) for its in (names, *more)] for row, name in rows.items()}
+    return {row: [percents(systems()[name], measures) for measures in (names, *more)] for row, name in rows.items()}
 
 
-def retrievers(table: Table, ours: Mapping[str, str], found: Sequence[Claim]) -> list[str]:
+def retrievers(table: Table, ours: Mapping[str, str], findings: Sequence[Claim]) -> list[str]:
     """A paper's main table: our systems by its measures, then its findings."""
     cells = cells_of(ours, RANKS, ("RR@10",))
     start = ["MiniLM off the shelf", *cells_of({"": START}, RANKS, ("RR@10",))[""]]
-    return [*beside(table, cells, (" / ".join(RANKS), "RR@10"), [start]), "", *claims(found), *_untested(found)]
+    return [*beside(table, cells, (" / ".join(RANKS), "RR@10"), [start]), "", *claims(findings), *_untested(findings)]
 
 
-def _untested(found: Sequence[Claim]) -> list[str]:
-    if all(claim.verdict != UNTESTED for claim in found):
+def _untested(findings: Sequence[Claim]) -> list[str]:
+    if all(claim.verdict != UNTESTED for claim in findings):
         return []
     return ["", "Not tested: the result file has tests against BM25 and the start, and those of the ablations."]

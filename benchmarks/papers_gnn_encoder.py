@@ -60,8 +60,8 @@ Figures = Mapping[str, Any]
 
 def _baseline(name: str, system: str = DUAL) -> Figures:
     """Measures of a system without a graph."""
-    its = next(one for one in result(name)["baselines"]["systems"] if one["name"] == system)
-    measures: Figures = its["measures"]
+    of_system = next(row for row in result(name)["baselines"]["systems"] if row["name"] == system)
+    measures: Figures = of_system["measures"]
     return measures
 
 
@@ -77,7 +77,7 @@ def _means(measures: Figures, names: Sequence[str]) -> str:
 
 def _kept_dual_encoder(name: str, variant: str) -> bool:
     """Whether every seed kept the dual-encoder, because no gain on dev was significant."""
-    return all(one["context_scale"] == 0 for one in result(name)["variants"][variant]["chosen"])
+    return all(seed["context_scale"] == 0 for seed in result(name)["variants"][variant]["chosen"])
 
 
 def findings(name: str) -> list[Claim]:
@@ -89,7 +89,9 @@ def findings(name: str) -> list[Claim]:
         against = result(name)["against_gnn_encoder"][variant]
         measured[row] = (-against["difference"], against["p_holm"])
     whole = table.value("GNN-encoder", "NQ", "R@5")
-    return [Claim(row, (whole, table.value(row, "NQ", "R@5")), "R@5", *its) for row, its in measured.items()]
+    return [
+        Claim(row, (whole, table.value(row, "NQ", "R@5")), "R@5", *gain_and_p) for row, gain_and_p in measured.items()
+    ]
 
 
 def holds() -> str:
@@ -123,9 +125,9 @@ def retrieved(table: Table) -> list[str]:
     """Table 1."""
     encoders = result("encoders-squad-wiki")["comparison"]
     of_encoders = {system["name"]: system["measures"] for system in encoders["systems"]}
-    its, name = result(SETS["squad-wiki"]), SETS["squad-wiki"]
+    results, name = result(SETS["squad-wiki"]), SETS["squad-wiki"]
     few = f"{encoders['provenance']['dataset']['splits']['train']:,}"
-    learned = f"{round(its['query_share'] * its['dataset']['splits']['train']):,}"
+    learned = f"{round(results['query_share'] * results['dataset']['splits']['train']):,}"
     rows = {"DPR (single)": "dpr", "ANCE (single)": "ance", "RocketQA": "rocketqa-4", "PAIR": "pair"}
     cells = {row: [*_shown(of_encoders[system]), few] for row, system in rows.items()}
     cells["BM25 (anserini)"] = [*_shown(_baseline(name, BM25)), "0"]
@@ -133,7 +135,7 @@ def retrieved(table: Table) -> list[str]:
     cells["GNN-encoder"] = [
         _means(gnn, RANKS),
         _means(gnn, ("RR@10",)),
-        f"{learned}, and {its['dataset']['splits']['train']:,} in the graph",
+        f"{learned}, and {results['dataset']['splits']['train']:,} in the graph",
     ]
     more = ["its dual-encoder", *_shown(_baseline(name)), learned]
     lines = beside(table, cells, (" / ".join(RANKS), "RR@10", "labels"), [more])
@@ -170,11 +172,12 @@ def _gains() -> list[str]:
     """The GNN-encoder over its dual-encoder, set by set."""
     rows = []
     for name, file in SETS.items():
-        found, alike = _variant(file), result(file)["alike"]["variants"][GNN]
+        measures, alike = _variant(file), result(file)["alike"]["variants"][GNN]
         gains = [
-            difference(its["difference"], its["p"]) for its in (found["RR@10"], found["R@5"], found["R@20"], alike)
+            difference(test["difference"], test["p"])
+            for test in (measures["RR@10"], measures["R@5"], measures["R@20"], alike)
         ]
-        rows.append([page_link(file, name), percent(_baseline(file)["RR@10"]), spread(found["RR@10"]), *gains])
+        rows.append([page_link(file, name), percent(_baseline(file)["RR@10"]), spread(measures["RR@10"]), *gains])
     head = ["over w/o GNN", DUAL, "GNN-encoder", "RR@10", "R@5", "R@20", "RR@10 among one kind"]
     return [
         *grid(head, rows),
@@ -187,7 +190,7 @@ def _gains() -> list[str]:
 
 def _kinds() -> str:
     alike = [result(file)["alike"]["variants"][GNN] for file in SETS.values()]
-    better, worse = (sum(one["p"] < SIGNIFICANT and sign * one["difference"] > 0 for one in alike) for sign in (1, -1))
+    better, worse = (sum(row["p"] < SIGNIFICANT and sign * row["difference"] > 0 for row in alike) for sign in (1, -1))
     return f"Among one kind, {better} of {len(alike)} sets gain significantly and {worse} lose significantly."
 
 
@@ -206,16 +209,16 @@ def _over_all_labels() -> str:
 
 def _parts() -> list[str]:
     """What the loss of each part costs on every set, and on how many of them that agrees with the paper."""
-    found = {name: {claim.what: claim for claim in findings(file)} for name, file in SETS.items()}
+    by_set = {name: {claim.what: claim for claim in findings(file)} for name, file in SETS.items()}
     rows = []
     for row, variant in ABLATIONS.items():
-        its = {name: claims[row] for name, claims in found.items()}
+        of_row = {name: claims[row] for name, claims in by_set.items()}
         cells = [
             difference(-claim.gain, claim.p) + ("†" if _kept_dual_encoder(SETS[name], variant) else "")
-            for name, claim in its.items()
+            for name, claim in of_row.items()
         ]
-        first, second = next(iter(its.values())).paper
-        rows.append([row, f"{second - first:+.1f}", *cells, _agreement(its)])
+        first, second = next(iter(of_row.values())).paper
+        rows.append([row, f"{second - first:+.1f}", *cells, _agreement(of_row)])
     return [
         *grid(["without the part", "paper, R@5", *(f"ours, {name}" for name in SETS), "holds here"], rows),
         "",
@@ -224,13 +227,13 @@ def _parts() -> list[str]:
     ]
 
 
-def _agreement(its: Mapping[str, Claim]) -> str:
+def _agreement(of_sets: Mapping[str, Claim]) -> str:
     names = {
-        verdict: [name for name, claim in its.items() if claim.verdict == verdict]
+        verdict: [name for name, claim in of_sets.items() if claim.verdict == verdict]
         for verdict in (HOLDS, EQUAL, REVERSED)
     }
-    said = f"{len(names[HOLDS])} of {len(its)} sets"
-    return said + (f"; **reversed** on {', '.join(names[REVERSED])}" if names[REVERSED] else "")
+    text = f"{len(names[HOLDS])} of {len(of_sets)} sets"
+    return text + (f"; **reversed** on {', '.join(names[REVERSED])}" if names[REVERSED] else "")
 
 
 def steps(_: Table) -> list[str]:
@@ -239,13 +242,14 @@ def steps(_: Table) -> list[str]:
     for step, variant in STEPS.items():
         cells = []
         for file in SETS.values():
-            its = next((one for one in (file, MORE) if variant in result(one)["variants"]), None)
-            if its is None or (its == MORE and file != SETS["docstrings-cut"]):
+            source = next((name for name in (file, MORE) if variant in result(name)["variants"]), None)
+            if source is None or (source == MORE and file != SETS["docstrings-cut"]):
                 cells.append(NONE)
                 continue
-            against = result(its)["against_gnn_encoder"][variant]
+            against = result(source)["against_gnn_encoder"][variant]
             cells.append(
-                difference(against["difference"], against["p_holm"]) + ("†" if _kept_dual_encoder(its, variant) else "")
+                difference(against["difference"], against["p_holm"])
+                + ("†" if _kept_dual_encoder(source, variant) else "")
             )
         rows.append([step, *cells])
     return grid(["as in the paper", *(f"ours, {name}" for name in SETS)], rows)
@@ -257,26 +261,26 @@ def edges(_: Table) -> list[str]:
         [str(row["value"]), spread(row), difference(row["difference"])] for row in _sweep(SETS["docstrings-cut"], "k")
     ]
     deviation = percent(_variant(SETS["docstrings-cut"])["RR@10"]["deviation"])
-    said = f"Best here: k = {_best(rows)}. At k = 5 five seeds have a deviation of {deviation}."
-    return [*grid(["k", "ours, docstrings-cut", "over the dual-encoder"], rows), "", said]
+    text = f"Best here: k = {_best(rows)}. At k = 5 five seeds have a deviation of {deviation}."
+    return [*grid(["k", "ours, docstrings-cut", "over the dual-encoder"], rows), "", text]
 
 
 def attention(_: Table) -> list[str]:
     """Figure 2, over many passages."""
     rows = []
-    for name, its in result("attention_scores")["sets"].items():
-        for training, ratio in its["ratio"].items():
-            means = its["means"][training]
+    for name, figures in result("attention_scores")["sets"].items():
+        for training, ratio in figures["ratio"].items():
+            means = figures["means"][training]
             shown = [f"{means[kind]:.3f}" for kind in ("labelled", "other", "own")]
             rows.append([name, training, *shown, f"{ratio:.2f}", f"{means['first']:.0%}"])
-    said = "; ".join(
-        f"{name}: {its['ratio']['without']:.2f} without masking and {its['ratio']['with masking']:.2f} with it "
-        f"({p_value(its['p'])})"
-        for name, its in result("attention_scores")["sets"].items()
+    ratios = "; ".join(
+        f"{name}: {figures['ratio']['without']:.2f} without masking and {figures['ratio']['with masking']:.2f} with it "
+        f"({p_value(figures['p'])})"
+        for name, figures in result("attention_scores")["sets"].items()
     )
     head = ["set", "training", "labelled", "other", "the passage itself", "labelled by other", "labelled first"]
     lead = f"A labelled question's attention by another one's ({page_link('attention_scores', 'page')})"
-    return [*grid(head, rows), "", f"{lead}: {said}."]
+    return [*grid(head, rows), "", f"{lead}: {ratios}."]
 
 
 def masked(_: Table) -> list[str]:
@@ -312,8 +316,8 @@ def _best(rows: Sequence[Sequence[str]]) -> str:
 
 def cost(table: Table) -> list[str]:
     """Table 4."""
-    its, late = result("efficiency"), result("late_interaction")["sets"]["squad-open"]["rows"]["systems"]
-    passage, question = its["milliseconds_a_document"], its["milliseconds_a_query"]
+    figures, late = result("efficiency"), result("late_interaction")["sets"]["squad-open"]["rows"]["systems"]
+    passage, question = figures["milliseconds_a_document"], figures["milliseconds_a_query"]
     both = passage[DUAL] + passage["graph"]
     cells = {
         "DPR": [f"{passage[DUAL]:.2f} ms", f"{question[DUAL]['median']:.2f} ms", f"{late[DUAL]['ms']:.0f} ms"],
@@ -325,7 +329,7 @@ def cost(table: Table) -> list[str]:
         "docstrings-cut: retrieval",
         f"{page_link('late_interaction', 'squad-open')}: retrieval",
     ]
-    once = passage["queries"] * its["graph_queries"] / its["passages"]
+    once = passage["queries"] * figures["graph_queries"] / figures["passages"]
     return [
         *beside(table, cells, columns),
         "",
@@ -346,7 +350,9 @@ def _ratio(table: Table, column: str) -> float:
 def size_rows(table: Table) -> list[str]:
     """Table 6."""
     sets = {name: result(file)["dataset"] for name, file in SETS.items()}
-    return beside(table, more=[[name, *sizes(its["splits"], its["passages"])] for name, its in sets.items()])
+    return beside(
+        table, more=[[name, *sizes(dataset["splits"], dataset["passages"])] for name, dataset in sets.items()]
+    )
 
 
 SECTIONS = {

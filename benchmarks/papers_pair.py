@@ -11,8 +11,8 @@ from papers_encoders import (
     START,
     Comparison,
     cells_of,
+    claims_of,
     compared,
-    found_of,
     on_docstrings,
     over_others,
     provenance,
@@ -43,8 +43,8 @@ OTHERS = [
 def findings() -> list[Claim]:
     """All findings of the paper."""
     return [
-        *found_of(PARTS, paper_table("pair", "Table 3")),
-        *found_of(THRESHOLDS, paper_table("pair", "Table 5")),
+        *claims_of(PARTS, paper_table("pair", "Table 3")),
+        *claims_of(THRESHOLDS, paper_table("pair", "Table 5")),
         *over_others(OTHERS, paper_table("pair", "Table 2")),
     ]
 
@@ -69,12 +69,14 @@ def retrieved(table: Table) -> list[str]:
 def parts(table: Table) -> list[str]:
     """Table 3: RR@10 and R@20 beside the paper's figures, and the tests."""
     cells = cells_of({"PAIR": "pair"}, PAIR_OF_MEASURES)
-    for one in PARTS:
-        cells[one.rows[1]] = [" / ".join(percent(test["means"][1]) for test in compared(*one.systems) or ())]
+    for comparison in PARTS:
+        cells[comparison.rows[1]] = [
+            " / ".join(percent(test["means"][1]) for test in compared(*comparison.systems) or ())
+        ]
     return [
         *beside(table, cells, (" / ".join(PAIR_OF_MEASURES),)),
         "",
-        *claims(found_of(PARTS, table)),
+        *claims(claims_of(PARTS, table)),
         "",
         on_docstrings(PARTS, table),
     ]
@@ -82,18 +84,18 @@ def parts(table: Table) -> list[str]:
 
 def similarities(_: Table) -> list[str]:
     """Figure 4."""
-    found = result(SET)["similarities"]
+    by_encoder = result(SET)["similarities"]
     rows = [
-        [name, *(f"{its[pair]:.3f} ± {its[f'deviation of {pair}']:.3f}" for pair in ("s(p+,q)", "s(p+,p-)"))]
-        for name, its in found.items()
+        [name, *(f"{values[pair]:.3f} ± {values[f'deviation of {pair}']:.3f}" for pair in ("s(p+,q)", "s(p+,p-)"))]
+        for name, values in by_encoder.items()
     ]
-    start, made = found[START], found["pair-pre-trained"]
+    start, trained = by_encoder[START], by_encoder["pair-pre-trained"]
     order = "higher" if start["s(p+,p-)"] > start["s(p+,q)"] else "lower"
     return [
         *grid(["ours", "s(p⁺, q)", "s(p⁺, p⁻)"], rows),
         "",
         f"In our start s(p⁺, p⁻) is already {order} than s(p⁺, q). Pre-training moves it by "
-        f"{made['s(p+,p-)'] - start['s(p+,p-)']:+.3f}. No test.",
+        f"{trained['s(p+,p-)'] - start['s(p+,p-)']:+.3f}. No test.",
     ]
 
 
@@ -101,11 +103,12 @@ def thresholds(table: Table) -> list[str]:
     """Table 5: two of its thresholds, and how many pseudo-labels they give."""
     rows = []
     for shown, name in (("strict: 0.7, 0.1", "pseudo-labels"), ("loose: 0.4, 0.3", "pseudo-labels-loose")):
-        its = provenance()["mined"][name]
-        kept = [its["queries"]["kept"], its["candidates"]["positives"]["cross-encoder"], its["candidates"]["negatives"]]
+        mined = provenance()["mined"][name]
+        candidates = mined["candidates"]
+        kept = [mined["queries"]["kept"], candidates["positives"]["cross-encoder"], candidates["negatives"]]
         rows.append([shown, *(f"{number:,}" for number in kept)])
-    mined = grid(["ours, calibrated", "questions", "positives", "negatives"], rows)
-    return [*beside(table), "", *mined, "", *claims(found_of(THRESHOLDS, table))]
+    lines = grid(["ours, calibrated", "questions", "positives", "negatives"], rows)
+    return [*beside(table), "", *lines, "", *claims(claims_of(THRESHOLDS, table))]
 
 
 SECTIONS = {

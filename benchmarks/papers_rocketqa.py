@@ -8,7 +8,7 @@ from papers_encoders import (
     RETRIEVERS,
     Comparison,
     by_rr,
-    found_of,
+    claims_of,
     on_docstrings,
     over_others,
     provenance,
@@ -58,7 +58,7 @@ OTHERS = [
 def findings() -> list[Claim]:
     """All findings of the paper."""
     over = over_others(OTHERS, paper_table("rocketqa", "Table 2"))
-    return [*found_of(STRATEGIES, paper_table("rocketqa", "Table 3")), *over]
+    return [*claims_of(STRATEGIES, paper_table("rocketqa", "Table 3")), *over]
 
 
 def holds() -> str:
@@ -82,11 +82,11 @@ def retrieved(table: Table) -> list[str]:
 
 def strategies(table: Table) -> list[str]:
     """Table 3: RR@10 by step, and the tests."""
-    values = {name: its["RR@10"] for name, its in systems().items()}
+    values = {name: measures["RR@10"] for name, measures in systems().items()}
     values["rocketqa-3-undenoised"] = by_rr("rocketqa-3", "rocketqa-3-undenoised")["means"][1]
     cells = {row: [percent(values[name])] for row, name in STEPS.items()}
     elsewhere = on_docstrings(STRATEGIES, table, ["rocketqa-4"])
-    return [*beside(table, cells, ("RR@10",)), "", *claims(found_of(STRATEGIES, table)), "", elsewhere]
+    return [*beside(table, cells, ("RR@10",)), "", *claims(claims_of(STRATEGIES, table)), "", elsewhere]
 
 
 def strategies_by_recall(table: Table) -> list[str]:
@@ -97,10 +97,10 @@ def strategies_by_recall(table: Table) -> list[str]:
 
 def denoised(_: Table) -> list[str]:
     """Figure 5: what the cross-encoder says of the candidates."""
-    its = provenance()["mined"]["denoised"]
-    scored = its["probabilities"]["count"]
-    doubtful = its["candidates"]["dropped"]["between the thresholds"]
-    relevant = its["candidates"]["positives"].get("cross-encoder", 0)
+    mined = provenance()["mined"]["denoised"]
+    scored = mined["probabilities"]["count"]
+    doubtful = mined["candidates"]["dropped"]["between the thresholds"]
+    relevant = mined["candidates"]["positives"].get("cross-encoder", 0)
     return [
         f"Ours: of {scored:,} candidates that the cross-encoder scored, it finds {relevant:,} relevant and "
         f"{doubtful:,} ({doubtful / scored:.1%}) doubtful; denoising drops these."
@@ -109,17 +109,17 @@ def denoised(_: Table) -> list[str]:
 
 def answers(table: Table) -> list[str]:
     """Table 5: one reader by retriever."""
-    found = result("reader")
+    results = result("reader")
     columns = ("RR@10", "Answer@3", "EM", "F1")
-    rows = [[name, *(percent(its[column]) for column in columns)] for name, its in found["systems"].items()]
+    rows = [[name, *(percent(measures[column]) for column in columns)] for name, measures in results["systems"].items()]
     compared = [
         [f"{test['system']} : {test['baseline']}", difference(test["EM"]["difference"], test["EM"]["p"])]
-        for test in found["tests"]
+        for test in results["tests"]
     ]
     return [
         *beside(table),
         "",
-        f"Ours, {page_link('reader', 'answers end to end')}: one reader and seed, {found['questions']['test']} test "
+        f"Ours, {page_link('reader', 'answers end to end')}: one reader and seed, {results['questions']['test']} test "
         "questions. `relevant passage` is the reader's own limit.",
         "",
         *grid(["passages by", *columns], rows),

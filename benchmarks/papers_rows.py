@@ -104,9 +104,9 @@ def percents(measures: Mapping[str, float], names: Iterable[str]) -> str:
     return " / ".join(percent(measures[name]) for name in names)
 
 
-def spread(found: Mapping[str, float]) -> str:
+def spread(figures: Mapping[str, float]) -> str:
     """A mean × 100 with its deviation over seeds; one seed has none."""
-    return percent(found["mean"]) + (f" ± {percent(found['deviation'])}" if found["deviation"] else "")
+    return percent(figures["mean"]) + (f" ± {percent(figures['deviation'])}" if figures["deviation"] else "")
 
 
 def p_value(p: float) -> str:
@@ -152,10 +152,10 @@ def beside(
     return grid(head, [*filled, *own])
 
 
-def claims(found: Sequence[Claim]) -> list[str]:
+def claims(findings: Sequence[Claim]) -> list[str]:
     """A table of a paper's findings, each with its verdict."""
     rows = []
-    for claim in found:
+    for claim in findings:
         first, second = claim.paper
         ours = " : ".join(map(percent, claim.ours)) if claim.ours else NONE
         cells = [claim.what, f"{first} : {second} {claim.measure}", ours, difference(claim.gain, claim.p)]
@@ -164,9 +164,9 @@ def claims(found: Sequence[Claim]) -> list[str]:
     return grid(head, rows)
 
 
-def counted(found: Sequence[Claim]) -> str:
+def counted(findings: Sequence[Claim]) -> str:
     """How many findings hold, and which are reversed."""
-    tested = [claim for claim in found if claim.verdict != UNTESTED]
+    tested = [claim for claim in findings if claim.verdict != UNTESTED]
     number = {verdict: sum(claim.verdict == verdict for claim in tested) for verdict in (HOLDS, EQUAL, REVERSED)}
     named = "; ".join(claim.what for claim in tested if claim.verdict == REVERSED)
     return (
@@ -176,8 +176,8 @@ def counted(found: Sequence[Claim]) -> str:
     )
 
 
-def _verb(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def _verb(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"
 
 
 def sizes(splits: Mapping[str, int], passages: int) -> list[str]:
@@ -187,14 +187,14 @@ def sizes(splits: Mapping[str, int], passages: int) -> list[str]:
 
 def several_vectors() -> str:
     """The methods with several vectors a passage, beside the GNN-encoder on another set."""
-    its = result("late_interaction")["sets"]["squad-open"]
-    systems, late = its["rows"]["systems"], "late interaction"
+    figures = result("late_interaction")["sets"]["squad-open"]
+    systems, late = figures["rows"]["systems"], "late interaction"
     row, gain = systems[late], systems[late]["test"]
     names = {"ColBERT": late, "COIL": "COIL", "ME-BERT": "ME-BERT"}
     values = ", ".join(f"{name} {systems[system]['RR@10']:.1f}" for name, system in names.items())
     return (
-        f"With several vectors a passage, on {its['passages']:,} passages of squad-open with {its['labels']:,} labels "
-        f"and {its['questions']:,} test questions, by short trainings of {row['seeds']} seeds "
+        f"With several vectors a passage, on {figures['passages']:,} passages of squad-open with {figures['labels']:,} "
+        f"labels and {figures['questions']:,} test questions, by short trainings of {row['seeds']} seeds "
         f"({page_link('late_interaction', 'page')}), RR@10: {values}. There the GNN-encoder has "
         f"{systems['gnn-encoder']['RR@10']:.1f}, {difference(-gain['difference'], gain['p'])} over ColBERT."
     )
@@ -202,14 +202,14 @@ def several_vectors() -> str:
 
 def other_trainings() -> str:
     """Pre-training, joint training and learned sparse retrieval, beside the GNN-encoder on the same sample."""
-    its = result("small_encoders")["set"]
-    systems = its["systems"]
+    figures = result("small_encoders")["set"]
+    systems = figures["systems"]
     names = {"DPR": "dpr", "RetroMAE and DPR": "retromae", "RocketQA, step 1": "step-1", "RocketQAv2": "rocketqav2"}
     names |= {"SPLADE": "splade", "term weights as of DeepCT": "term-weights"}
     values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in names.items())
     return (
-        f"Trained briefly on the same sample ({page_link('small_encoders', 'page')}; seeds: {its['seeds']}): {values}; "
-        f"the GNN-encoder {systems['gnn-encoder']['RR@10']:.1f}."
+        f"Trained briefly on the same sample ({page_link('small_encoders', 'page')}; seeds: {figures['seeds']}): "
+        f"{values}; the GNN-encoder {systems['gnn-encoder']['RR@10']:.1f}."
     )
 
 

@@ -8,42 +8,42 @@ from typing import Any
 from papers_rows import NONE, SIGNIFICANT, Table, difference, grid, p_value, page_link, percent, result
 
 DUAL, GNN, BM25 = "dual-encoder", "gnn-encoder", "bm25"
-Found = Mapping[str, Any]
+Figures = Mapping[str, Any]
 
 
-def _sets() -> Mapping[str, Found]:
-    sets: Mapping[str, Found] = result("same_labels")["sets"]
+def _sets() -> Mapping[str, Figures]:
+    sets: Mapping[str, Figures] = result("same_labels")["sets"]
     return sets
 
 
-def _gain(its: Found) -> Found:
+def _gain(figures: Figures) -> Figures:
     """The test against the strongest baseline."""
-    test: Found = its["groups"]["all"]["against"][its["strongest"]]
+    test: Figures = figures["groups"]["all"]["against"][figures["strongest"]]
     return test
 
 
-def _strongest(its: Found) -> float:
-    return float(its["groups"]["all"]["RR@10"][its["strongest"]])
+def _strongest(figures: Figures) -> float:
+    return float(figures["groups"]["all"]["RR@10"][figures["strongest"]])
 
 
 def over_same_labels() -> str:
     """The gain on every set in a sentence, and where BM25 is ahead."""
-    gains = {name: _gain(its) for name, its in _sets().items()}
-    said = ", ".join(f"{difference(gain['difference'], gain['p'])} on {name}" for name, gain in gains.items())
+    gains = {name: _gain(figures) for name, figures in _sets().items()}
+    shown = ", ".join(f"{difference(gain['difference'], gain['p'])} on {name}" for name, gain in gains.items())
     significant = sum(gain["p"] < SIGNIFICANT and gain["difference"] > 0 for gain in gains.values())
-    values = [its["groups"]["all"]["RR@10"] for its in _sets().values()]
-    ahead = sum(one[BM25] > one[GNN] for one in values)
+    values = [figures["groups"]["all"]["RR@10"] for figures in _sets().values()]
+    ahead = sum(of_set[BM25] > of_set[GNN] for of_set in values)
     return (
         "Over the strongest baseline that saw the same labels, our GNN-encoder's RR@10, by a default training without "
-        f"attention, is {said}: significant on {significant} of {len(gains)} sets (five seeds, frozen MiniLM); BM25 is "
-        f"ahead of it on {ahead}."
+        f"attention, is {shown}: significant on {significant} of {len(gains)} sets (five seeds, frozen MiniLM); BM25 "
+        f"is ahead of it on {ahead}."
     )
 
 
 def attention_alone() -> str:
     """Where the paper's attention is beside the strongest baseline."""
-    alone = [its for its in _sets().values() if "gat" in its["layers"]]
-    behind = sum(its["layers"]["gat"]["RR@10"] < _strongest(its) for its in alone)
+    alone = [figures for figures in _sets().values() if "gat" in figures["layers"]]
+    behind = sum(figures["layers"]["gat"]["RR@10"] < _strongest(figures) for figures in alone)
     return f"it is behind that baseline on {behind} of {len(alone)} sets (one seed, not tested against it)"
 
 
@@ -51,15 +51,15 @@ def same_labels(_: Table) -> list[str]:
     """A row for every set, and the same with the query encoder trained."""
     on_top = result("attention_over_ladder")["sets"]
     rows = []
-    for name, its in _sets().items():
-        values, test, added = its["groups"]["all"]["RR@10"], _gain(its), on_top[name]["gat-0"]["test"]
-        alone = its["layers"].get("gat")
+    for name, figures in _sets().items():
+        values, test, added = figures["groups"]["all"]["RR@10"], _gain(figures), on_top[name]["gat-0"]["test"]
+        alone = figures["layers"].get("gat")
         low, high = (100 * bound for bound in test["interval"])
         rows.append(
             [
                 name,
                 *(percent(values[system]) for system in (BM25, DUAL)),
-                f"{percent(_strongest(its))} ({its['strongest']})",
+                f"{percent(_strongest(figures))} ({figures['strongest']})",
                 percent(values[GNN]),
                 f"{difference(test['difference'])} [{low:+.1f}, {high:+.1f}], {p_value(test['p'])}",
                 percent(alone["RR@10"]) if alone else NONE,
@@ -75,11 +75,11 @@ def _trained_too() -> str:
     """The same with the query encoder trained, as in the paper."""
     rows = result("trained_encoder")["rows"]
     ours = rows["GNN-encoder, joint"]
-    baselines = {name: its for name, its in rows.items() if not ("gnn-encoder" in name.lower() or "alone" in name)}
+    baselines = {name: row for name, row in rows.items() if not ("gnn-encoder" in name.lower() or "alone" in name)}
     strongest = max(baselines, key=lambda name: float(baselines[name]["mean"]))
-    its = baselines[strongest]
+    row = baselines[strongest]
     return (
         f"With the {page_link('trained_encoder', 'query encoder trained too')}, on docstrings-cut: {ours['mean']:.1f}, "
-        f"against {its['mean']:.1f} of the strongest baseline ({strongest}), "
-        f"{difference(its['test']['difference'], its['test']['p'])}."
+        f"against {row['mean']:.1f} of the strongest baseline ({strongest}), "
+        f"{difference(row['test']['difference'], row['test']['p'])}."
     )

@@ -75,29 +75,28 @@ def served(path: str, environment: Path, clone: Path) -> dict[str, float]:
     try:
         while True:
             try:
-                asked("/health")
+                ask("/health")
                 break
             except URLError:
                 if server.poll() is not None or time.monotonic() - begun > 120:
                     raise
                 time.sleep(0.1)
         answers = time.monotonic() - begun
-        question = asked("/examples")["questions"][0]["question"]
-        moved = asked("/compare", {"question": question, "k": 10})["gnn_encoder"][0]
-        asked(f"/graph/neighbors?kind=passage&id={quote(moved['id'])}")
+        question = ask("/examples")["questions"][0]["question"]
+        moved = ask("/compare", {"question": question, "k": 10})["gnn_encoder"][0]
+        ask(f"/graph/neighbors?kind=passage&id={quote(moved['id'])}")
         return {"answers": answers, "explains": time.monotonic() - begun}
     finally:
         server.terminate()
         server.wait(timeout=10)
 
 
-def asked(address: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def ask(address: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """An answer of the server."""
     data = None if body is None else json.dumps(body).encode()
     request = Request(f"http://127.0.0.1:{PORT}{address}", data, {"content-type": "application/json"})
     with urlopen(request, timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+        return dict(json.load(answer))
 
 
 def own_vectors(clone: Path) -> dict[str, float]:

@@ -22,7 +22,7 @@ from typing import Any
 import click
 from late_interaction import sample
 from same_labels import OneSet, tested
-from same_labels_page import BM25_PLAIN, DUAL, GNN
+from same_labels_page import BM25_PLAIN, DUAL, GNN, difference
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
@@ -67,99 +67,104 @@ def trained(dataset: Dataset, place: Path) -> Artifact:
     negatives, of_dev, stage = recipe.stages
     common: dict[str, Any] = {"overwrite": True}
     examples, dev = (
-        mine_negatives(dataset, recipe.settings_of(one, True), place / one.name, **common)
-        for one in (negatives, of_dev)
+        mine_negatives(dataset, recipe.settings_of(part, True), place / part.name, **common)
+        for part in (negatives, of_dev)
     )
     settings, start = recipe.settings_of(stage, True, **QUICK), recipe.encoder_settings(True).checkpoint
     begun = time.process_time()
-    made = train_reader(dataset, examples, dev, start, settings, place / "reader", **common)
+    reader = train_reader(dataset, examples, dev, start, settings, place / "reader", **common)
     timed = place / "seconds"
     if not timed.is_file():
         timed.write_text(str(time.process_time() - begun), encoding="utf-8")
-    return made
+    return reader
 
 
 def rankings(dataset: Dataset, data: Path, work: Path, place: Path) -> Runs:
     """The best passages of each system for the sampled questions of dev and test."""
     files = {split: {name: place / f"{split}-{number}.run" for number, name in enumerate(SYSTEMS)} for split in SAMPLE}
     del files["train"]
-    if not all(file.is_file() for its in files.values() for file in its.values()):
+    if not all(file.is_file() for of_split in files.values() for file in of_split.values()):
         runs, _ = OneSet.of(SQUAD, data, work).runs(0, "linear")
-        for split, its in files.items():
-            asked = dataset.query_ids_of(split)
-            for name, file in its.items():
-                write_run(file, {query: runs[split][name][query] for query in asked}, "run")
-    return {split: {name: read_run(file) for name, file in its.items()} for split, its in files.items()}
+        for split, of_split in files.items():
+            queries = dataset.query_ids_of(split)
+            for name, file in of_split.items():
+                write_run(file, {query: runs[split][name][query] for query in queries}, "run")
+    return {split: {name: read_run(file) for name, file in of_split.items()} for split, of_split in files.items()}
 
 
 def readings(reader: Reader, dataset: Dataset, split: str, runs: Mapping[str, Run], kept: Path) -> dict[str, Any]:
     """What the reader finds for each question of a split in the passages of all systems: reading by passage."""
-    if kept.is_file() and (found := json.loads(kept.read_text("utf-8")))["reader"] == reader.hash:
-        return dict(found["readings"])
+    if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["reader"] == reader.hash:
+        return dict(record["readings"])
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     joined: Run = {}
     for query, judged in dataset.split(split).items():
-        ids = dict.fromkeys([*judged, *(one.passage_id for run in runs.values() for one in run[query][:PASSAGES])])
+        ids = dict.fromkeys(
+            [*judged, *(passage.passage_id for run in runs.values() for passage in run[query][:PASSAGES])]
+        )
         joined[query] = [ScoredPassage(id_, 0.0) for id_ in ids]
-    made = {
-        query: {passage.id: reading for passage, reading in zip(one.passages, one.readings, strict=True)}
-        for query, one in read_passages(reader, dataset, queries, joined).items()
+    by_query = {
+        query: {passage.id: reading for passage, reading in zip(answer.passages, answer.readings, strict=True)}
+        for query, answer in read_passages(reader, dataset, queries, joined).items()
     }
-    kept.write_text(json.dumps({"reader": reader.hash, "readings": made}), encoding="utf-8")
-    return made
+    kept.write_text(json.dumps({"reader": reader.hash, "readings": by_query}), encoding="utf-8")
+    return by_query
 
 
-def read_of(run: Run, found: Mapping[str, Any], texts: Mapping[str, Any]) -> dict[str, ReadPassages]:
+def read_of(run: Run, readings: Mapping[str, Any], texts: Mapping[str, Any]) -> dict[str, ReadPassages]:
     """What the reader finds in the first passages of a run."""
     return {
         query: ReadPassages(
-            [texts[one.passage_id] for one in ranking[:PASSAGES]],
-            [one.score for one in ranking[:PASSAGES]],
-            [Reading(*found[query][one.passage_id]) for one in ranking[:PASSAGES]],
+            [texts[scored.passage_id] for scored in ranking[:PASSAGES]],
+            [scored.score for scored in ranking[:PASSAGES]],
+            [Reading(*readings[query][scored.passage_id]) for scored in ranking[:PASSAGES]],
         )
         for query, ranking in run.items()
     }
 
 
-def measured(dataset: Dataset, runs: Runs, found: Mapping[str, Any]) -> dict[str, Any]:
+def measured(dataset: Dataset, runs: Runs, readings: Mapping[str, Any]) -> dict[str, Any]:
     """EM and F1 of each system on test with the weight that dev chose, and paired tests."""
     answers = {split: answered_queries(dataset, split) for split in runs}
     judged = {split: dataset.split(split) for split in runs}
-    for split, its in runs.items():
-        its[GOLD] = {q: [ScoredPassage(id_, 1.0) for id_ in sorted(of)] for q, of in judged[split].items()}
-    used = {id_ for its in found.values() for of in its.values() for id_ in of}
+    for split, of_split in runs.items():
+        of_split[GOLD] = {q: [ScoredPassage(id_, 1.0) for id_ in sorted(of)] for q, of in judged[split].items()}
+    used = {id_ for of_split in readings.values() for of in of_split.values() for id_ in of}
     texts = {passage.id: passage for passage in dataset.passages() if passage.id in used}
     measures = parse_measures(MEASURES)
     hits = find_answers(dataset, runs["test"].values(), measures, list(judged["test"]))
     systems, values = {}, {}
     for name in (*SYSTEMS, GOLD):
-        chosen = choose_weight(read_of(runs["dev"][name], found["dev"], texts), answers["dev"])
-        read = read_of(runs["test"][name], found["test"], texts)
-        values[name] = answer_values({query: one.answer(chosen.weight) for query, one in read.items()}, answers["test"])
-        unweighted = answer_values({query: one.answer(0.0) for query, one in read.items()}, answers["test"])
+        chosen = choose_weight(read_of(runs["dev"][name], readings["dev"], texts), answers["dev"])
+        read = read_of(runs["test"][name], readings["test"], texts)
+        values[name] = answer_values(
+            {query: passages.answer(chosen.weight) for query, passages in read.items()}, answers["test"]
+        )
+        unweighted = answer_values({query: passages.answer(0.0) for query, passages in read.items()}, answers["test"])
         retrieval = per_query(judged["test"], runs["test"][name], measures, hits)
         systems[name] = {
-            **{measure: fmean(its.values()) for measure, its in (*retrieval.items(), *values[name].items())},
+            **{measure: fmean(of_query.values()) for measure, of_query in (*retrieval.items(), *values[name].items())},
             "EM without weight": fmean(unweighted["EM"].values()),
             "weight": chosen.weight,
             "dev": chosen.measures[chosen.weight],
         }
     tests = [
-        {"system": one, "baseline": other, **{m: tested(values[one][m], values[other][m]) for m in ("EM", "F1")}}
-        for one, other in TESTS
+        {"system": first, "baseline": second, **{m: tested(values[first][m], values[second][m]) for m in ("EM", "F1")}}
+        for first, second in TESTS
     ]
     return {"systems": systems, "tests": tests}
 
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
-    its, sizes = results["reader"], results["questions"]
+    training, sizes = results["reader"], results["questions"]
     lines = [
         "# Answers end to end",
         "",
         "One reader over the passages of several retrievers. **The reader is small**: MiniLM (6 layers), trained on",
-        f"{its['questions']:,} questions of squad-open for one epoch, each with its relevant passage alone, in",
-        f"{its['minutes']:.0f} minutes of processor time. The papers' readers are BERT base, trained on all of NQ:",
+        f"{training['questions']:,} questions of squad-open for one epoch, each with its relevant passage alone, in",
+        f"{training['minutes']:.0f} minutes of processor time. The papers' readers are BERT base, trained on all of "
+        "NQ:",
         "compare the rows here with each other, not with theirs.",
         "",
         f"EM and F1 × 100 on {sizes['test']:,} test questions, of whose passages the first {PASSAGES} are read. The",
@@ -179,17 +184,12 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines += ["", f"`{GOLD}`: the reader is given only the labelled passage, which shows its own limit."]
     lines += ["", "| difference | EM | F1 |", "|---|---:|---:|"]
     for test in results["tests"]:
-        lines.append(f"| {test['system']} − {test['baseline']} | {_said(test['EM'])} | {_said(test['F1'])} |")
+        lines.append(f"| {test['system']} − {test['baseline']} | {difference(test['EM'])} | {difference(test['F1'])} |")
     lines += [
         "",
         "With a 95 % bootstrap interval and the p of a paired t-test by question, not corrected for five tests.",
     ]
     return "\n".join([*lines, "", f"Revision {results['git_revision'][:7]}.", ""])
-
-
-def _said(test: Mapping[str, Any]) -> str:
-    low, high = (100 * bound for bound in test["interval"])
-    return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
 
 
 @click.command()
@@ -202,21 +202,23 @@ def main(data: Path, work: Path) -> None:
     if not (place / "dataset" / "corpus.jsonl").is_file():
         sample(data / SQUAD, place / "dataset", SAMPLE, ALL)
     dataset = Dataset.open(place / "dataset")
-    made = trained(dataset, place)
+    artifact = trained(dataset, place)
     runs = rankings(dataset, data, work, place)
-    reader = Reader(ReaderSettings(reader=str(made.path), passages=PASSAGES * len(SYSTEMS) + 1))
-    found = {split: readings(reader, dataset, split, its, place / f"{split}.json") for split, its in runs.items()}
-    results = measured(dataset, runs, found)
+    reader = Reader(ReaderSettings(reader=str(artifact.path), passages=PASSAGES * len(SYSTEMS) + 1))
+    by_split = {
+        split: readings(reader, dataset, split, of_split, place / f"{split}.json") for split, of_split in runs.items()
+    }
+    results = measured(dataset, runs, by_split)
     for name, row in results["systems"].items():
         say(f"{name}: dev EM {100 * row['dev']['EM']:.1f}, weight {row['weight']:g}")
     minutes = float((place / "seconds").read_text("utf-8")) / 60
     results |= {
         "questions": {split: len(dataset.query_ids_of(split)) for split in runs},
         "reader": {
-            "questions": made.meta["examples"]["queries"],
+            "questions": artifact.meta["examples"]["queries"],
             "minutes": minutes,
-            "dev": made.meta["dev"],
-            "settings": made.config["train"],
+            "dev": artifact.meta["dev"],
+            "settings": artifact.config["train"],
         },
         "dataset": dataset.provenance(),
         "git_revision": git_revision(),

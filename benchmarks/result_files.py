@@ -7,8 +7,8 @@ from typing import Any
 TEXTS = frozenset({"text", "excerpt"})
 
 
-def without_texts(found: Any) -> Any:
+def without_texts(figures: Any) -> Any:
     """The same figures without the texts of examples, at any depth."""
-    if isinstance(found, dict):
-        return {key: without_texts(value) for key, value in found.items() if key not in TEXTS}
-    return [without_texts(value) for value in found] if isinstance(found, list | tuple) else found
+    if isinstance(figures, dict):
+        return {key: without_texts(value) for key, value in figures.items() if key not in TEXTS}
+    return [without_texts(value) for value in figures] if isinstance(figures, list | tuple) else figures

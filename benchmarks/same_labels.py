@@ -38,7 +38,7 @@ from gnnretrieval.evaluation import bootstrap_interval, paired_test, per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.index import build_index
+from gnnretrieval.index import Index, build_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.platform.memory import keep_freed_memory
@@ -106,21 +106,30 @@ class OneSet(NamedTuple):
         """RR@10 by split, system and question, of one seed."""
         kept = self.place / f"{layer}-{seed}.json"
         made_from = {"graph": self.graph.hash, "revision": git_revision()}
-        if kept.is_file() and (found := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
-            return dict(found["values"])
+        if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
+            return dict(record["values"])
         runs, chosen = self.runs(seed, layer)
         values: dict[str, dict[str, Values]] = {}
-        for split, its in runs.items():
+        for split, of_split in runs.items():
             qrels = self.dataset.split(split)
-            values[split] = {name: dict(per_query(qrels, run, [MEASURE])[MEASURE]) for name, run in its.items()}
+            values[split] = {name: dict(per_query(qrels, run, [MEASURE])[MEASURE]) for name, run in of_split.items()}
         kept.write_text(json.dumps({**made_from, "chosen": chosen, "values": values}), encoding="utf-8")
         return values
+
+    def values_of(self, index: Index, split: str = "test", features: Features | None = None) -> Values:
+        """RR@10 by question of an index, for questions by ``features``; None: by the frozen encoder."""
+        features = features or self.features
+        ids = [query.id for query in self.dataset.queries_of(split)]
+        run = index_run(index, ids, features.queries[features.rows_of(ids)], DEPTH)
+        return dict(per_query(self.dataset.split(split), run, [MEASURE])[MEASURE])
 
     def chosen(self, seed: int, layer: str) -> dict[str, Any]:
         """What dev chose; :meth:`values` comes first."""
         kept = json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))
         log = (self.place / f"{layer}-{seed}" / "model" / "log.jsonl").read_text("utf-8").splitlines()
-        rungs = {one["rung"]: one["gain"] if one["kept"] else None for one in map(json.loads, log) if "rung" in one}
+        rungs = {
+            line["rung"]: line["gain"] if line["kept"] else None for line in map(json.loads, log) if "rung" in line
+        }
         return {**kept["chosen"], "rungs": rungs}
 
     def runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
@@ -140,12 +149,14 @@ class OneSet(NamedTuple):
             GNN: build_index(embeddings, place / "index", **common),
         }
         given = (self.graph, self.dataset, self.features, "test")
-        made = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **common)]
+        rankings = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **common)]
         if not self.features.meta["encoder"]["checkpoint"].startswith(FUNCTION):
-            made.append(rank_baselines(*given, self.place / "baselines-expansion", only=(EXPANSION,), **common))
+            rankings.append(rank_baselines(*given, self.place / "baselines-expansion", only=(EXPANSION,), **common))
         if seed:  # the other baselines do not depend on the seed
-            made.append(rank_baselines(*given, self.place / f"baselines-{seed}", seed=seed, only=WITH_HEADS, **common))
-        its_choices = {name: its for part in made for name, its in part.meta["chosen"].items()}
+            rankings.append(
+                rank_baselines(*given, self.place / f"baselines-{seed}", seed=seed, only=WITH_HEADS, **common)
+            )
+        choices = {name: choice for part in rankings for name, choice in part.meta["chosen"].items()}
         texts = [passage.full_text for passage in self.dataset.passages()]
         bm25, ids = BM25(texts, total=len(texts)), self.dataset.passage_ids
         runs: dict[str, dict[str, Run]] = {}
@@ -154,20 +165,20 @@ class OneSet(NamedTuple):
             vectors = self.features.queries[self.features.rows_of(queries)]
             runs[split] = {BM25_PLAIN: bm25_run(bm25, queries, ids, DEPTH)}
             runs[split] |= {name: index_run(index, list(queries), vectors, DEPTH) for name, index in indexes.items()}
-            for part in made:
+            for part in rankings:
                 runs[split] |= part.runs(dev=split == "dev")
         dense = tuple(name for name in (*DENSE, GNN) if name in runs["dev"])
         pipelines = choose_pipelines(LEXICAL_SYSTEMS, dense, runs["dev"], self.dataset.split("dev"))
-        for its in runs.values():
-            its |= {name: pair.run(its, DEPTH) for name, pair in pipelines.items()}
-        chosen = {name: its["said"] for name, its in its_choices.items()}
+        for of_split in runs.values():
+            of_split |= {name: pair.run(of_split, DEPTH) for name, pair in pipelines.items()}
+        chosen = {name: choice["said"] for name, choice in choices.items()}
         chosen |= {GNN: model.meta["dev"].get("kept"), **{name: pair.line() for name, pair in pipelines.items()}}
         return runs, {"p": model.meta["dev"]["best"]["p"], "seconds": seconds, "said": chosen}
 
 
 def mean_by_question(seeds: Sequence[Values]) -> Values:
     """Mean of each question over the seeds."""
-    return {query: fmean(one[query] for one in seeds) for query in seeds[0]}
+    return {query: fmean(values[query] for values in seeds) for query in seeds[0]}
 
 
 def tested(system: Values, baseline: Values) -> dict[str, Any]:
@@ -177,52 +188,52 @@ def tested(system: Values, baseline: Values) -> dict[str, Any]:
     return {"difference": test.difference, "p": test.p, "interval": bootstrap_interval(differences)}
 
 
-def measured(one: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str, Any]:
+def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str, Any]:
     """Means over seeds, and tests of the GNN-encoder against the strongest dense baseline, overall and by group."""
     names = list(seeds[0])
     by_question = {name: mean_by_question([seed[name] for seed in seeds]) for name in names}
-    judged = one.dataset.split("test")
-    copies = copy_similarity(one.dataset, "test")
+    judged = one_set.dataset.split("test")
+    copies = copy_similarity(one_set.dataset, "test")
     groups: dict[str, list[str]] = {"all": list(by_question[DUAL])}
     groups |= {
         name: [query for query in part if query in by_question[DUAL]]
-        for name, part in split_by_labels(judged, one.graph).items()
+        for name, part in split_by_labels(judged, one_set.graph).items()
     }
     groups["near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) >= COPY]
     groups["no near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) < COPY]
     strongest = max(set(DENSE) & set(names), key=lambda name: fmean(by_question[name].values()))
-    found: dict[str, Any] = {"strongest": strongest, "groups": {}}
+    results: dict[str, Any] = {"strongest": strongest, "groups": {}}
     for group, queries in groups.items():
         if not queries:
             continue
         part = {name: {query: values[query] for query in queries} for name, values in by_question.items()}
-        found["groups"][group] = {
+        results["groups"][group] = {
             "questions": len(queries),
             "RR@10": {name: fmean(values.values()) for name, values in part.items()},
             "against": {name: tested(part[GNN], part[name]) for name in dict.fromkeys((strongest, DUAL))},
         }
-    found["groups"]["all"]["deviation"] = {
+    results["groups"]["all"]["deviation"] = {
         name: stdev(fmean(seed[name].values()) for seed in seeds) if len(seeds) > 1 else 0.0 for name in names
     }
-    found["pipelines"] = tested(by_question[WITH], by_question[WITHOUT])
-    return found
+    results["pipelines"] = tested(by_question[WITH], by_question[WITHOUT])
+    return results
 
 
-def measured_layers(one: OneSet, layers: Sequence[str], seeds: int) -> dict[str, Any]:
+def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int) -> dict[str, Any]:
     """The GNN-encoder with each layer, ``linear`` first, on test."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     simplest: Values = {}
     for layer in ("linear", *layers):
-        test = mean_by_question([one.values(seed, layer)["test"][GNN] for seed in range(seeds)])
+        test = mean_by_question([one_set.values(seed, layer)["test"][GNN] for seed in range(seeds)])
         simplest = simplest or test
-        found[layer] = {
+        results[layer] = {
             "seeds": seeds,
             "RR@10": fmean(test.values()),
             "against": None if test is simplest else tested(test, simplest),
-            "seconds": fmean(one.chosen(seed, layer)["seconds"] for seed in range(seeds)),
+            "seconds": fmean(one_set.chosen(seed, layer)["seconds"] for seed in range(seeds)),
             "revision": git_revision() or "unknown",
         }
-    return found
+    return results
 
 
 @click.command()
@@ -246,21 +257,27 @@ def main(
         if SETS[name][0] not in DOCSTRINGS and not (data / SETS[name][0]).is_dir():
             say(f"{name}: not in {data}, left out")
             continue
-        one = OneSet.of(name, data, work if encoder == MINILM else work / encoder, encoder)
+        one_set = OneSet.of(name, data, work if encoder == MINILM else work / encoder, encoder)
         if layers:
-            results["sets"][name].setdefault("layers", {}).update(measured_layers(one, layers, seeds))
+            results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds))
             _write(path, results)
             continue
-        values = {seed: one.values(seed, "linear") for seed in range(seeds)}
+        values = {seed: one_set.values(seed, "linear") for seed in range(seeds)}
         for system in values[0]["dev"]:
-            on_dev = " ".join(f"{100 * fmean(its['dev'][system].values()):.1f}" for its in values.values())
+            on_dev = " ".join(f"{100 * fmean(of_seed['dev'][system].values()):.1f}" for of_seed in values.values())
             say(f"{name}: {system}: dev {on_dev}")
         if dev:
             continue
-        chosen = {seed: one.chosen(seed, "linear") for seed in values}
-        its = measured(one, [found["test"] for found in values.values()])
+        chosen = {seed: one_set.chosen(seed, "linear") for seed in values}
+        figures = measured(one_set, [of_seed["test"] for of_seed in values.values()])
         others = results["sets"].get(name, {}).get("layers", {})
-        results["sets"][name] = {**its, "layers": others, "seeds": seeds, "chosen": chosen, "revision": git_revision()}
+        results["sets"][name] = {
+            **figures,
+            "layers": others,
+            "seeds": seeds,
+            "chosen": chosen,
+            "revision": git_revision(),
+        }
         results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
         _write(path, results)
 

@@ -53,32 +53,46 @@ def markdown(results: Mapping[str, Any]) -> str:
         *HISTORY[encoder],
         "",
     ]
-    names = [BM25_PLAIN, *DENSE, LEXICAL, GNN, f"{BM25_PLAIN}+{DUAL}", WITHOUT, WITH]
-    names = [name for name in names if any(name in its["groups"]["all"]["RR@10"] for its in sets.values())]
-    lines += ["|  | " + " | ".join(sets) + " |", "|---|" + "---:|" * len(sets)]
-    for name in names:
-        cells = []
-        for its in sets.values():
-            whole = its["groups"]["all"]
-            if name not in whole["RR@10"]:  # measured before there was this baseline
-                cells.append("–")
-                continue
-            value = f"{100 * whole['RR@10'][name]:.1f}"
-            if deviation := whole["deviation"][name]:
-                value += f" ± {100 * deviation:.1f}"
-            cells.append(f"**{value}**" if name in (its["strongest"], GNN) else value)
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append("| **Δ to the strongest dense baseline** | " + " | ".join(map(_gain, sets.values())) + " |")
-    lines.append(
-        "| **Δ of the pipelines** | " + " | ".join(difference(its["pipelines"]) for its in sets.values()) + " |"
-    )
-    seeds = ", ".join(f"{name} {its['seeds']}" for name, its in sets.items())
+    lines += _of_systems(sets)
+    seeds = ", ".join(f"{name} {figures['seeds']}" for name, figures in sets.items())
     lines += [
         "",
         f"Seeds: {seeds}. Bold: the strongest dense baseline and the GNN-encoder. ± is the standard deviation over",
         "seeds. The pipelines are what dev finds best of BM25 or bm25+questions and a dense system, alone or joined;",
         "without the graph this is any of the dense systems above.",
     ]
+    lines += [*_of_groups(sets), *_of_rungs(sets), *_of_layers(sets), *_of_choices(sets)]
+    revisions = ", ".join(f"{name} {figures['revision'][:7]}" for name, figures in sets.items() if figures["revision"])
+    return "\n".join([*lines, "", f"Revisions: {revisions}.", ""])
+
+
+def _of_systems(sets: Mapping[str, Any]) -> list[str]:
+    """The table of all systems."""
+    names = [BM25_PLAIN, *DENSE, LEXICAL, GNN, f"{BM25_PLAIN}+{DUAL}", WITHOUT, WITH]
+    names = [name for name in names if any(name in figures["groups"]["all"]["RR@10"] for figures in sets.values())]
+    lines = ["|  | " + " | ".join(sets) + " |", "|---|" + "---:|" * len(sets)]
+    for name in names:
+        cells = []
+        for figures in sets.values():
+            whole = figures["groups"]["all"]
+            if name not in whole["RR@10"]:  # measured before there was this baseline
+                cells.append("–")
+                continue
+            value = f"{100 * whole['RR@10'][name]:.1f}"
+            if deviation := whole["deviation"][name]:
+                value += f" ± {100 * deviation:.1f}"
+            cells.append(f"**{value}**" if name in (figures["strongest"], GNN) else value)
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines.append("| **Δ to the strongest dense baseline** | " + " | ".join(map(_gain, sets.values())) + " |")
+    lines.append(
+        "| **Δ of the pipelines** | " + " | ".join(difference(figures["pipelines"]) for figures in sets.values()) + " |"
+    )
+    return lines
+
+
+def _of_groups(sets: Mapping[str, Any]) -> list[str]:
+    """Tables of two groups of questions each."""
+    lines = []
     for title, groups in (
         ("Where passages have training questions, and where not", (WARM, COLD)),
         (
@@ -89,44 +103,35 @@ def markdown(results: Mapping[str, Any]) -> str:
         lines += ["", f"## {title}", ""]
         lines += ["| set | questions about | n | dual-encoder | strongest baseline | gnn-encoder | Δ |"]
         lines += ["|---|---|---:|---:|---:|---:|---:|"]
-        for name, its in sets.items():
+        for name, figures in sets.items():
             for group in groups:
-                if (part := its["groups"].get(group)) is None:
+                if (part := figures["groups"].get(group)) is None:
                     continue
-                figures = (part["RR@10"][one] for one in (DUAL, its["strongest"], GNN))
-                shown = " | ".join(f"{100 * value:.1f}" for value in figures)
-                gain = difference(part["against"][its["strongest"]])
+                values = (part["RR@10"][system] for system in (DUAL, figures["strongest"], GNN))
+                shown = " | ".join(f"{100 * value:.1f}" for value in values)
+                gain = difference(part["against"][figures["strongest"]])
                 lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
-    lines += _of_rungs(sets)
-    lines += _of_layers(sets)
-    lines += ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
-    lines += ["|---|---:|---|---:|---|---|"]
-    for name, its in sets.items():
-        for seed, chosen in its["chosen"].items():
-            said = chosen["said"]
-            lines.append(f"| {name} | {seed} | {said[GNN]} | {chosen['p']:.2g} | {said[WITHOUT]} | {said[WITH]} |")
-    made = ", ".join(f"{name} {its['revision'][:7]}" for name, its in sets.items() if its["revision"])
-    return "\n".join([*lines, "", f"Revisions: {made}.", ""])
+    return lines
 
 
 def _of_rungs(sets: Mapping[str, Any]) -> list[str]:
     """The table of each rung's gain on dev, where it was kept."""
     lines = ["", "## What each rung of the ladder gained on dev", ""]
     lines += ["RR@10 × 100 over the rung below, mean over the seeds that kept it; in brackets how many did.", ""]
-    per_set = {name: [chosen["rungs"] for chosen in its["chosen"].values()] for name, its in sets.items()}
-    rungs = dict.fromkeys(rung for seeds in per_set.values() for one in seeds for rung in one)  # in their order
-    names = [rung for rung in rungs if any(one.get(rung) is not None for seeds in per_set.values() for one in seeds)]
+    per_set = {name: [chosen["rungs"] for chosen in figures["chosen"].values()] for name, figures in sets.items()}
+    rungs = dict.fromkeys(rung for seeds in per_set.values() for kept in seeds for rung in kept)  # in their order
+    names = [rung for rung in rungs if any(kept.get(rung) is not None for seeds in per_set.values() for kept in seeds)]
     lines += ["| set | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for name, seeds in per_set.items():
-        gains = [[gain for one in seeds if (gain := one.get(rung)) is not None] for rung in names]
-        cells = [f"{100 * fmean(its):+.1f} ({len(its)} of {len(seeds)})" if its else "–" for its in gains]
+        gains = [[gain for kept in seeds if (gain := kept.get(rung)) is not None] for rung in names]
+        cells = [f"{100 * fmean(values):+.1f} ({len(values)} of {len(seeds)})" if values else "–" for values in gains]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
 def _of_layers(sets: Mapping[str, Any]) -> list[str]:
     """The table of other layers, on the sets that have any."""
-    measured = {name: its for name, its in sets.items() if its.get("layers")}
+    measured = {name: figures for name, figures in sets.items() if figures.get("layers")}
     if not measured:
         return []
     lines = ["", "## Other layers", ""]
@@ -138,18 +143,31 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
         "",
     ]
     lines += ["| set | layer | seeds | RR@10 | Δ | seconds | revision |", "|---|---|---:|---:|---:|---:|---|"]
-    for name, its in measured.items():
-        for layer, found in its["layers"].items():
-            gain = "–" if found["against"] is None else difference(found["against"])
-            value = f"{100 * found['RR@10']:.1f}"
-            seconds = "–" if found["seconds"] is None else f"{found['seconds']:.0f}"
-            revision = found.get("revision", "–")[:7]
-            lines.append(f"| {name} | {layer} | {found['seeds']} | {value} | {gain} | {seconds} | {revision} |")
+    for name, figures in measured.items():
+        for layer, row in figures["layers"].items():
+            gain = "–" if row["against"] is None else difference(row["against"])
+            value = f"{100 * row['RR@10']:.1f}"
+            seconds = "–" if row["seconds"] is None else f"{row['seconds']:.0f}"
+            revision = row.get("revision", "–")[:7]
+            lines.append(f"| {name} | {layer} | {row['seeds']} | {value} | {gain} | {seconds} | {revision} |")
     return lines
 
 
-def _gain(its: Mapping[str, Any]) -> str:
-    return difference(its["groups"]["all"]["against"][its["strongest"]]) + f" to {its['strongest']}"
+def _of_choices(sets: Mapping[str, Any]) -> list[str]:
+    """The table of what dev chose."""
+    lines = ["", "## What dev chose", "", "| set | seed | gnn-encoder | p | best without the graph | best with it |"]
+    lines += ["|---|---:|---|---:|---|---|"]
+    for name, figures in sets.items():
+        for seed, chosen in figures["chosen"].items():
+            choices = chosen["said"]
+            lines.append(
+                f"| {name} | {seed} | {choices[GNN]} | {chosen['p']:.2g} | {choices[WITHOUT]} | {choices[WITH]} |"
+            )
+    return lines
+
+
+def _gain(figures: Mapping[str, Any]) -> str:
+    return difference(figures["groups"]["all"]["against"][figures["strongest"]]) + f" to {figures['strongest']}"
 
 
 def difference(test: Mapping[str, Any]) -> str:

@@ -40,13 +40,13 @@ class Outcome(NamedTuple):
 
     Attributes:
         codes: Exit codes of the two launchers.
-        said: What they printed.
+        output: What they printed.
         seconds: From the kill, or from the start, to the end of the last one.
         epochs: Epochs that were done at the kill; None: nothing was killed.
     """
 
     codes: tuple[int, int]
-    said: str
+    output: str
     seconds: float
     epochs: int | None = None
 
@@ -108,23 +108,23 @@ class Training:
         if kill is not None:
             epochs = self._kill_rank(kill, name, launchers)
             begun = time.monotonic()
-        said = "".join(one.communicate(timeout=WAIT)[0] for one in launchers)
-        first, second = (one.returncode for one in launchers)
-        return Outcome((first, second), said, time.monotonic() - begun, epochs)
+        output = "".join(launcher.communicate(timeout=WAIT)[0] for launcher in launchers)
+        first, second = (launcher.returncode for launcher in launchers)
+        return Outcome((first, second), output, time.monotonic() - begun, epochs)
 
     def _meeting(self, name: str, number: int, elastic: bool) -> tuple[object, ...]:
         """Options by which the launchers of the hosts find each other."""
         if not elastic:
             return "--node-rank", number, "--master-addr", HOSTS[0], "--master-port", 29500
         host = f"is_host={int(number == 0)}"  # its address is no name of this machine
-        its = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{HOSTS[0]}:29400", "--rdzv-conf", host)
-        return *its, "--rdzv-id", f"{self.kind}-{name}", "--local-addr", HOSTS[number]
+        rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{HOSTS[0]}:29400", "--rdzv-conf", host)
+        return *rendezvous, "--rdzv-id", f"{self.kind}-{name}", "--local-addr", HOSTS[number]
 
     def _kill_rank(self, host: int, name: str, launchers: Sequence[subprocess.Popen[str]]) -> int:
         """SIGKILL a host's rank after a random number of epochs; returns how many were done."""
         wanted = random.randrange(1, (EPOCHS if self.kind == "gnn" else ENCODER_EPOCHS) - 1)
         while (done := self.epochs_done(name)) < wanted:
-            if any(one.poll() is not None for one in launchers):
+            if any(launcher.poll() is not None for launcher in launchers):
                 raise SystemExit(f"{self.kind}: ended before epoch {wanted}: {launchers[0].communicate()[0]}")
             time.sleep(0.02)
         time.sleep(random.uniform(0, 0.5))
@@ -141,7 +141,7 @@ class Training:
             *self.out(name).parent.glob(f".{self.out(name).name}*/**/log.jsonl"),
             *self.out(name).rglob("log.jsonl"),
         ]
-        return max((len({one.get("epoch") for one in _log(log)}) for log in logs), default=0)
+        return max((len({record.get("epoch") for record in _log(log)}) for log in logs), default=0)
 
 
 def _log(path: Path) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ def _log(path: Path) -> list[dict[str, Any]]:
 
 def losses(model: Path) -> list[float]:
     """The loss of each step."""
-    return [one["loss"] for one in _log(model / "log.jsonl") if "loss" in one]
+    return [record["loss"] for record in _log(model / "log.jsonl") if "loss" in record]
 
 
 def weights(model: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -164,16 +164,16 @@ def weights(model: Path) -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
-def farthest(one: Path, other: Path) -> dict[str, float]:
+def farthest(first: Path, second: Path) -> dict[str, float]:
     """Largest relative difference of a step's loss, and largest difference of a weight."""
-    ours, its = losses(one), losses(other)
-    assert len(ours) == len(its) > 1
-    here, there = weights(one), weights(other)
+    ours, theirs = losses(first), losses(second)
+    assert len(ours) == len(theirs) > 1
+    here, there = weights(first), weights(second)
     assert {*here} == {*there}
     assert here
     return {
         "steps": len(ours),
-        "loss": float(np.max(np.abs(np.array(ours) / np.array(its) - 1))),
+        "loss": float(np.max(np.abs(np.array(ours) / np.array(theirs) - 1))),
         "weights": max(float(np.abs(here[name] - there[name]).max()) for name in here),
     }
 
@@ -199,68 +199,31 @@ def training(work: Path, trials: int) -> dict[str, Any]:
     place.mkdir()
     prepare(work)
     random.seed(0)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with Hosts():
         for kind in TITLES:
-            one = Training(kind, work, place)
-            one.alone("alone")
-            if any((whole := one.two("two")).codes):
-                raise SystemExit(whole.said)
-            found[kind] = {"against one process": farthest(one.model("two"), one.model("alone")), "kills": []}
-            say(f"{kind}: {found[kind]}")
+            trial = Training(kind, work, place)
+            trial.alone("alone")
+            if any((whole := trial.two("two")).codes):
+                raise SystemExit(whole.output)
+            results[kind] = {"against one process": farthest(trial.model("two"), trial.model("alone")), "kills": []}
+            say(f"{kind}: {results[kind]}")
             for number in range(trials):
                 for host, restarts in ENDS:
                     name = f"killed-{number}-{host}-{restarts}"
-                    outcome = one.two(name, kill=host, restarts=restarts)
+                    outcome = trial.two(name, kill=host, restarts=restarts)
                     row: dict[str, Any] = {
                         "rank": host,
                         "restarts": restarts,
                         "epochs": outcome.epochs,
                         "seconds": outcome.seconds,
                         "codes": outcome.codes,
-                        "sentence": SENTENCE in outcome.said,
+                        "sentence": SENTENCE in outcome.output,
                     }
-                    if not restarts and any((again := one.two(name)).codes):
-                        raise SystemExit(again.said)
-                    row["resumed"] = farthest(one.model(name), one.model("two"))
-                    found[kind]["kills"].append(row)
+                    if not restarts and any((again := trial.two(name)).codes):
+                        raise SystemExit(again.output)
+                    row["resumed"] = farthest(trial.model(name), trial.model("two"))
+                    results[kind]["kills"].append(row)
                     say(f"{kind}: {row}")
-                    (place / f"{kind}-{name}.txt").write_text(outcome.said, encoding="utf-8")
-    return found
-
-
-def lines(found: dict[str, Any]) -> list[str]:
-    """The page's section."""
-    said = [
-        "## Training by torchrun over two hosts",
-        "",
-        "One process on each host, gloo, float32. Differences are the largest of any step's loss (relative) and of any",
-        "weight, against one process with the same command.",
-        "",
-        "| training | steps | loss | weights |",
-        "|---|---:|---:|---:|",
-    ]
-    for kind, its in ((one, found[one]) for one in TITLES):
-        one = its["against one process"]
-        said.append(f"| {TITLES[kind]} | {one['steps']} | {one['loss']:.0e} | {one['weights']:.0e} |")
-    said += [
-        "",
-        "SIGKILL of a rank after a random number of epochs. Without restarts the other rank ends with a sentence, and",
-        "the same command goes on. With `--max-restarts 3` torchrun starts both again. `equal` counts the runs whose",
-        "losses and weights are those of the unbroken run over two hosts, without any difference.",
-        "",
-        "| training | killed | restarts | trials | longest until all had ended | with the sentence | equal |",
-        "|---|---|---|---:|---:|---:|---:|",
-    ]
-    for kind, its in ((one, found[one]) for one in TITLES):
-        for host, restarts in ENDS:
-            rows = [row for row in its["kills"] if (row["rank"], row["restarts"]) == (host, restarts)]
-            if not rows:
-                continue
-            longest = max(row["seconds"] for row in rows)
-            equal = sum(row["resumed"]["loss"] == row["resumed"]["weights"] == 0 for row in rows)
-            by = "by torchrun" if restarts else "by the user"
-            until = "–" if restarts else f"{longest:.0f} s"
-            sentence = "–" if restarts else f"{sum(row['sentence'] for row in rows)}"
-            said.append(f"| {TITLES[kind]} | rank {host} | {by} | {len(rows)} | {until} | {sentence} | {equal} |")
-    return [*said, ""]
+                    (place / f"{kind}-{name}.txt").write_text(outcome.output, encoding="utf-8")
+    return results

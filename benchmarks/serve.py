@@ -161,10 +161,10 @@ def under_load(run: Path, questions: list[str]) -> dict[str, Any]:
             say(f"  {name}: {rounds_of[name][-1]}")
     return {
         name: {
-            "requests": sum(one["requests"] for one in rounds),
-            "errors": sum(one["errors"] for one in rounds),
+            "requests": sum(each["requests"] for each in rounds),
+            "errors": sum(each["errors"] for each in rounds),
             **{
-                key: statistics.median(one[key] for one in rounds)
+                key: statistics.median(each[key] for each in rounds)
                 for key in ("ms_p50", "ms_p99", "requests_per_second")
             },
             "rounds": rounds,
@@ -274,8 +274,8 @@ def markdown(results: dict[str, Any]) -> str:
     both, load_, kill, bad = results["with_and_without"], results["load"], results["killed"], results["malformed"]
     low, high = both["ratio_95"]
     rows = [
-        f"| {name} | {one['ms_p50']:.0f} | {one['ms_p99']:.0f} | {one['requests_per_second']:.0f} | {one['errors']} |"
-        for name, one in load_.items()
+        f"| {name} | {row['ms_p50']:.0f} | {row['ms_p99']:.0f} | {row['requests_per_second']:.0f} | {row['errors']} |"
+        for name, row in load_.items()
     ]
     again = kill["seconds_to_first_answer_after_kill"]
     statuses = ", ".join(f"{count:,} × {status}" for status, count in bad["by_status"].items())

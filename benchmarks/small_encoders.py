@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import click
 from late_interaction import DEPTH, QUICK_TOKENS, RECALL, RESULTS, RR, SQUAD, OneSet, Values
 from same_labels import mean_by_question, tested
+from same_labels_page import difference
 
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
@@ -80,19 +81,19 @@ def recipe_of(name: str, seed: int, place: Path) -> Path:
     return file
 
 
-def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
+def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     """Values by system and seed, tests, and bytes a passage."""
-    features, graph, dual = one.frozen()
-    test, dev = list(one.texts), list(one.dataset.split("dev"))
+    features, graph, dual = one_set.frozen()
+    test, dev = list(one_set.texts), list(one_set.dataset.split("dev"))
     values: dict[str, list[Values]] = {}
-    bytes_of, passages = dict[str, float](), len(one.dataset.passage_ids)
+    bytes_of, passages = dict[str, float](), len(one_set.dataset.passage_ids)
     chosen: dict[str, list[tuple[float, ...]]] = {}
-    bm25 = BM25((passage.full_text for passage in one.dataset.passages()), total=passages)
+    bm25 = BM25((passage.full_text for passage in one_set.dataset.passages()), total=passages)
     by_bm25 = bm25_run(
-        bm25, {query.id: query.text for query in one.dataset.queries_of("dev")}, one.dataset.passage_ids, DEPTH
+        bm25, {query.id: query.text for query in one_set.dataset.queries_of("dev")}, one_set.dataset.passage_ids, DEPTH
     )
     for seed in range(seeds):
-        index = one.gnn(features, graph, "", seed)
+        index = one_set.gnn(features, graph, "", seed)
 
         def by_index(queries: list[str], index: Any = index) -> Run:
             return index_run(index, queries, features.queries[features.rows_of(queries)], DEPTH)
@@ -100,58 +101,66 @@ def figures_of(one: OneSet, seeds: int) -> dict[str, Any]:
         runs: dict[str, Run] = {"gnn-encoder": by_index(test)}
         beside = {"bm25": by_bm25}
         for name, systems in SYSTEMS.items():
-            place = one.place / f"{name}-run-{seed}"
-            made = run_encoder_recipe(recipe_of(name, seed, place), place / "made", data=one.dataset.path, small=True)
-            assert made is not None
-            runs |= {system: made.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
+            place = one_set.place / f"{name}-run-{seed}"
+            recipe_run = run_encoder_recipe(
+                recipe_of(name, seed, place), place / "made", data=one_set.dataset.path, small=True
+            )
+            assert recipe_run is not None
+            runs |= {system: recipe_run.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
             if name in SPARSE:
                 sparse = open_sparse_features(place / "made" / f"{name}-features")
                 beside[name] = sparse_run(sparse, dev, DEPTH)
                 bytes_of[name] = 8 * sparse.meta["num_passage_terms"] / passages
         for name, on_dev in beside.items():
-            fusion = choose_fusion([by_index(dev), on_dev], one.dataset.split("dev"))
+            fusion = choose_fusion([by_index(dev), on_dev], one_set.dataset.split("dev"))
             joined = fuse([by_index(test), runs[name]], "weighted", weights=fusion.weights)
             runs[f"gnn-encoder + {name}"] = joined
             chosen.setdefault(name, []).append(fusion.weights)
         for name, run in runs.items():
-            values.setdefault(name, []).append(one.measured(run))
-            say(f"{one.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
+            values.setdefault(name, []).append(one_set.measured(run))
+            say(f"{one_set.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
     dense = dict.fromkeys(
         ("start", "gnn-encoder", "dpr", "retromae", "step-1", "rocketqav2"), dual.meta["bytes"] / passages
     )
     bytes_of |= dense | {f"gnn-encoder + {name}": dense["gnn-encoder"] + bytes_of[name] for name in SPARSE}
-    means = {name: mean_by_question([one[RR] for one in every]) for name, every in values.items()}
-    rows: dict[str, dict[str, Any]] = {}
-    for name in NAMES:
-        by_seed = [100 * fmean(one[RR].values()) for one in values[name]]
-        rows[name] = {
-            "RR@10": fmean(by_seed),
-            "deviation": stdev(by_seed) if len(set(by_seed)) > 1 else None,
-            "R@100": 100 * fmean(mean_by_question([one[RECALL] for one in values[name]]).values()),
-            "bytes": bytes_of.get(name),
-        }
-        if name != "gnn-encoder":
-            rows[name]["test"] = tested(means[name], means["gnn-encoder"])
+    means = {name: mean_by_question([measures[RR] for measures in every]) for name, every in values.items()}
     pairs = {"retromae": "dpr", "rocketqav2": "step-1"}
     return {
         "passages": passages,
         "questions": len(test),
-        "labels": len(one.dataset.split("train")),
+        "labels": len(one_set.dataset.split("train")),
         "seeds": seeds,
         "weights": chosen,
-        "systems": rows,
+        "systems": {name: row_of(name, values[name], means, bytes_of) for name in NAMES},
         "pairs": {name: {"than": other, **tested(means[name], means[other])} for name, other in pairs.items()},
     }
 
 
+def row_of(
+    name: str, seeds: Sequence[Values], means: Mapping[str, dict[str, float]], bytes_of: Mapping[str, float]
+) -> dict[str, Any]:
+    """A system's means over seeds, its bytes, and its test against the GNN-encoder."""
+    by_seed = [100 * fmean(measures[RR].values()) for measures in seeds]
+    row: dict[str, Any] = {
+        "RR@10": fmean(by_seed),
+        "deviation": stdev(by_seed) if len(set(by_seed)) > 1 else None,
+        "R@100": 100 * fmean(mean_by_question([measures[RECALL] for measures in seeds]).values()),
+        "bytes": bytes_of.get(name),
+    }
+    if name != "gnn-encoder":
+        row["test"] = tested(means[name], means["gnn-encoder"])
+    return row
+
+
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
-    one = results["set"]
+    figures = results["set"]
     lines = [
         "# Pre-training, joint training and learned sparse retrieval",
         "",
-        f"A sample of squad-open: {one['passages']:,} passages, {one['labels']:,} training and",
-        f"{one['questions']:,} test questions; seeds: {one['seeds']}. All start from MiniLM and see the same labels.",
+        f"A sample of squad-open: {figures['passages']:,} passages, {figures['labels']:,} training and",
+        f"{figures['questions']:,} test questions; seeds: {figures['seeds']}. All start from MiniLM and see the same "
+        "labels.",
         f"The recipes are those of `encoder train NAME --small`, with {QUICK_TOKENS} tokens of a passage;",
         "cross-encoders are trained for one epoch with two negatives. An encoder that is no better on dev after",
         "training keeps the weights that it started from: RocketQAv2 is then its step 1. MiniLM has no head for",
@@ -166,26 +175,21 @@ def markdown(results: Mapping[str, Any]) -> str:
         "| system | RR@10 | R@100 | bytes | Δ |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, row in one["systems"].items():
+    for name, row in figures["systems"].items():
         deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
         size = "–" if row["bytes"] is None else f"{row['bytes']:,.0f}"
-        said = "–" if "test" not in row else difference(row["test"])
-        lines.append(f"| {NAMES[name]} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {size} | {said} |")
+        gain = "–" if "test" not in row else difference(row["test"])
+        lines.append(f"| {NAMES[name]} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {size} | {gain} |")
     lines.append("")
-    for name, test in one["pairs"].items():
+    for name, test in figures["pairs"].items():
         lines.append(f"{NAMES[name]}, against {NAMES[test['than']]}: {difference(test)}.")
     weights = [
-        f"{NAMES[other]} {', '.join(f'{second:g}' for _, second in pairs)}" for other, pairs in one["weights"].items()
+        f"{NAMES[other]} {', '.join(f'{second:g}' for _, second in pairs)}"
+        for other, pairs in figures["weights"].items()
     ]
     lines += ["", f"Weights beside the GNN-encoder, by seed: {'; '.join(weights)}."]
     lines += ["", f"Revision {results['git_revision']}."]
     return "\n".join(lines) + "\n"
-
-
-def difference(test: Mapping[str, Any]) -> str:
-    """A difference with its interval and p."""
-    low, high = (100 * bound for bound in test["interval"])
-    return f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
 
 
 @click.command()

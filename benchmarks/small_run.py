@@ -26,13 +26,13 @@ def make_run(directory: Path, seed: int = SEED) -> Path:
         return directory
     rng = np.random.default_rng(seed)
     passages = rng.normal(size=(PASSAGES, DIMENSION)).astype(np.float32)
-    asked = np.arange(QUERIES) % (PASSAGES // 2)
-    queries = passages[asked] + 0.5 * rng.normal(size=(QUERIES, DIMENSION)).astype(np.float32)
+    rows = np.arange(QUERIES) % (PASSAGES // 2)
+    queries = passages[rows] + 0.5 * rng.normal(size=(QUERIES, DIMENSION)).astype(np.float32)
     vars(ladder)["STEPS"] = (100,)  # few steps: quality does not matter
     GraphRetriever.fit(
         {f"p{row}": f"passage {row} version 0" for row in range(PASSAGES)},
         {f"q{row}": f"question {row}" for row in range(QUERIES)},
-        {f"q{row}": {f"p{asked[row]}": 1} for row in range(QUERIES)},
+        {f"q{row}": {f"p{rows[row]}": 1} for row in range(QUERIES)},
         vectors=(passages, queries),
         out=directory,
         k=5,

@@ -243,7 +243,7 @@ def main(
 
     start = time.perf_counter()
     graph = make_store(work, scale, DIMENSION, planted)
-    made = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     make_model(graph, work / "model")
     results: dict[str, Any] = {
         "scale": scale,
@@ -253,7 +253,7 @@ def main(
         "k": K,
         "dimension": DIMENSION,
         "bytes_on_disk": sum(file.stat().st_size for file in graph.path.rglob("*") if file.is_file()),
-        "seconds_to_make_or_reuse": made,
+        "seconds_to_make_or_reuse": seconds,
         **in_a_fresh_process("opening", graph.path),
         "machine": in_a_fresh_process("machine"),
         "embedding": in_a_fresh_process("embedding", graph.path, work / "model", work / "embeddings"),
@@ -293,8 +293,8 @@ def roofline(results: dict[str, Any], graph: Any) -> dict[str, Any]:
     }
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The figures as a page."""
+def _rows(results: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, value and aim of each figure."""
     embedding, bound, lookup = results["embedding"], results["roofline"], results["lookup_ms"]
     gib = 2**30
     rows = [
@@ -338,7 +338,13 @@ def markdown(results: dict[str, Any]) -> str:
                 "2 %",
             )
         )
-    table = "\n".join(f"| {name} | {value} | {aim} |" for name, value, aim in rows)
+    return rows
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The figures as a page."""
+    bound = results["roofline"]
+    table = "\n".join(f"| {name} | {value} | {aim} |" for name, value, aim in _rows(results))
     return f"""# A graph store of MS MARCO's shape, scale {results["scale"]:g}
 
 Regenerate: `.venv/bin/python benchmarks/store_scale.py --work DIRECTORY --scale {results["scale"]:g}{

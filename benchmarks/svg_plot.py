@@ -99,7 +99,7 @@ def line_plots(plots: Sequence[tuple[str, Lines]], labels: tuple[str, str]) -> s
 
 def _of_lines(title: str, lines: Lines, labels: tuple[str, str]) -> list[str]:
     box = _MANY
-    points = [point for its in lines.values() for point in its]
+    points = [point for line in lines.values() for point in line]
     left, right = min(x for x, _ in points), max(x for x, _ in points)
     low, high = min(y for _, y in points), max(y for _, y in points)
     pad = 0.08 * (high - low or 1)
@@ -116,10 +116,10 @@ def _of_lines(title: str, lines: Lines, labels: tuple[str, str]) -> list[str]:
         parts.append(
             f'<text x="{across(value):.1f}" y="{box.height - box.bottom + 18}" text-anchor="middle">{value:g}</text>'
         )
-    for number, (name, its) in enumerate(lines.items()):
+    for number, (name, line) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        if its:
-            path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in sorted(its))
+        if line:
+            path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in sorted(line))
             parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         at, beside = box.top + 16 * number, box.width - box.right
         parts.append(

@@ -38,7 +38,7 @@ def make_synthetic_set(
     rng = np.random.default_rng(seed)
     topics = rng.normal(size=(max(10, m // 200), dimension)).astype(np.float32)
     topic_of = rng.integers(0, len(topics), m)
-    asked = np.sort(rng.choice(m, n, replace=False))  # the labelled passage of each query, in order
+    labelled = np.sort(rng.choice(m, n, replace=False))  # the labelled passage of each query, in order
     (directory / "whole" / "qrels").mkdir(parents=True, exist_ok=True)
     queries = np.empty((n, dimension), dtype=np.float16)
     with (
@@ -50,8 +50,8 @@ def make_synthetic_set(
             noise = rng.standard_normal((part.stop - part.start, dimension), dtype=np.float32)
             vectors = topics[topic_of[part]] + noise
             writer.write(vectors)
-            first, last = np.searchsorted(asked, (part.start, part.stop))
-            near = vectors[asked[first:last] - part.start]
+            first, last = np.searchsorted(labelled, (part.start, part.stop))
+            near = vectors[labelled[first:last] - part.start]
             queries[first:last] = near + 0.7 * rng.standard_normal(near.shape, dtype=np.float32)
             corpus.writelines(
                 f'{{"_id": "p{row}", "title": "", "text": "passage {row} of topic {topic_of[row]}"}}\n'
@@ -59,11 +59,11 @@ def make_synthetic_set(
             )
             meter.advance(part.stop - part.start)
     order = rng.permutation(n)
-    lines = [json.dumps({"_id": f"q{row}", "text": f"what about {asked[row]}"}) + "\n" for row in order]
-    judged = [f"q{row}\tp{asked[row]}\t1\n" for row in order]
+    lines = [json.dumps({"_id": f"q{row}", "text": f"what about {labelled[row]}"}) + "\n" for row in order]
+    judged = [f"q{row}\tp{labelled[row]}\t1\n" for row in order]
     _write_queries(directory / "whole", lines, judged)
     np.save(directory / "queries.npy", queries[order])
-    np.save(directory / "planted.npy", _planted(topic_of, asked[order], rng))
+    np.save(directory / "planted.npy", _planted(topic_of, labelled[order], rng))
     if late:
         early = n - round(late * n)
         (directory / "early" / "qrels").mkdir(parents=True, exist_ok=True)
@@ -78,12 +78,12 @@ def make_synthetic_set(
     return m, n
 
 
-def _planted(topic_of: np.ndarray, asked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _planted(topic_of: np.ndarray, labelled: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For each query its labelled passage, then random others of its topic ``(n, 25)`` uint32."""
     by_topic = np.argsort(topic_of, kind="stable")
     starts = np.searchsorted(topic_of[by_topic], np.arange(topic_of.max() + 2))
-    planted = np.empty((len(asked), PLANTED), dtype=np.uint32)
-    for row, passage in enumerate(asked.tolist()):
+    planted = np.empty((len(labelled), PLANTED), dtype=np.uint32)
+    for row, passage in enumerate(labelled.tolist()):
         topic = topic_of[passage]
         others = by_topic[starts[topic] : starts[topic + 1]]
         others = others[others != passage]

@@ -19,8 +19,8 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import click
-from same_labels import DEPTH, MEASURE, OneSet, Values, mean_by_question, tested
-from same_labels_page import DUAL, GNN
+from same_labels import MEASURE, OneSet, Values, mean_by_question, tested
+from same_labels_page import DUAL, GNN, difference
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import rank_baselines
@@ -30,8 +30,7 @@ from gnnretrieval.evaluation import per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.index import Index, build_index
-from gnnretrieval.index.search import index_run
+from gnnretrieval.index import build_index
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
@@ -48,42 +47,42 @@ JOINT_DUAL, JOINT = "its dual-encoder alone", "GNN-encoder, joint"
 
 
 def values_of(
-    one: OneSet, place: Path, seeds: int, over_dpr: int, joint_over_dpr: int
+    one_set: OneSet, place: Path, seeds: int, over_dpr: int, joint_over_dpr: int
 ) -> tuple[dict[str, list[Values]], list[dict[str, Any]]]:
     """RR@10 on test by system, seed and question; and what each seed chose on dev."""
     values: dict[str, list[Values]] = {
-        label: [json.loads((one.place / f"linear-{seed}.json").read_text("utf-8"))["values"]["test"][name]
+        label: [json.loads((one_set.place / f"linear-{seed}.json").read_text("utf-8"))["values"]["test"][name]
                 for seed in range(seeds)]
         for name, label in FROZEN.items()
     }  # fmt: skip
-    joint = [_joint(one, one.graph, one.features, place / f"joint-{seed}", seed) for seed in range(seeds)]
-    values[JOINT_DUAL] = [its.dual_encoder for its in joint]
-    values[JOINT] = [its.values for its in joint]
-    chosen = [_choice(JOINT, seed, its.model) for seed, its in enumerate(joint)]
+    joint = [_joint(one_set, one_set.graph, one_set.features, place / f"joint-{seed}", seed) for seed in range(seeds)]
+    values[JOINT_DUAL] = [training.dual_encoder for training in joint]
+    values[JOINT] = [training.values for training in joint]
+    chosen = [_choice(JOINT, seed, training.model) for seed, training in enumerate(joint)]
     if not over_dpr:
         return values, chosen
-    run_encoder_recipe("dpr", place / "dpr", data=one.dataset.path, small=True, only=["dpr"])
+    run_encoder_recipe("dpr", place / "dpr", data=one_set.dataset.path, small=True, only=["dpr"])
     dpr = EncoderSettings(checkpoint=str(place / "dpr" / "dpr"))
-    features = encode_dataset(one.dataset, dpr, place / "features", overwrite=True)
-    graph = build_graph(one.dataset, features, GraphSettings(), place / "graph", overwrite=True)
+    features = encode_dataset(one_set.dataset, dpr, place / "features", overwrite=True)
+    graph = build_graph(one_set.dataset, features, GraphSettings(), place / "graph", overwrite=True)
     index = build_index(features, place / "index-dpr", overwrite=True)
-    values[DPR] = [_measured(one, index, features)]
+    values[DPR] = [one_set.values_of(index, features=features)]
     values |= {label: [] for label in (*OVER_DPR.values(), LADDER)}
     for seed in range(over_dpr):
-        given = (graph, one.dataset, features, "test", place / f"baselines-{seed}")
+        given = (graph, one_set.dataset, features, "test", place / f"baselines-{seed}")
         baselines = rank_baselines(*given, seed=seed, only=[*OVER_DPR], overwrite=True)
         for name, run in baselines.runs().items():
-            values[OVER_DPR[name]].append(dict(per_query(one.dataset.split("test"), run, [MEASURE])[MEASURE]))
+            values[OVER_DPR[name]].append(dict(per_query(one_set.dataset.split("test"), run, [MEASURE])[MEASURE]))
         settings = TrainSettings.parse({"evidence": 1.0, "seed": seed})
-        model = train_gnn(graph, one.dataset, features, settings, place / f"ladder-{seed}", overwrite=True)
+        model = train_gnn(graph, one_set.dataset, features, settings, place / f"ladder-{seed}", overwrite=True)
         embeddings = embed_passages(model, graph, place / f"embeddings-ladder-{seed}", overwrite=True)
         index = build_index(embeddings, place / f"index-ladder-{seed}", overwrite=True)
-        values[LADDER].append(_measured(one, index, features))
+        values[LADDER].append(one_set.values_of(index, features=features))
         chosen.append(_choice(LADDER, seed, model))
     for seed in range(joint_over_dpr):
-        its = _joint(one, graph, features, place / f"joint-dpr-{seed}", seed, evidence=1.0)
-        values.setdefault(OVER_DPR_JOINT, []).append(its.values)
-        chosen.append(_choice(OVER_DPR_JOINT, seed, its.model))
+        training = _joint(one_set, graph, features, place / f"joint-dpr-{seed}", seed, evidence=1.0)
+        values.setdefault(OVER_DPR_JOINT, []).append(training.values)
+        chosen.append(_choice(OVER_DPR_JOINT, seed, training.model))
     return values, chosen
 
 
@@ -95,17 +94,18 @@ class Joint(NamedTuple):
     dual_encoder: Values
 
 
-def _joint(one: OneSet, graph: Graph, features: Features, place: Path, seed: int, **settings: Any) -> Joint:
+def _joint(one_set: OneSet, graph: Graph, features: Features, place: Path, seed: int, **settings: Any) -> Joint:
     parsed = TrainSettings.parse({"layer": "linear", "mode": "joint", "seed": seed, **settings})
-    model = train_gnn(graph, one.dataset, features, parsed, place / "model", overwrite=True)
+    model = train_gnn(graph, one_set.dataset, features, parsed, place / "model", overwrite=True)
     given = None
     if model.has_encoder:
-        its = EncoderSettings(checkpoint=str(model.path))
-        given = features = encode_dataset(one.dataset, its, place / "features", overwrite=True)
+        encoder = EncoderSettings(checkpoint=str(model.path))
+        given = features = encode_dataset(one_set.dataset, encoder, place / "features", overwrite=True)
     embeddings = embed_passages(model, graph, place / "embeddings", features=given, overwrite=True)
-    values = []
-    for name, source in (("index", embeddings), ("index-dual-encoder", features)):
-        values.append(_measured(one, build_index(source, place / name, overwrite=True), features))
+    values = [
+        one_set.values_of(build_index(source, place / name, overwrite=True), features=features)
+        for name, source in (("index", embeddings), ("index-dual-encoder", features))
+    ]
     return Joint(model, *values)
 
 
@@ -116,18 +116,12 @@ def _choice(system: str, seed: int, model: GNNEncoderModel) -> dict[str, Any]:
     return {"system": system, "seed": seed, "kept": dev["kept"], **figures, "joint": dev.get("joint")}
 
 
-def _measured(one: OneSet, index: Index, features: Features) -> Values:
-    queries = {query.id: query.text for query in one.dataset.queries_of("test")}
-    run = index_run(index, list(queries), features.queries[features.rows_of(queries)], DEPTH)
-    return dict(per_query(one.dataset.split("test"), run, [MEASURE])[MEASURE])
-
-
 def measured(values: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
     """Means over seeds, and tests of the joint GNN-encoder against each other system by question."""
     ours = mean_by_question(values[JOINT])
     rows = {}
     for name, seeds in values.items():
-        means = [100 * fmean(one.values()) for one in seeds]
+        means = [100 * fmean(by_question.values()) for by_question in seeds]
         rows[name] = {
             "mean": fmean(means),
             "deviation": stdev(means) if len(means) > 1 else None,
@@ -165,14 +159,10 @@ def markdown(results: Mapping[str, Any]) -> str:
     ]
     for name, row in rows.items():
         deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
-        test = row["test"]
-        said = "–"
-        if test is not None:
-            low, high = (100 * bound for bound in test["interval"])
-            said = f"{100 * test['difference']:+.1f} [{low:+.1f}, {high:+.1f}], p = {test['p']:.1g}"
+        gain = "–" if row["test"] is None else difference(row["test"])
         figure = f"{row['mean']:.1f}{deviation}"
         figure = f"**{figure}**" if name in (LADDER, JOINT, OVER_DPR_JOINT) else figure
-        lines.append(f"| {name} | {figure} | {row['seeds']} | {said} |")
+        lines.append(f"| {name} | {figure} | {row['seeds']} | {gain} |")
     lines += [
         "",
         "## What dev chose",
@@ -180,11 +170,13 @@ def markdown(results: Mapping[str, Any]) -> str:
         "| system | seed | kept | dev | dual-encoder | joint over the ladder | questions beside dev |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
-    for one in results["chosen"]:
-        figures = f"{100 * one['dev']:.1f} | {100 * one['dual-encoder']:.1f}"
-        its = one["joint"]
-        gain = "– | –" if its is None else f"{100 * its['gain']:+.1f} ± {100 * its['error']:.1f} | {its['beside']}"
-        lines.append(f"| {one['system']} | {one['seed']} | {one['kept']} | {figures} | {gain} |")
+    for choice in results["chosen"]:
+        figures = f"{100 * choice['dev']:.1f} | {100 * choice['dual-encoder']:.1f}"
+        joint = choice["joint"]
+        gain = (
+            "– | –" if joint is None else f"{100 * joint['gain']:+.1f} ± {100 * joint['error']:.1f} | {joint['beside']}"
+        )
+        lines.append(f"| {choice['system']} | {choice['seed']} | {choice['kept']} | {figures} | {gain} |")
     lines += [
         "",
         "Joint over the ladder: gain of joint training over what the ladder reached with the frozen encoder, ± its",
@@ -204,8 +196,8 @@ def markdown(results: Mapping[str, Any]) -> str:
 def main(data: Path, work: Path, seeds: int, over_dpr: int, joint_over_dpr: int) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
-    one = OneSet.of(SET, data, work)
-    values, chosen = values_of(one, work / "trained-encoder", seeds, over_dpr, joint_over_dpr)
+    one_set = OneSet.of(SET, data, work)
+    values, chosen = values_of(one_set, work / "trained-encoder", seeds, over_dpr, joint_over_dpr)
     results = {**measured(values), "chosen": chosen, "git_revision": git_revision()}
     results |= {"versions": library_versions(), "cpus": os.cpu_count()}
     write_json(RESULTS / "trained_encoder.json", results)

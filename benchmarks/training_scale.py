@@ -84,8 +84,8 @@ def markdown(results: dict[str, Any]) -> str:
         "|---:|---|---:|---:|---:|",
     ]
     for row in results["runs"]:
-        slowest = min(one["steps_per_second"] for one in row["ranks"])
-        own, mapped = (max(one[name] for one in row["ranks"]) for name in ("own_gib", "mapped_gib"))
+        slowest = min(rank["steps_per_second"] for rank in row["ranks"])
+        own, mapped = (max(rank[name] for rank in row["ranks"]) for name in ("own_gib", "mapped_gib"))
         sampled = "all" if row["neighbors"] is None else f"at most {row['neighbors']}"
         lines.append(f"| {row['processes']} | {sampled} | {slowest:.2f} | {own:.2f} GiB | {mapped:.2f} GiB |")
     return "\n".join([*lines, "", f"Revision {results['revision'][:7]}.", ""])
@@ -106,9 +106,9 @@ def main(work: Path, scale: float, steps: int, neighbors: int | None, out: Path 
     graph = make_store(work, scale, DIMENSION, planted=True)
     runs = []
     for processes in (1, 2):
-        for its in (None, 5):
-            ranks = in_processes(processes, graph.path, steps, its, work / f"training-{processes}-{its}")
-            runs.append({"processes": processes, "neighbors": its, "ranks": ranks})
+        for neighbors in (None, 5):
+            ranks = in_processes(processes, graph.path, steps, neighbors, work / f"training-{processes}-{neighbors}")
+            runs.append({"processes": processes, "neighbors": neighbors, "ranks": ranks})
             say(f"{runs[-1]}")
     results = {
         "scale": scale,

@@ -34,7 +34,7 @@ def on_host(number: int, *words: object) -> list[str]:
 
 def processes(host: int) -> list[int]:
     """Processes of a host."""
-    return [int(one) for one in call("ip", "netns", "pids", f"gnnr{host}").stdout.split()]
+    return [int(process) for process in call("ip", "netns", "pids", f"gnnr{host}").stdout.split()]
 
 
 class Hosts:
