@@ -103,7 +103,7 @@ class Simulator:
     def log(self, **settings: Any) -> Log:
         """Simulate, and read the log back as feedback import does."""
         parsed = SimulationSettings.parse(settings)
-        file = self.place / f"log-{parsed.wrong_clicks:g}.jsonl"
+        file = self.place / f"log-{parsed.wrong_clicks:g}-{parsed.impressions}-{parsed.seed}.jsonl"
         file.unlink(missing_ok=True)
         report = simulate_log(self.dataset, file, parsed, rankings=self.rankings)
         cleaned = clean(EventLog(file).events(), set(self.dataset.passage_ids), FeedbackSettings())
@@ -298,6 +298,7 @@ def main(work: Path, impressions: int, only_choose: bool) -> None:
         "rates": {},
         "labels": {},
         "training": {},
+        "one_log_a_row": True,
         "dataset": dataset.provenance(),
     }
     trainer = Trainer(dataset, work)

@@ -11,7 +11,6 @@ same command goes on. Writes results/trained_encoder.json and .md.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,10 +50,8 @@ def values_of(
 ) -> tuple[dict[str, list[Values]], list[dict[str, Any]]]:
     """RR@10 on test by system, seed and question; and what each seed chose on dev."""
     values: dict[str, list[Values]] = {
-        label: [json.loads((one_set.place / f"linear-{seed}.json").read_text("utf-8"))["values"]["test"][name]
-                for seed in range(seeds)]
-        for name, label in FROZEN.items()
-    }  # fmt: skip
+        label: [one_set.values(seed, "linear")["test"][name] for seed in range(seeds)] for name, label in FROZEN.items()
+    }
     joint = [_joint(one_set, one_set.graph, one_set.features, place / f"joint-{seed}", seed) for seed in range(seeds)]
     values[JOINT_DUAL] = [training.dual_encoder for training in joint]
     values[JOINT] = [training.values for training in joint]
