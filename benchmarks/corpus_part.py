@@ -5,7 +5,7 @@
 DIRECTORY holds squad-open and fairytaleqa in the BEIR layout. The first table trains on a quarter and on half of the
 passages of small sets, with the dual-encoder's 2 best passages of each dev question instead of 100, so that a part is
 one. The second trains and embeds a synthetic corpus of MS MARCO's width whose vectors take more memory than this
-machine has. WORK may be that of same_labels.py. Writes results/corpus_part.json and .md.
+machine has; its figures are kept in WORK, which is that of same_labels.py. Writes results/corpus_part.json and .md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from statistics import fmean
 from typing import Any
 
 import click
-from same_labels import OneSet, Values, mean_by_question, tested
-from same_labels_page import DUAL, difference
+from same_labels import OneSet, mean_by_question, tested
+from same_labels_page import DUAL, GNN, difference
 from store_scale import DIMENSION, make_store, memory
 
 from gnnretrieval.data import Dataset
@@ -39,20 +39,19 @@ from gnnretrieval.training.gnn.messages import memory_of_messages
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings-cut", "squad-open", "squad-open-by-passage", "fairytaleqa")
-SHARES = (0.25, 0.5, 1.0)  # of the passages
+SHARES = (0.25, 0.5)  # of the passages
 FEW = 2  # best passages of each dev question
-GIB = 2**30
+GIB, FIGURES = 2**30, "figures.json"
 
 
 def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
-    """Test figures by share of the passages."""
-    dual = one_set.values_of(build_index(one_set.features, one_set.place / "index-dual-encoder", overwrite=True))
-    by_share: dict[float, list[Values]] = {}
-    rows: dict[str, Any] = {}
+    """Test figures by share of the passages; all of them are those of same_labels.py."""
+    whole = [one_set.values(seed, "linear")["test"] for seed in range(seeds)]
+    values = mean_by_question([system[GNN] for system in whole])
+    shares: dict[str, Any] = {}
     for share in SHARES:
-        count = round(share * one_set.graph.num_passages)
-        settings = {"layer": "linear"} if share == 1.0 else {"passages": count}
-        ranked, seconds, kept = [], [], list[str]()
+        settings = {"passages": round(share * one_set.graph.num_passages)}
+        ranked, seconds, kept = [], [], []
         for seed in range(seeds):
             place = one_set.place / "corpus-part" / f"{share:g}-{seed}"
             begun = time.monotonic()
@@ -62,18 +61,27 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
             embeddings = embed_passages(model, one_set.graph, place / "embeddings", overwrite=True)
             ranked.append(one_set.values_of(build_index(embeddings, place / "index", overwrite=True)))
             kept.append(model.meta["dev"]["kept"])
-            passages = model.meta["dev"]["passages"]
-        by_share[share] = ranked
-        rows[f"{share:g}"] = {"passages": passages, "kept": kept, "seconds": fmean(seconds)}
-    whole = mean_by_question(by_share[1.0])
-    for share, ranked in by_share.items():
         mean = mean_by_question(ranked)
-        rows[f"{share:g}"] |= {"RR@10": fmean(mean.values()), "against": None if share == 1.0 else tested(mean, whole)}
-    return {DUAL: fmean(dual.values()), "shares": rows, "seeds": seeds}
+        shares[f"{share:g}"] = {
+            "passages": model.meta["dev"]["passages"],
+            "kept": kept,
+            "seconds": fmean(seconds),
+            "RR@10": fmean(mean.values()),
+            "against": tested(mean, values),
+        }
+    return {
+        DUAL: fmean(whole[0][DUAL].values()),
+        GNN: fmean(values.values()),
+        "passages": one_set.graph.num_passages,
+        "shares": shares,
+        "seeds": seeds,
+    }
 
 
 def at_scale(work: Path, scale: float) -> dict[str, Any]:
-    """Seconds and memory of training and embedding a synthetic corpus, each in a fresh process."""
+    """Seconds and memory of training and embedding a synthetic corpus, each in a fresh process; kept in ``work``."""
+    if (work / FIGURES).is_file():
+        return dict(json.loads((work / FIGURES).read_text("utf-8")))
     graph = make_store(work, scale, DIMENSION, planted=True, dev=2000)
     for folder in ("model", "embeddings"):
         shutil.rmtree(work / folder, ignore_errors=True)
@@ -89,6 +97,7 @@ def at_scale(work: Path, scale: float) -> dict[str, Any]:
         figures[stage] = json.loads(output.splitlines()[-1])
         say(f"{stage}: {figures[stage]}")
     figures["model"] = {name: open_model(work / "model").meta["dev"][name] for name in ("passages", "kept", "queries")}
+    write_json(work / FIGURES, figures)
     return figures
 
 
@@ -118,7 +127,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## What a part costs",
         "",
         f"RR@10 × 100 on test over frozen MiniLM, mean over {seeds} seeds; "
-        "Δ is to training on all passages, with a 95 % bootstrap",
+        "Δ is to training on all passages ([same_labels.md](same_labels.md)), with a 95 % bootstrap",
         "interval and the p of a paired t-test by question. These corpora are small: a part has the dual-encoder's "
         f"{FEW} best",
         f"passages of each dev question, where the default is {corpus_part.HARD}.",
@@ -127,10 +136,11 @@ def markdown(results: Mapping[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, figures in results["sets"].items():
+        dual = f"{100 * figures[DUAL]:.1f}"
+        lines.append(f"| {name} | all {figures['passages']:,} | {dual} | {100 * figures[GNN]:.1f} | – | – |")
         for row in figures["shares"].values():
-            gain = "–" if row["against"] is None else difference(row["against"])
-            values = f"{100 * figures[DUAL]:.1f} | {100 * row['RR@10']:.1f}"
-            lines.append(f"| {name} | {row['passages']:,} | {values} | {gain} | {row['seconds']:.0f} |")
+            values = f"{dual} | {100 * row['RR@10']:.1f} | {difference(row['against'])}"
+            lines.append(f"| {name} | {row['passages']:,} | {values} | {row['seconds']:.0f} |")
     scale = results["scale"]
     needed, there = scale["whole_bytes"] / GIB, scale["memory"] / GIB
     lines += [
@@ -161,10 +171,11 @@ def markdown(results: Mapping[str, Any]) -> str:
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of squad-open and fairytaleqa.")
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--only", multiple=True, type=click.Choice(SETS), help="Some of the sets; the others stay on the page.")
 @click.option("--seeds", default=3, show_default=True, help="How many.")
 @click.option("--scale", default=0.25, show_default=True, help="Of the synthetic corpus; 1 is MS MARCO.")
 @click.option("--stage", type=click.Choice(("train", "embed")), hidden=True)
-def main(data: Path | None, work: Path, seeds: int, scale: float, stage: str | None) -> None:
+def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, scale: float, stage: str | None) -> None:
     """Measure, and write the page."""
     if stage is not None:
         stage_of(work, stage)
@@ -172,11 +183,13 @@ def main(data: Path | None, work: Path, seeds: int, scale: float, stage: str | N
     if data is None:
         raise click.UsageError("give --data")
     path = RESULTS / "corpus_part.json"
-    results: dict[str, Any] = {"scale": at_scale(work / f"synthetic-{scale:g}", scale), "sets": {}}
+    results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {"sets": {}}
+    results["scale"] = at_scale(work / f"synthetic-{scale:g}", scale)
     vars(corpus_part)["HARD"], default = FEW, corpus_part.HARD
-    for name in SETS:
+    for name in only or SETS:
         results["sets"][name] = figures_of(OneSet.of(name, data, work), seeds)
         say(f"{name}: measured")
+    results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
     vars(corpus_part)["HARD"] = default
     results |= {"revision": git_revision() or "unknown", "versions": library_versions(), "cpus": os.cpu_count()}
     write_json(path, json.loads(json.dumps(results)))
