@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/corpus_part.py --data DIRECTORY --work WORK
 
 DIRECTORY holds squad-open and fairytaleqa in the BEIR layout. The first table trains on a quarter and on half of the
-passages of small sets, with the dual-encoder's 2 best passages of each dev question instead of 100, so that a part is
+passages of small sets, with the dual-encoder's 2 best passages of each dev question instead of 50, so that a part is
 one. The second trains and embeds a synthetic corpus of MS MARCO's width whose vectors take more memory than this
 machine has; its figures are kept in WORK, which is that of same_labels.py. Writes results/corpus_part.json and .md.
 """

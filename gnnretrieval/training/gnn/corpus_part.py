@@ -25,8 +25,8 @@ from gnnretrieval.storage.arrays import blocks, gather_rows
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.judged import rows_of
 
-PASSAGES = 500_000  # of a part, if the number is not given
-HARD = 100  # the dual-encoder's best passages of each dev question
+PASSAGES = 200_000  # of a part, if the number is not given
+HARD = 50  # the dual-encoder's best passages of each dev question
 _READ = 65536  # vectors read at a time
 _COPIES = 8  # float32 arrays of a block's vectors that are in memory at the same time
 

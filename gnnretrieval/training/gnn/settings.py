@@ -62,7 +62,7 @@ class TrainSettings(Settings):
         k: Use only each query's first k passages, of which label edges are the last; not given: all.
         passages: Passages that layer = linear trains on and ranks for dev questions: those with labels, the
             dual-encoder's best for dev, and others drawn at random; all passages are embedded. A part makes training
-            faster, and leaves rejection out. Not given: all, or 500,000 if all do not fit into memory.
+            faster, and leaves rejection out. Not given: all, or 200,000 if all do not fit into memory.
         passage_edges: Edges by which a passage attends to queries (eq. 8): ``all``; ``hard-negatives``: only those of
             queries that it is not relevant to, so that passages with and without their own queries move alike.
         epochs: Passes over the training queries, each with a new random split; 5 with mode = joint, 8 with
