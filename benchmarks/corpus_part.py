@@ -126,11 +126,10 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         "## What a part costs",
         "",
-        f"RR@10 × 100 on test over frozen MiniLM, mean over {seeds} seeds; "
-        "Δ is to training on all passages ([same_labels.md](same_labels.md)), with a 95 % bootstrap",
-        "interval and the p of a paired t-test by question. These corpora are small: a part has the dual-encoder's "
-        f"{FEW} best",
-        f"passages of each dev question, where the default is {corpus_part.HARD}.",
+        f"RR@10 × 100 on test over frozen MiniLM, mean over {seeds} seeds; Δ is to training on all passages",
+        "([same_labels.md](same_labels.md)), with a 95 % bootstrap interval and the p of a paired t-test by question.",
+        f"These corpora are small: a part has the dual-encoder's {FEW} best passages of each dev question, where the",
+        f"default is {corpus_part.HARD}. It trains on the labels of half as many passages as it has.",
         "",
         "| set | passages | dual-encoder | gnn-encoder | Δ | seconds |",
         "|---|---:|---:|---:|---:|---:|",

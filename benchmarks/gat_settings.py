@@ -34,7 +34,7 @@ from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings-cut", "fairytaleqa")
-EDGES, HEADS = (1, 2, 3, 5, 10, 15, 25), (1, 2, 4)
+EDGES, HEADS = (1, 2, 3, 5, 10, 25), (1, 2)
 DEFAULT = {"k": 5, "heads": 1}
 CACHED = "values.json"
 

@@ -257,12 +257,17 @@ def steps(_: Table) -> list[str]:
 
 def edges(_: Table) -> list[str]:
     """Figure 3."""
-    rows = [
-        [str(row["value"]), spread(row), difference(row["difference"])] for row in _sweep(SETS["docstrings-cut"], "k")
-    ]
-    deviation = percent(_variant(SETS["docstrings-cut"])["RR@10"]["deviation"])
-    text = f"Best here: k = {_best(rows)}. At k = 5 five seeds have a deviation of {deviation}."
-    return [*grid(["k", "ours, docstrings-cut", "over the dual-encoder"], rows), "", text]
+    sets = result("gat_settings")["sets"]
+    rows: dict[str, list[str]] = {}
+    for figures in sets.values():
+        for k, row in figures["k"].items():
+            test = row["against"]
+            against = "the default" if test is None else difference(test["difference"], test["p"])
+            rows.setdefault(k, [k]).extend([spread({"mean": row["test"], "deviation": row["deviation"]}), against])
+    head = [column for name in sets for column in (f"ours, {name}", "against 5")]
+    seeds = max(figures["seeds"] for figures in sets.values())
+    text = f"Best here: k = {_best([*rows.values()])}. {seeds} seeds, over a frozen MiniLM ({page_link('gat_settings', 'page')})."
+    return [*grid(["k", *head], rows.values()), "", text]
 
 
 def attention(_: Table) -> list[str]:
