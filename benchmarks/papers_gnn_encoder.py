@@ -266,7 +266,8 @@ def edges(_: Table) -> list[str]:
             rows.setdefault(k, [k]).extend([spread({"mean": row["test"], "deviation": row["deviation"]}), against])
     head = [column for name in sets for column in (f"ours, {name}", "against 5")]
     seeds = max(figures["seeds"] for figures in sets.values())
-    text = f"Best here: k = {_best([*rows.values()])}. {seeds} seeds, over a frozen MiniLM ({page_link('gat_settings', 'page')})."
+    best, page = _best([*rows.values()]), page_link("gat_settings", "page")
+    text = f"Best here: k = {best}. {seeds} seeds, over a frozen MiniLM ({page})."
     return [*grid(["k", *head], rows.values()), "", text]
 
 
