@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
-from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.nn.label_messages import Heads, Messages
 from gnnretrieval.pages.quantities import in_time
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_heads
@@ -39,6 +39,7 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import TrainingPlan
 
 STEPS = 3  # timed steps; the first one warms up
+_TIMES = 4  # as many steps of a head
 _PASSAGES = 2000  # passages embedded to time a measurement on dev
 
 
@@ -59,7 +60,7 @@ def rehearse(
 
     Returns:
         ``queries`` (to train on), ``dev_queries``, ``steps_per_epoch``, ``steps``, ``candidates`` (passages that a step
-        scores), ``timed_steps`` (at most 3), ``step_seconds`` (median), ``dev_seconds`` (estimated from a sample),
+        scores), ``timed_steps`` (at most 12), ``step_seconds`` (median), ``dev_seconds`` (estimated from a sample),
         ``hours`` (in all, without early stopping) and ``memory`` in bytes: ``estimate`` (:func:`memory_needs`; None in
         joint training, where the dual-encoder needs memory too) and ``peak`` (of the process in these steps).
 
@@ -123,16 +124,18 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     part = what_is_trained(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
     held_out, taught = part.held_out, part.taught
     graph = part.graph if held_out.hidden is None else part.graph.without(torch.from_numpy(held_out.hidden))
-    begun = time.perf_counter()
     head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=SIDES[-1])
-    seed = plan.settings.seed
-    heads = train_heads(graph, STEPS, sides=head.sides, mean=head.trained_mean, seed=seed, taught=taught)
-    step = (time.perf_counter() - begun) / STEPS
-    judged = Judged.of(graph, {head: heads}, held_out.queries, held_out.relevant)
-    begun = time.perf_counter()
+
+    def train(steps: int) -> Heads:
+        seed = plan.settings.seed
+        return train_heads(graph, steps, sides=head.sides, mean=head.trained_mean, seed=seed, taught=taught)
+
+    judged = Judged.of(graph, {head: train(STEPS)}, held_out.queries, held_out.relevant)
+    few, more = _seconds(lambda: train(STEPS)), _seconds(lambda: train((1 + _TIMES) * STEPS))
+    step = max(0.0, more - few) / (_TIMES * STEPS)  # without what comes before the first step
     rounds = int(part.is_whole)
-    judged.measure(head._replace(mean=head.trained_mean, rounds=rounds, step_size=0.1 * rounds))
-    dev = time.perf_counter() - begun
+    dearest = head._replace(mean=head.trained_mean, rounds=rounds, step_size=0.1 * rounds)
+    dev = _seconds(lambda: judged.measure(dearest))
     folds = FOLDS * is_few(held_out)
     steps = steps_of_heads(head_steps(graph, taught), folds)
     labelled = np.unique(store.labels[:, 0])
@@ -142,7 +145,7 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
         "steps_per_epoch": -(-len(graph.labels) // BATCH),
         "steps": steps,
         "candidates": min(BATCH, store.num_passages),
-        "timed_steps": STEPS,
+        "timed_steps": _TIMES * STEPS,
         "step_seconds": step,
         "dev_seconds": dev,
         "hours": (steps * step / min(torch.get_num_threads(), HEADS) + MOST_SETTINGS * (1 + folds) * dev) / 3600,
@@ -151,6 +154,12 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
             "peak": _peak(torch.device("cpu")),
         },
     }
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
 
 
 def _time_steps(training: GNNTraining, times: list[float]) -> int:
