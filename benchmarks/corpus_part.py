@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import Any
 
 import click
+from result_files import revisions_in_words
 from same_labels import OneSet, mean_by_question, tested
 from same_labels_page import DUAL, GNN, difference
 from store_scale import DIMENSION, make_store, memory
@@ -32,7 +33,7 @@ from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index
 from gnnretrieval.platform.memory import keep_freed_memory, memory_limit
 from gnnretrieval.progress import say, show_progress
-from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.storage.provenance import library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, open_model, train_gnn
 from gnnretrieval.training.gnn import corpus_part
 from gnnretrieval.training.gnn.messages import memory_of_messages
@@ -49,6 +50,7 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     whole = [one_set.values(seed, "linear")["test"] for seed in range(seeds)]
     values = mean_by_question([system[GNN] for system in whole])
     shares: dict[str, Any] = {}
+    revisions = list[str]()
     for share in SHARES:
         settings = {"passages": round(share * one_set.graph.num_passages)}
         ranked, seconds, kept = [], [], []
@@ -61,6 +63,7 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
             embeddings = embed_passages(model, one_set.graph, place / "embeddings", overwrite=True)
             ranked.append(one_set.values_of(build_index(embeddings, place / "index", overwrite=True)))
             kept.append(model.meta["dev"]["kept"])
+            revisions.append(model.meta["git_revision"])
         mean = mean_by_question(ranked)
         shares[f"{share:g}"] = {
             "passages": model.meta["dev"]["passages"],
@@ -75,6 +78,7 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
         "passages": one_set.graph.num_passages,
         "shares": shares,
         "seeds": seeds,
+        "revisions": revisions,
     }
 
 
@@ -96,7 +100,9 @@ def at_scale(work: Path, scale: float) -> dict[str, Any]:
         output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
         figures[stage] = json.loads(output.splitlines()[-1])
         say(f"{stage}: {figures[stage]}")
-    figures["model"] = {name: open_model(work / "model").meta["dev"][name] for name in ("passages", "kept", "queries")}
+    meta = open_model(work / "model").meta
+    figures["model"] = {name: meta["dev"][name] for name in ("passages", "kept", "queries")}
+    figures["revisions"] = [meta["git_revision"]]
     write_json(work / FIGURES, figures)
     return figures
 
@@ -141,6 +147,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             values = f"{dual} | {100 * row['RR@10']:.1f} | {difference(row['against'])}"
             lines.append(f"| {name} | {row['passages']:,} | {values} | {row['seconds']:.0f} |")
     scale = results["scale"]
+    revisions = [one for figures in (scale, *results["sets"].values()) for one in figures["revisions"]]
     needed, there = scale["whole_bytes"] / GIB, scale["memory"] / GIB
     lines += [
         "",
@@ -161,7 +168,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         f"Kept: {scale['model']['kept']}. The vectors are random, so the figures are about cost alone.",
         "",
-        f"The package was at revision {results['revision'][:7]}.",
+        f"Trained at revision {revisions_in_words(revisions)}.",
         "",
     ]
     return "\n".join(lines)
@@ -190,7 +197,7 @@ def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, scale
         say(f"{name}: measured")
     results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
     vars(corpus_part)["HARD"] = default
-    results |= {"revision": git_revision() or "unknown", "versions": library_versions(), "cpus": os.cpu_count()}
+    results |= {"versions": library_versions(), "cpus": os.cpu_count()}
     write_json(path, json.loads(json.dumps(results)))
     path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 

@@ -117,7 +117,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 @click.command()
 @click.option("--passages", type=click.IntRange(1), default=PASSAGES, show_default=True)
-@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
+@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: a temporary directory).")
 def main(passages: int, work: Path | None) -> None:
     """Write the files, import them, and write the result files."""
     results: dict[str, Any] = {}

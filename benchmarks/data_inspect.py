@@ -96,7 +96,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 @click.command()
 @click.option("--passages", type=click.IntRange(10_000), default=PASSAGES, show_default=True)
-@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
+@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: a temporary directory).")
 def main(passages: int, work: Path | None) -> None:
     """Write the dataset, inspect it, and write the result files."""
     with tempfile.TemporaryDirectory(dir=work) as place:

@@ -119,7 +119,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--work", type=click.Path(path_type=Path), help="Keep the artifacts here (default: made anew, not kept).")
+@click.option("--work", type=click.Path(path_type=Path), help="For the artifacts (default: a temporary directory).")
 def main(work: Path | None) -> None:
     """Measure and write the result files."""
     keep_freed_memory()

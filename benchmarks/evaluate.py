@@ -132,7 +132,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 @click.command()
 @click.option("--queries", type=click.IntRange(1), default=QUERIES, show_default=True)
-@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: made anew, not kept).")
+@click.option("--work", type=click.Path(path_type=Path), help="Where the files go (default: a temporary directory).")
 def main(queries: int, work: Path | None) -> None:
     """Write the files, run the commands, and write the result files."""
     figures: dict[str, Any] = {}

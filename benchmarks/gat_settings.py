@@ -19,6 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import click
+from result_files import revisions_in_words
 from same_labels import SPLITS, OneSet, Values, mean_by_question, tested
 from same_labels_page import DUAL, difference
 from svg_plot import line_plot
@@ -29,8 +30,8 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import show_progress
-from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
-from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.storage.provenance import library_versions, write_json
+from gnnretrieval.training import TrainSettings, embed_passages, open_model, train_gnn
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings-cut", "fairytaleqa")
@@ -44,9 +45,14 @@ def settings_of(name: str, value: int) -> dict[str, int]:
     return {**DEFAULT, name: value}
 
 
+def place_of(one_set: OneSet, chosen: Mapping[str, int], seed: int) -> Path:
+    """Directory of a training."""
+    return one_set.place / "gat-settings" / f"k{chosen['k']}-heads{chosen['heads']}-{seed}"
+
+
 def values_of(one_set: OneSet, graph: Graph, chosen: Mapping[str, int], seed: int) -> dict[str, Values]:
-    """RR@10 by split and question of one training."""
-    place = one_set.place / "gat-settings" / f"k{chosen['k']}-heads{chosen['heads']}-{seed}"
+    """RR@10 by split and question of one training, whose model is kept."""
+    place = place_of(one_set, chosen, seed)
     kept = place / CACHED
     if kept.is_file() and (cached := json.loads(kept.read_text("utf-8")))["graph"] == graph.hash:
         return dict(cached["values"])
@@ -70,10 +76,12 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     of_dual = {split: fmean(one_set.values_of(dual, split).values()) for split in SPLITS}
     figures: dict[str, Any] = {DUAL: of_dual, "seeds": seeds}
     default = [values_of(one_set, graph, DEFAULT, seed) for seed in range(seeds)]
+    models = list[Path]()
     for name, tried in (("k", EDGES), ("heads", HEADS)):
         figures[name] = {}
         for value in tried:
             by_seed = [values_of(one_set, graph, settings_of(name, value), seed) for seed in range(seeds)]
+            models += [place_of(one_set, settings_of(name, value), seed) / "model" for seed in range(seeds)]
             on_test = [fmean(values["test"].values()) for values in by_seed]
             figures[name][str(value)] = {
                 "dev": fmean(fmean(values["dev"].values()) for values in by_seed),
@@ -83,7 +91,7 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
                 if value == DEFAULT[name]
                 else tested(*(mean_by_question([values["test"] for values in runs]) for runs in (by_seed, default))),
             }
-    return figures
+    return figures | {"revisions": [open_model(model).meta["git_revision"] for model in models]}
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -107,7 +115,8 @@ def markdown(results: Mapping[str, Any]) -> str:
                 shown = f"{100 * row['test']:.1f} ± {100 * row['deviation']:.1f}"
                 gain = difference(row["against"]) if row["against"] else "–"
                 lines.append(f"| {value} | {100 * row['dev']:.1f} | {shown} | {gain} |")
-    return "\n".join([*lines, "", f"The package was at revision {results['revision'][:7]}.", ""])
+    revisions = revisions_in_words(one for figures in results["sets"].values() for one in figures["revisions"])
+    return "\n".join([*lines, "", f"Trained at revision {revisions}.", ""])
 
 
 def plot(figures: Mapping[str, Any]) -> str:
@@ -135,7 +144,7 @@ def main(data: Path, work: Path, seeds: int, only: tuple[str, ...]) -> None:
     results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {"sets": {}}
     for name in only or SETS:
         results["sets"][name] = figures_of(OneSet.of(name, data, work), seeds)
-        results |= {"revision": git_revision() or "unknown", "versions": library_versions(), "cpus": os.cpu_count()}
+        results |= {"versions": library_versions(), "cpus": os.cpu_count()}
         write_json(path, json.loads(json.dumps(results)))
         path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
         (RESULTS / f"gat_settings-{name}.svg").write_text(plot(results["sets"][name]), encoding="utf-8")

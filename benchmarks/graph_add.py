@@ -39,7 +39,7 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
         features = import_vectors(dataset, *files, of_vectors, work / f"features-{name}", overwrite=True)
         opened[name] = dataset, features
     settings = GraphSettings(k=K, edge_features=edge_features, label_edges=False)
-    for place in ("graph", "anew"):
+    for place in ("graph", "rebuilt"):
         shutil.rmtree(work / place, ignore_errors=True)
     graph = build_graph(opened["early"][0], opened["early"][1], settings, work / "graph")
     start = time.perf_counter()
@@ -53,14 +53,14 @@ def measure(work: Path, edge_features: tuple[str, ...]) -> dict[str, Any]:
     grown = add_to_graph(graph.path, additions)
     adding = time.perf_counter() - start
     start = time.perf_counter()
-    anew = build_graph(opened["whole"][0], opened["whole"][1], settings, work / "anew")
+    rebuilt = build_graph(opened["whole"][0], opened["whole"][1], settings, work / "rebuilt")
     building = time.perf_counter() - start
-    arrays = sorted(name for name in anew.meta["files"] if name.endswith(".npy"))
-    different = [name for name in arrays if grown.meta["files"][name] != anew.meta["files"][name]]
+    arrays = sorted(name for name in rebuilt.meta["files"] if name.endswith(".npy"))
+    different = [name for name in arrays if grown.meta["files"][name] != rebuilt.meta["files"][name]]
     return {
         "edge_features": list(edge_features),
-        "passages": anew.num_passages,
-        "queries": anew.num_queries,
+        "passages": rebuilt.num_passages,
+        "queries": rebuilt.num_queries,
         "added": len(additions.queries),
         "seconds_to_add": adding,
         "seconds_to_build": building,
@@ -79,7 +79,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"**{run['ratio']:.0f}** | {len(run['arrays']) - len(run['different'])} of {len(run['arrays'])} |"
         for run in runs
     )
-    return f"""# Adding to a graph store against building it anew
+    return f"""# Adding to a graph store against building it again
 
 Regenerate: `.venv/bin/python benchmarks/graph_add.py --work DIRECTORY --scale {scale:g}`
 

@@ -238,7 +238,7 @@ def markdown(results: dict[str, Any]) -> str:
 @click.option("--vectors", type=click.Choice([str(count) for count in KINDS]), multiple=True, help="Only this many.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind.")
 @click.option("--rounds", type=click.IntRange(1), default=11, show_default=True)
-@click.option("--work", type=click.Path(path_type=Path), help="Where indexes go (default: made anew, not kept).")
+@click.option("--work", type=click.Path(path_type=Path), help="Where indexes go (default: a temporary directory).")
 def main(features: Path, vectors: tuple[str, ...], kinds: tuple[str, ...], rounds: int, work: Path | None) -> None:
     """Build and measure every kind, and write the result files; figures of what is left out are kept."""
     counts = [int(count) for count in vectors] or list(KINDS)

@@ -22,6 +22,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import click
+from result_files import revisions_in_words
 from same_labels_page import BM25_PLAIN, COPY, DENSE, DUAL, E5, GNN, MINILM, markdown
 
 from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
@@ -122,6 +123,10 @@ class OneSet(NamedTuple):
         ids = [query.id for query in self.dataset.queries_of(split)]
         run = index_run(index, ids, features.queries[features.rows_of(ids)], DEPTH)
         return dict(per_query(self.dataset.split(split), run, [MEASURE])[MEASURE])
+
+    def revision(self, seed: int, layer: str) -> str:
+        """The package's revision at the measurement; :meth:`values` comes first."""
+        return str(json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))["revision"])
 
     def chosen(self, seed: int, layer: str) -> dict[str, Any]:
         """What dev chose; :meth:`values` comes first."""
@@ -276,7 +281,7 @@ def main(
             "layers": others,
             "seeds": seeds,
             "chosen": chosen,
-            "revision": git_revision(),
+            "revision": revisions_in_words(one_set.revision(seed, "linear") for seed in values),
         }
         results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
         _write(path, results)

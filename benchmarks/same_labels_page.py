@@ -62,7 +62,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "without the graph this is any of the dense systems above.",
     ]
     lines += [*_of_groups(sets), *_of_rungs(sets), *_of_layers(sets), *_of_choices(sets)]
-    revisions = ", ".join(f"{name} {figures['revision'][:7]}" for name, figures in sets.items() if figures["revision"])
+    named = {name: figures["revision"] for name, figures in sets.items() if figures["revision"]}
+    revisions = ", ".join(f"{name} {one if ',' in one else one[:7]}" for name, one in named.items())
     return "\n".join([*lines, "", f"Revisions: {revisions}.", ""])
 
 

@@ -205,6 +205,7 @@ def watched(whole: dict[Path, int], again: set[Path]) -> Iterator[None]:
 def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
     """Equality of the bytes by workers and engine, and after kills; each trial is kept in ``work``."""
     results: dict[str, Any] = {}
+    work.mkdir(exist_ok=True)
     features = work / "features"
     rng = random.Random(0)
     with Cluster() as cluster:
@@ -261,10 +262,10 @@ def main(work: Path, passages: int, kills: int, trainings: int, repeats: int, wi
     results = {
         "passages": len(Dataset.open(data).passage_ids),
         "revision": git_revision() or "unknown",
-        "bytes": bytes_and_kills(data, work, kills),
-        "training": kept(work / "training.json", lambda: scale_out_training.training(work, trainings)),
-        "merging": kept(work / "merging.json", lambda: merging(work, merged, 768, 64)),
-        "speed": kept(work / "speed.json", lambda: speed(corpus, work, repeats)) if with_speed else None,
+        "bytes": bytes_and_kills(data, work / f"{passages}-passages", kills),
+        "training": kept(work / f"training-{trainings}.json", lambda: scale_out_training.training(work, trainings)),
+        "merging": kept(work / f"merging-{merged}.json", lambda: merging(work, merged, 768, 64)),
+        "speed": kept(work / f"speed-{repeats}.json", lambda: speed(corpus, work, repeats)) if with_speed else None,
     }
     write_json(RESULTS / "scale_out.json", results)
     (RESULTS / "scale_out.md").write_text(markdown(results), encoding="utf-8")

@@ -324,8 +324,8 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--run", "run", type=click.Path(path_type=Path), help="What quickstart made (default: made anew).")
-@click.option("--only", multiple=True, type=click.Choice(PARTS), help="Measure this part anew; the others stay.")
+@click.option("--run", "run", type=click.Path(path_type=Path), help="What quickstart made (default: it is made now).")
+@click.option("--only", multiple=True, type=click.Choice(PARTS), help="Measure this part again; the others stay.")
 def main(run: Path | None, only: tuple[str, ...]) -> None:
     """Measure and write the result files."""
     jobs = {"with_and_without": with_and_without, "load": under_load, "killed": killed, "malformed": malformed}

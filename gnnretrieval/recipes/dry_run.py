@@ -14,14 +14,13 @@ from gnnretrieval.encoders.checkpoint import directory_on_disk
 from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
-from gnnretrieval.platform.memory import memory_limit
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.plan import PlannedDownload, PlannedMemory, PlannedSizes, PlannedStage, RunPlan
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
 from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
-from gnnretrieval.training.gnn.corpus_part import PASSAGES, most_nodes
+from gnnretrieval.training.gnn.corpus_part import most_nodes
 from gnnretrieval.training.gnn.ladder import MOST_SETTINGS, STEPS
-from gnnretrieval.training.gnn.messages import bytes_of_messages
+from gnnretrieval.training.gnn.messages import bytes_of_messages, passages_of_part
 
 
 def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> RunPlan:
@@ -208,10 +207,9 @@ def _memory(recipe: Recipe, sizes: Sizes) -> PlannedMemory:
     k = recipe.graph.k
     index = 4 * sizes.dimension * sizes.passages
     if settings.layer == "linear":
-        held = bytes_of_messages(sizes.dimension, sizes.passages + sizes.graph_queries)
-        part = settings.passages or (PASSAGES if held > memory_limit() else None)
-        if part is not None:
-            held = min(held, bytes_of_messages(sizes.dimension, most_nodes(part)))
+        part = passages_of_part(settings, sizes.dimension, sizes.passages, sizes.graph_queries)
+        nodes = sizes.passages + sizes.graph_queries if part is None else most_nodes(part)
+        held = bytes_of_messages(sizes.dimension, nodes)
         return PlannedMemory(training=held, index=index)
     needs = memory_needs(
         sizes.passages,

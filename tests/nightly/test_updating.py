@@ -106,16 +106,26 @@ def test_new_passages_are_served_by_the_old_model_and_the_others_rank_as_before(
     assert served(search.run).search("zu zu zu", k=3)[0].id == "new"
 
 
-def test_a_warm_start_goes_on_from_the_promoted_model(search):
-    text = "a question of tomorrow"
+def ask_something_new(search):
+    """Clicks on a question that nobody has asked."""
     lists = [json.loads(line) for line in search.log[-40:]]
     for number, one in enumerate(lists):
-        one |= {"query": text, "session": f"new {number}", "clicked": one["shown"][:1]}
+        one |= {"query": "a question of tomorrow", "session": f"new {number}", "clicked": one["shown"][:1]}
         one["shown"] = lists[0]["shown"]
     search.log = [*search.log, *(json.dumps(one) + "\n" for one in lists)]
+
+
+def test_a_warm_start_goes_on_from_the_promoted_model(search):
+    ask_something_new(search)
     report = search.update()
     assert report.training == "warm start"
     assert report.outcome in ("new model", "nothing")
+
+
+def test_where_memory_does_not_hold_the_graph_training_begins_from_scratch(search, monkeypatch):
+    monkeypatch.setattr(updating, "fits_memory", lambda graph: False)
+    ask_something_new(search)
+    assert search.update().training == "from scratch"
 
 
 def test_versions_are_pruned_and_the_promoted_one_stays(search):

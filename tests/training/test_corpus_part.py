@@ -14,7 +14,7 @@ from gnnretrieval.index import explain
 from gnnretrieval.nn import label_messages
 from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
-from gnnretrieval.training.gnn import corpus_part, embeddings, ladder
+from gnnretrieval.training.gnn import corpus_part, ladder
 from gnnretrieval.training.gnn import messages as training
 from gnnretrieval.training.gnn.corpus_part import CorpusPart, message_blocks, most_nodes
 from gnnretrieval.training.gnn.dry_run import rehearse
@@ -148,21 +148,22 @@ def test_a_model_of_a_part_embeds_the_whole_corpus_and_says_so(
     model = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model")
     assert model.meta["dev"]["passages"] < tiny_graph.num_passages
     assert model.meta["messages"]["rounds"] == 0
-    assert any(f"of {tiny_graph.num_passages} passages, and without rejection" in line for line in said)
+    assert f"training on about 30 of {tiny_graph.num_passages} passages, without rejection, which needs all" in said
+    assert "| passages | 30 |" in (tmp_path / "model" / "README.md").read_text()
     assert "rejection" not in (tmp_path / "model" / "log.jsonl").read_text()
     made = embed_passages(model, tiny_graph, tmp_path / "embeddings")
     assert len(made.passages) == tiny_graph.num_passages
 
 
 def test_where_memory_holds_only_a_part_training_takes_one_and_embedding_reads_blocks(
-    small, tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+    small, tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch, said
 ):
     dataset, settings = Dataset.open(tiny_dataset), TrainSettings(evidence=1.0)
-    for module in (training, embeddings):
-        monkeypatch.setattr(module, "fits_memory", lambda store: False)
+    monkeypatch.setattr(training, "memory_limit", lambda: 0)
     monkeypatch.setattr(training, "PASSAGES", 30)
     model = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model")
     assert model.meta["dev"]["passages"] < tiny_graph.num_passages
+    assert any(line.startswith("memory does not hold all vectors: training on about 30 of 40") for line in said)
     assert rehearse(tiny_graph, dataset, tiny_features, settings)["memory"]["estimate"] > 0
     in_blocks = np.array(embed_passages(model, tiny_graph, tmp_path / "blocks", memory=1).passages)
     monkeypatch.undo()

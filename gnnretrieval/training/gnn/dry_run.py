@@ -33,7 +33,7 @@ from gnnretrieval.training.gnn.ladder import (
     steps_of_heads,
 )
 from gnnretrieval.training.gnn.loop import GNNTraining
-from gnnretrieval.training.gnn.messages import bytes_of_messages, is_few, what_is_trained
+from gnnretrieval.training.gnn.messages import bytes_of_messages, is_few, training_part
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import TrainingPlan
@@ -121,7 +121,7 @@ def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
 
 def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     store = plan.store
-    part = what_is_trained(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
+    part = training_part(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
     held_out, taught = part.held_out, part.taught
     graph = part.graph if held_out.hidden is None else part.graph.without(torch.from_numpy(held_out.hidden))
     head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=SIDES[-1])

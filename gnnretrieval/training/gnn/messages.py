@@ -18,7 +18,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, mean_nearness
 from gnnretrieval.platform.memory import memory_limit, require_memory
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.training.gnn.corpus_part import PASSAGES, CorpusPart, most_nodes
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
@@ -94,7 +94,6 @@ class MessagesTraining(NamedTuple):
         dual_encoder: Mean RR@10 of the dual-encoder.
         cross_validated: Number of training questions that joined the dev questions.
         passages: Number of passages that the dev questions ranked.
-        of: Number of passages of the graph.
     """
 
     climb: Climb
@@ -105,7 +104,6 @@ class MessagesTraining(NamedTuple):
     dual_encoder: float
     cross_validated: int
     passages: int
-    of: int
 
     @property
     def is_significant(self) -> bool:
@@ -155,8 +153,6 @@ class MessagesTraining(NamedTuple):
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
         choice, said = self.climb, []
-        if self.passages < self.of:
-            said.append(f"on {self.passages:,} of {self.of:,} passages, and without rejection, which needs all of them")
         if self.cross_validated:
             said.append(f"few dev questions: added {self.cross_validated:,} cross-validated training questions")
         said += [
@@ -212,26 +208,33 @@ def train_messages(
     Raises:
         GnnRetrievalError: The vectors of the part do not fit into memory.
     """
-    part = what_is_trained(store, held_out, settings, taught)
+    part = training_part(store, held_out, settings, taught)
     rejections = REJECTIONS if part.is_whole else REJECTIONS[:1]
-    training = train_over(part.graph, part.held_out, settings, part.taught, sides=sides, rejections=rejections)
-    return training._replace(of=store.num_passages)
+    return train_over(part.graph, part.held_out, settings, part.taught, sides=sides, rejections=rejections)
 
 
-def what_is_trained(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> CorpusPart:
+def training_part(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> CorpusPart:
     """The graph, dev questions and questions to train on of layer = linear: all, or those of a part of the corpus.
 
     Raises:
         GnnRetrievalError: Memory does not hold its vectors.
     """
-    given = settings.passages
-    if (given is None and fits_memory(store)) or (given is not None and given >= store.num_passages):
+    passages = passages_of_part(settings, store.dimension, store.num_passages, store.num_queries)
+    if passages is None:
         require_fit(store)
         return CorpusPart(message_graph(store), held_out, taught, is_whole=True)
-    passages = min(given or PASSAGES, store.num_passages)
     needed = bytes_of_messages(store.dimension, most_nodes(passages))
     require_memory(needed, f"layer = linear on {passages:,} passages of {store.path}", "Give fewer (--passages).")
+    why = "memory does not hold all vectors: " if settings.passages is None else ""
+    say(f"{why}training on about {passages:,} of {store.num_passages:,} passages, without rejection, which needs all")
     return CorpusPart.of(store, held_out, taught, passages, settings.seed)
+
+
+def passages_of_part(settings: TrainSettings, dimension: int, passages: int, queries: int) -> int | None:
+    """Number of passages that layer = linear trains on, of a graph of this size; None: all."""
+    if settings.passages is not None:
+        return settings.passages if settings.passages < passages else None
+    return None if bytes_of_messages(dimension, passages + queries) <= memory_limit() else min(PASSAGES, passages)
 
 
 def train_over(
@@ -291,8 +294,8 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     beside = sum(len(part.relevant) for part in judged[1:])
-    count = len(whole.passages)
-    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, count, count)
+    passages = len(whole.passages)
+    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, passages)
 
 
 def is_few(held_out: HeldOut) -> bool:

@@ -200,5 +200,5 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 
 def _matters(key: str, settings: TrainSettings) -> bool:
     if settings.layer == "linear":
-        return key in OF_EVERY_LAYER
+        return key in OF_EVERY_LAYER or (key == "passages" and settings.passages is not None)
     return settings.is_joint or not key.startswith("dual_encoder.")
