@@ -18,18 +18,20 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import click
 import scale_out_training
 from scale_out_page import SHARDS, STAGES, TARGETS, WORKERS, markdown
 from scale_out_speed import merging, speed
-from two_hosts import BIN, ENVIRONMENT, HOSTS, Hosts, call, on_host, processes
+from scale_out_storage import STORED, s3_environment, s3_server, seen_on_second_host
+from scale_out_trials import RAY, Cluster, Trial, files_of, workers
+from two_hosts import ENVIRONMENT
 
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.progress import say, show_progress
@@ -37,8 +39,6 @@ from gnnretrieval.storage.locks import beside
 from gnnretrieval.storage.provenance import git_revision, write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
-ADDRESS = f"{HOSTS[0]}:6379"
-RAY = ("--shards", SHARDS, "--engine", "ray", "--address", ADDRESS)
 
 
 def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -46,73 +46,6 @@ def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     if not path.is_file():
         write_json(path, measure() | {"revision": git_revision() or "unknown"})
     return dict(json.loads(path.read_text("utf-8")))
-
-
-class Cluster(Hosts):
-    """Two hosts, each with a Ray node of one processor."""
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self.start(0, "--head", "--include-dashboard=false")
-        self.start(1, "--address", ADDRESS)
-        return self
-
-    def start(self, number: int, *words: str) -> None:
-        """Start the Ray node of a host."""
-        node = ("start", "--node-ip-address", HOSTS[number], "--num-cpus", 1, "--object-store-memory", 10**8)
-        call(*on_host(number, BIN / "ray", *node, *words), check=True)
-
-    def kill_node(self) -> None:
-        """Kill all of the second host's Ray processes, and start its node again."""
-        for process in processes(1):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(1)
-        self.start(1, "--address", ADDRESS)
-
-    def _take_down(self) -> None:
-        call(BIN / "ray", "stop", "--force")
-        super()._take_down()
-
-
-def files_of(artifact: Path) -> dict[str, str]:
-    """The sha256 of an artifact's files."""
-    return dict(json.loads((artifact / "meta.json").read_text("utf-8"))["files"])
-
-
-def workers() -> list[int]:
-    """Processes that run a shard now, on both hosts."""
-    running = []
-    for process in (*processes(0), *processes(1)):
-        with suppress(OSError):
-            title = Path(f"/proc/{process}/cmdline").read_text("utf-8")
-            if title.startswith(tuple(f"ray::{stage}" for stage in STAGES)):  # not Ray's own processes
-                running.append(process)
-    return running
-
-
-class Trial:
-    """A stage as a command, in a directory of its own."""
-
-    def __init__(self, stage: str, data: Path, features: Path, place: Path) -> None:
-        shutil.rmtree(place, ignore_errors=True)
-        self.out = place / stage
-        settings = ("--max-tokens", 64, "--window", 32)
-        self.command = (
-            ("encoder", "encode", data, "--out", self.out, *settings)
-            if stage == "encoding"
-            else ("graph", "build", data, features, "--out", self.out, "--k", 10)
-        )
-        self.files = "passages-*.npy" if stage == "encoding" else "rows-*.npy"
-
-    def words(self, *more: object) -> list[str]:
-        """The command on the first host."""
-        return on_host(0, BIN / "gnnretrieval", *self.command, *more)
-
-    def run(self, *more: object) -> dict[str, str]:
-        """Run the command to its end; returns the sha256 of the artifact's files."""
-        subprocess.run(self.words(*more), check=True, capture_output=True, env=ENVIRONMENT)
-        return files_of(self.out)
 
 
 def files_without_shards(make_trial: Callable[[], Trial], features: Path) -> dict[str, Any]:
@@ -136,7 +69,13 @@ def equality(make_trial: Callable[[], Trial], wanted: dict[str, str]) -> dict[st
 
 
 def killed(
-    make_trial: Callable[[], Trial], target: str, cluster: Cluster, after: int, delay: float, wanted: dict[str, str]
+    make_trial: Callable[[], Trial],
+    target: str,
+    cluster: Cluster,
+    after: int,
+    delay: float,
+    wanted: dict[str, str],
+    options: Sequence[object] = RAY,
 ) -> dict[str, Any]:
     """Run a stage and kill something while a worker is at a shard; a killed driver's command is run again.
 
@@ -147,13 +86,14 @@ def killed(
         after: Number of shards that are whole before.
         delay: Seconds from then to the kill.
         wanted: The sha256 of the files.
+        options: Who runs the shards.
 
     Returns:
         The kill, whether the files are as wanted, whether a worker was at a shard, the number of shards that were whole
         at the kill, and how many of these were done again.
     """
     trial = make_trial()
-    driver = subprocess.Popen(trial.words(*RAY), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    driver = subprocess.Popen(trial.words(*options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
     shards = beside(trial.out, "shards")
     while driver.poll() is None and not (len(list(shards.rglob(trial.files))) >= after and workers()):
         time.sleep(0.01)
@@ -171,7 +111,7 @@ def killed(
     with watched(whole, again):
         _, error = driver.communicate()
         if target == "driver":
-            trial.run(*RAY)
+            trial.run(*options)
         elif driver.returncode:
             raise SystemExit(f"{target} killed after {after} shards: {error.decode()}")
     equal = files_of(trial.out) == wanted
@@ -224,6 +164,35 @@ def bytes_and_kills(data: Path, work: Path, kills: int) -> dict[str, Any]:
     return results
 
 
+def by_storage(data: Path, work: Path, kills: int) -> dict[str, Any]:
+    """The same with shards and inputs in an S3 bucket, where the second host sees nothing of ``work``'s trials."""
+    place, features, results = work / "apart", work / "features", dict[str, Any]()
+    place.mkdir(exist_ok=True)
+    rng = random.Random(1)
+    ENVIRONMENT.update(s3_environment(place / "cache"))  # which Ray's nodes start with
+    with Cluster(hidden=place) as cluster, s3_server():
+        for stage in STAGES:
+            trial = partial(Trial, stage, place / "data", place / "features", place / "trial")
+            for name, source in (("data", data), ("features", features)):
+                if not (place / name).is_dir():
+                    shutil.copytree(source, place / name)
+            wanted = json.loads((work / f"{stage}-files.json").read_text("utf-8"))["files"]
+
+            def unbroken(trial: Callable[[], Trial] = trial, wanted: dict[str, str] = wanted) -> dict[str, Any]:
+                return {"equal": trial().run(*STORED) == wanted, "copies": seen_on_second_host(place / "cache")}
+
+            rows = []
+            figures = kept(work / f"{stage}-stored.json", unbroken)
+            say(f"{stage} by storage: {figures}")
+            for number, target in product(range(kills), TARGETS):
+                after, delay = rng.randrange(SHARDS - 1), rng.uniform(0, 0.3)
+                measure = partial(killed, trial, target, cluster, after, delay, wanted, STORED)
+                rows.append(kept(work / f"{stage}-stored-{target}-{number}.json", measure))
+                say(f"{stage} by storage: {rows[-1]}")
+            results[stage] = {**figures, "kills": rows}
+    return results
+
+
 def first_passages(whole: Path, count: int, place: Path) -> Path:
     """A dataset of the first passages of another that training questions are about, and these questions."""
     dataset = Dataset.open(whole)
@@ -248,11 +217,21 @@ def first_passages(whole: Path, count: int, place: Path) -> Path:
 )
 @click.option("--passages", default=600, show_default=True, help="Passages of the trials with kills.")
 @click.option("--kills", default=30, show_default=True, help="Kills of each kind a stage.")
+@click.option("--stored-kills", default=5, show_default=True, help="The same where shards are in an S3 bucket.")
 @click.option("--trainings", default=5, show_default=True, help="Killed trainings of each kind.")
 @click.option("--repeats", default=3, show_default=True, help="Measurements of each speed.")
 @click.option("--speed/--no-speed", "with_speed", default=True, help="Measure speed too, on a quiet machine.")
 @click.option("--merged", default=8_800_000, show_default=True, help="Passages that are merged.")
-def main(work: Path, passages: int, kills: int, trainings: int, repeats: int, with_speed: bool, merged: int) -> None:
+def main(
+    work: Path,
+    passages: int,
+    kills: int,
+    stored_kills: int,
+    trainings: int,
+    repeats: int,
+    with_speed: bool,
+    merged: int,
+) -> None:
     """Measure, and write the page."""
     show_progress()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -263,6 +242,7 @@ def main(work: Path, passages: int, kills: int, trainings: int, repeats: int, wi
         "passages": len(Dataset.open(data).passage_ids),
         "revision": git_revision() or "unknown",
         "bytes": bytes_and_kills(data, work / f"{passages}-passages", kills),
+        "storage": by_storage(data, work / f"{passages}-passages", stored_kills),
         "training": kept(work / f"training-{trainings}.json", lambda: scale_out_training.training(work, trainings)),
         "merging": kept(work / f"merging-{merged}.json", lambda: merging(work, merged, 768, 64)),
         "speed": kept(work / f"speed-{repeats}.json", lambda: speed(corpus, work, repeats)) if with_speed else None,

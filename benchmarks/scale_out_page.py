@@ -24,6 +24,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "",
         *_of_bytes(results["bytes"]),
         *_of_kills(results["bytes"]),
+        *_of_storage(results["storage"]),
         *_of_speed(results["speed"]),
         "",
         *_of_training(results["training"]),
@@ -70,6 +71,27 @@ def _of_kills(stages: Mapping[str, Any]) -> list[str]:
             rows = [row for row in figures["kills"] if row["target"] == target]
             sums = [sum(row[name] for row in rows) for name in ("hit", "equal", "whole", "again")]
             lines.append(f"| {stage} | {target} | {len(rows)} | " + " | ".join(map(str, sums)) + " |")
+    return lines
+
+
+def _of_storage(stages: Mapping[str, Any]) -> list[str]:
+    """The result over hosts that share no files."""
+    lines = [
+        "",
+        "## Hosts that share no files",
+        "",
+        "Shards and inputs are in an S3 bucket (`--storage s3://…`; the server is moto). The second host has its own,",
+        "empty file system in place of the directory with the data. `inputs copied` counts what its workers took from",
+        "the bucket.",
+        "",
+        "| stage | bytes equal | inputs copied | kills of each kind | bytes equal after them |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for stage, figures in stages.items():
+        kills = figures["kills"]
+        same = "equal" if figures["equal"] else "**differ**"
+        of_kills = f"{len(kills) // len(TARGETS)} | {sum(row['equal'] for row in kills)} of {len(kills)}"
+        lines.append(f"| {stage} | {same} | {figures['copies']} | {of_kills} |")
     return lines
 
 

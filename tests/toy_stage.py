@@ -2,8 +2,10 @@
 
 import os
 import signal
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -38,6 +40,9 @@ class Squares:
     @property
     def parts(self) -> list[slice]:
         return parts(self.total, self.count)
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        return replace(self, directory=directory)
 
     def path(self, number: int) -> Path:
         return Shard(number, self.count).file(self.directory, "squares")

@@ -85,7 +85,7 @@ def encode(
     from gnnretrieval.encoders.trained import trained_settings
 
     out = out or beside(dataset, "features")
-    shard, sharding = shard_of(settings), sharding_of(settings)
+    shard, storage, sharding = shard_of(settings), settings["storage"], sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
     if trained_settings(parsed).sparse and not dry_run and shard is None and sharding is None:
@@ -103,7 +103,7 @@ def encode(
         echo(forecast_encoding(opened, parsed, sharding or Sharding(shards=1), device=device).to_text())
         return
     if shard is not None:
-        echo_shard(encode_shard(opened, parsed, out, shard, device=device), shard)
+        echo_shard(encode_shard(opened, parsed, out, shard, device=device, storage=storage), shard, storage)
         return
     made = encode_dataset(opened, parsed, out, device=device, sharding=sharding, overwrite=overwrite)
     echo(

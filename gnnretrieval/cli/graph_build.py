@@ -73,7 +73,7 @@ def build(
     from gnnretrieval.graph.build import build_graph, search_shard
 
     out = out or beside(features, "graph")
-    shard, sharding = shard_of(settings), sharding_of(settings)
+    shard, storage, sharding = shard_of(settings), settings["storage"], sharding_of(settings)
     given = settings_from(GraphSettings, settings)
     if run_file is not None:
         given.setdefault("edges", "run")
@@ -92,7 +92,9 @@ def build(
         )
         return
     if shard is not None:
-        echo_shard(search_shard(opened, open_features(features), parsed, out, shard, device=device), shard)
+        vectors = open_features(features)
+        files = search_shard(opened, vectors, parsed, out, shard, device=device, storage=storage)
+        echo_shard(files, shard, storage)
         return
     made = build_graph(
         opened,

@@ -75,7 +75,7 @@ device_option = click.option(
 )
 
 
-WORKERS = ("engine", "workers", "address")
+WORKERS = ("engine", "workers", "address", "storage")
 SHARDS = ("shards", "shard", *WORKERS)
 
 
@@ -108,6 +108,11 @@ def worker_options(command: Command) -> Command:
         ),
         click.option("--workers", type=click.IntRange(1), help="Most shards at the same time.  [default: 1, or Ray's]"),
         click.option("--address", help="Address of the Ray cluster, such as auto.  [default: this machine]"),
+        click.option(
+            "--storage",
+            metavar="URL",
+            help="Object store for shards, and for Ray's workers also for inputs, such as s3://bucket/work.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -119,10 +124,11 @@ def sharding_of(given: dict[str, Any]) -> Sharding | None:
     from gnnretrieval.shards import Sharding
 
     values = {name: given.pop(name) for name in SHARDS if name in given}
-    if values.pop("shard", None) is not None and values["shards"] is not None:
+    one = values.pop("shard", None) is not None
+    if one and values["shards"] is not None:
         raise click.UsageError("--shard I/N does one shard, and --shards N all of them: give one.")
     if values["shards"] is None:
-        if named := given_workers():
+        if named := [name for name in given_workers() if not (one and name == "storage")]:
             raise click.UsageError(f"--{named[0]} says how shards are run: give --shards too.")
         return None
     return Sharding.parse(values)

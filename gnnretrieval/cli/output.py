@@ -30,10 +30,10 @@ def echo_json(value: Any) -> None:
     echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
-def echo_shard(files: Sequence[Path], shard: Shard) -> None:
+def echo_shard(files: Sequence[Path], shard: Shard, storage: str | None) -> None:
     """Print what a shard wrote, and how to go on."""
     for file in files:
-        echo(str(file))
+        echo(str(file) if storage is None else f"{storage}: {file.name}")
     if not files:
         echo(f"nothing to do: there are fewer than {shard.number + 1} shards")
     echo_next(f"after all shards, the same command with --shards {shard.total} instead of --shard joins them")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -248,6 +248,10 @@ class DatasetPlace(NamedTuple):
     qrels: str
     where: str
     hash: str
+
+    def moved(self, input_at: Callable[[Path], Path]) -> DatasetPlace:
+        """The place of a copy; ``input_at`` maps the directory to that of the copy."""
+        return self._replace(path=str(input_at(Path(self.path))))
 
     def open(self) -> Dataset:
         """The dataset, opened once in a process.

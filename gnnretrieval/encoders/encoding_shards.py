@@ -6,10 +6,12 @@ is a range of windows, and the vectors are those that one process makes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from gnnretrieval.data.dataset import DatasetPlace
 from gnnretrieval.encoders.feature_rows import WholeTexts, require_finite, windows
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.prompts import Side
-from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.settings import EncoderSettings, with_checkpoints_at
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.shards.stage import Shard, parts
@@ -70,6 +72,11 @@ class EncodingShards:
     @cached_property
     def _encoder_settings(self) -> EncoderSettings:
         return EncoderSettings.model_validate_json(self.settings)
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
+        settings = with_checkpoints_at(self._encoder_settings, input_at).model_dump_json()
+        return replace(self, dataset=self.dataset.moved(input_at), settings=settings, directory=directory)
 
     def path(self, number: int) -> Path:
         """File of the vectors of a shard."""

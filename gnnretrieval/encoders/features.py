@@ -213,7 +213,13 @@ def encode_dataset(
 
 
 def encode_shard(
-    dataset: Dataset, encoder: EncoderSettings, out: str | Path, shard: Shard, *, device: str = "cpu"
+    dataset: Dataset,
+    encoder: EncoderSettings,
+    out: str | Path,
+    shard: Shard,
+    *,
+    device: str = "cpu",
+    storage: str | None = None,
 ) -> list[Path]:
     """Encode one shard of the features ``out``; :func:`encode_dataset` with the same number of shards merges them.
 
@@ -223,9 +229,11 @@ def encode_shard(
         out: Directory of the features.
         shard: The shard.
         device: Device of the checkpoint.
+        storage: As of :class:`Sharding`.
 
     Returns:
-        Files of the shard, one of passages and one of queries unless there are fewer windows of them than shards.
+        Files of the shard, one of passages and one of queries unless there are fewer windows of them than shards; they
+        are in the storage if one is given.
 
     Raises:
         GnnRetrievalError: As :func:`encode_dataset`.
@@ -233,7 +241,7 @@ def encode_shard(
     plan = _Plan.of(dataset, encoder, device)
     require_sharded(plan.settings)
     stage = _together(plan.shards(shard.total, out), [shard.number])
-    run_stage(stage, Sharding(shards=1))
+    run_stage(stage, Sharding(shards=1, storage=storage), partly=True)
     return [stage.path(number) for number in range(len(stage.parts))]
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.settings import CrossEncoderSettings
+from gnnretrieval.encoders.settings import CrossEncoderSettings, with_checkpoints_at
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.shards.stage import Shard, parts
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array
@@ -73,6 +73,11 @@ class PairShards(ABC):
     def parts(self) -> list[slice]:
         """The pairs of each shard."""
         return parts(self.total, self.count, PAIRS)
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
+        settings = with_checkpoints_at(CrossEncoderSettings.model_validate_json(self.settings), input_at)
+        return replace(self, settings=settings.model_dump_json(), directory=directory)
 
     def path(self, number: int) -> Path:
         """File of a shard's probabilities; it is written after :meth:`vectors_path`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -225,3 +226,13 @@ class ReaderSettings(Settings):
     max_tokens: int | None = Field(None, ge=32)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     token_budget: int = Field(4096, ge=1)
+
+
+Checkpoints = TypeVar("Checkpoints", EncoderSettings, CrossEncoderSettings)
+
+
+def with_checkpoints_at(settings: Checkpoints, input_at: Callable[[Path], Path]) -> Checkpoints:
+    """The settings for a machine that has local checkpoints, whose paths are absolute here, at ``input_at``."""
+    names = {name: getattr(settings, name, None) for name in ("checkpoint", "query_checkpoint")}
+    places = {name: str(input_at(Path(given))) for name, given in names.items() if given and Path(given).is_absolute()}
+    return settings.model_copy(update=places)

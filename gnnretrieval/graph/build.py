@@ -142,7 +142,14 @@ def _inputs(
 
 
 def search_shard(
-    dataset: Dataset, features: Features, settings: GraphSettings, out: str | Path, shard: Shard, *, device: str = "cpu"
+    dataset: Dataset,
+    features: Features,
+    settings: GraphSettings,
+    out: str | Path,
+    shard: Shard,
+    *,
+    device: str = "cpu",
+    storage: str | None = None,
 ) -> list[Path]:
     """Search one shard of the passages for the graph ``out``. :func:`build_graph` with as many shards then builds it.
 
@@ -153,9 +160,11 @@ def search_shard(
         out: Directory of the store.
         shard: The shard.
         device: Where to compute.
+        storage: As of :class:`Sharding`.
 
     Returns:
-        The shard's file; an empty list if the passages are too few for so many shards.
+        The shard's file, which is in the storage if one is given; an empty list if the passages are too few for so many
+        shards.
 
     Raises:
         GnnRetrievalError: As :func:`build_graph`.
@@ -166,7 +175,7 @@ def search_shard(
     stage = _shards(dataset, features, settings, out, shard.total, device)
     if shard.number >= len(stage.parts):
         return []
-    run_stage(one_shard(stage, shard.number), Sharding(shards=1))
+    run_stage(one_shard(stage, shard.number), Sharding(shards=1, storage=storage), partly=True)
     return [stage.path(shard.number)]
 
 
@@ -205,7 +214,9 @@ def _edge_shards(
         device=search.device,
         vectors="float16" if as_stored else "float32",
         probabilities="float16",
-        store=directory.resolve(),
+        text_store=directory.resolve() / TEXTS,
+        neighbors=directory.resolve() / "neighbors.npy",
+        edges=directory.resolve() / "passage_edges.npy",
     )
 
 

@@ -110,24 +110,34 @@ def write_shards(
             if (directory / name).is_file():
                 meter.advance(plan.shards[number + 1] - plan.shards[number])
             else:
-                write_shard(vectors, similarity, plan, directory, number, meter.advance)
+                write_shard(vectors, similarity, plan, learned_file(directory), directory, number, meter.advance)
 
 
 def write_shard(
     vectors: NDArray[np.floating],
     similarity: Similarity,
     plan: IndexPlan,
+    learned: Path,
     directory: Path,
     number: int,
     advance: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Write one of the FAISS files of ``vectors`` ``(m, d)``, after :func:`learn`.
+    """Write one of the FAISS files of ``vectors`` ``(m, d)`` to ``directory``.
+
+    Args:
+        vectors: The vectors of all files.
+        similarity: How they are compared.
+        plan: How the index is built.
+        learned: The file that :func:`learn` writes if the plan learns anything.
+        directory: Directory of the files.
+        number: Number of the file.
+        advance: Called with numbers of vectors that are done.
 
     Raises:
         ArtifactError: A vector is not finite.
     """
     index = (
-        read_faiss(_learned(directory), in_memory=True)
+        read_faiss(learned, in_memory=True)
         if plan.training
         else empty_index(plan.factory, int(vectors.shape[1]), plan.seed)
     )
@@ -142,7 +152,7 @@ def write_shard(
         import_faiss().write_index(index, str(partial))
 
 
-def _learned(directory: Path) -> Path:
+def learned_file(directory: Path) -> Path:
     """The file of lists and codes: all shards start from it, and an interrupted run resumes from it."""
     return scratch(directory) / "learned.faiss"
 
@@ -154,7 +164,7 @@ def learn(vectors: NDArray[np.floating], similarity: Similarity, plan: IndexPlan
         InputError: FAISS cannot learn this kind from so few vectors.
     """
     faiss, seed = import_faiss(), plan.seed
-    place = _learned(directory)
+    place = learned_file(directory)
     if plan.training and not place.is_file():
         say(f"learning {plan.factory} from {plan.training:,} of {len(vectors):,} vectors")
         rows = np.sort(np.random.default_rng(seed).choice(len(vectors), plan.training, replace=False))

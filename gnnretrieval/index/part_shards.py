@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.index.building import IndexPlan, learn, write_shard
+from gnnretrieval.index.building import IndexPlan, learn, learned_file, write_shard
 from gnnretrieval.shards.engines import Sharding, run_stage
 from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 
@@ -31,7 +32,8 @@ class PartShards:
         source_hash: Its hash.
         sentences: Whether the vectors are those of sentences.
         plan: How the index is built.
-        directory: The unfinished index, in which lists and codes are learned.
+        learned: The file of lists and codes, if the plan learns any.
+        directory: The unfinished index.
     """
 
     source: Path
@@ -39,6 +41,7 @@ class PartShards:
     source_hash: str
     sentences: bool
     plan: IndexPlan
+    learned: Path
     directory: Path
     device: str = "cpu"
 
@@ -57,6 +60,11 @@ class PartShards:
         """The vectors of each file."""
         return [slice(start, stop) for start, stop in pairwise(self.plan.shards)]
 
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
+        learned = input_at(self.learned) if self.plan.training else self.learned
+        return replace(self, source=input_at(self.source), learned=learned, directory=directory)
+
     def path(self, number: int) -> Path:
         """A FAISS file."""
         return self.directory / self.plan.files[number]
@@ -72,7 +80,8 @@ class PartShards:
             raise ArtifactError(
                 f"{self.source}: this machine finds other vectors there. Use storage that all workers see."
             )
-        write_shard(vectors_of(source, self.sentences), source.similarity, self.plan, self.directory, number)
+        vectors = vectors_of(source, self.sentences)
+        write_shard(vectors, source.similarity, self.plan, self.learned, self.directory, number)
 
 
 def vectors_of(source: Source, sentences: bool) -> NDArray[np.floating]:
@@ -96,5 +105,15 @@ def build_parts(source: Source, sentences: bool, plan: IndexPlan, directory: Pat
         GnnRetrievalError: As :func:`gnnretrieval.shards.engines.run_stage`.
     """
     learn(vectors_of(source, sentences), source.similarity, plan, directory)
-    stage = PartShards(source.path.resolve(), source.meta["kind"], source.hash, sentences, plan, directory.resolve())
-    run_stage(stage, sharding)
+    run_stage(
+        PartShards(
+            source=source.path.resolve(),
+            kind=source.meta["kind"],
+            source_hash=source.hash,
+            sentences=sentences,
+            plan=plan,
+            learned=learned_file(directory).resolve(),
+            directory=directory.resolve(),
+        ),
+        sharding,
+    )

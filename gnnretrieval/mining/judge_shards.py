@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,11 @@ class JudgeShards(PairShards):
 
     text_store: Path
     pairs: Path
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
+        stage = super().moved(input_at, directory)
+        return replace(stage, text_store=input_at(self.text_store), pairs=input_at(self.pairs))
 
     @contextmanager
     def texts(self) -> Iterator[Callable[[slice], Texts]]:

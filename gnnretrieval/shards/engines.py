@@ -22,6 +22,7 @@ from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import progress, say
 from gnnretrieval.settings import OneOf, Settings
 from gnnretrieval.shards.stage import ShardedStage
+from gnnretrieval.shards.stored_stage import StoredStage
 
 _KILLS = 3  # times that workers may be killed without one shard getting done in between
 _RETRIES = 5  # times that Ray itself runs a shard again whose worker or machine was lost
@@ -41,36 +42,59 @@ class Sharding(Settings):
             processors (or GPUs) with ``ray``.
         address: Address of the Ray cluster, such as ray://head:10001 or auto; not given: RAY_ADDRESS, or a cluster of
             this machine alone that ends with the command.
+        storage: URL of an object store, such as s3://bucket/work, that shards are written to. With ``ray``, workers
+            also read their inputs there. Not given: all machines see the same file system.
     """
 
     shards: int = Field(ge=1)
     engine: Annotated[str, OneOf("local", "ray")] = "local"
     workers: int | None = Field(None, ge=1)
     address: str | None = None
+    storage: Annotated[str, Field(pattern=r"^[a-z0-9+.-]+://.")] | None = None
 
 
-def run_stage(stage: ShardedStage, sharding: Sharding) -> None:
+def run_stage(stage: ShardedStage, sharding: Sharding, *, partly: bool = False) -> None:
     """Run the shards of a stage that have no file yet. After an interruption, the same call runs the rest.
 
+    Args:
+        stage: The stage.
+        sharding: Who runs its shards.
+        partly: The stage's other shards run elsewhere. Shards in a storage then stay there, for the call that joins
+            all.
+
     Raises:
-        GnnRetrievalError: A shard cannot be computed, or its workers are killed again and again.
+        GnnRetrievalError: A shard cannot be computed, its workers are killed again and again, or its storage cannot be
+            reached.
     """
     count = len(stage.parts)
     missing = [number for number in range(count) if not stage.path(number).is_file()]
+    stored = None if sharding.storage is None else StoredStage(stage, sharding.storage, {})
+    if stored is not None:
+        stored.begin()
+        present = stored.present(missing)
+        missing = sorted(set(missing) - present)
+        if not partly:
+            stored.copy(present)
     sizes = [part.stop - part.start for part in stage.parts]
     done = sum(sizes) - sum(sizes[number] for number in missing)
     if done:
         say(f"{stage.name}: {count - len(missing)} of {count} shards were done before")
+    if missing and stored is not None and sharding.engine == "ray":
+        stored = stored.with_inputs()
     whole = count - len(missing)
     with progress(stage.name, sum(sizes), stage.unit, done) as meter:
 
         def finished(number: int) -> None:
             nonlocal whole
+            if stored is not None and not partly:
+                stored.copy([number])
             whole += 1
             meter.advance(sizes[number], f"{whole} of {count} shards")
 
         if missing:
-            ENGINES[sharding.engine](stage, missing, sharding, finished)
+            ENGINES[sharding.engine](stored or stage, missing, sharding, finished)
+    if stored is not None and not partly:
+        stored.delete()
 
 
 def run_local(stage: ShardedStage, numbers: Sequence[int], sharding: Sharding, finished: Finished) -> None:

@@ -8,7 +8,7 @@ by running the shards that have no file, and its result does not depend on who r
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
@@ -46,7 +46,7 @@ class Shard(NamedTuple):
 
 
 class ShardedStage(Protocol):
-    """A stage in shards. It is pickled for workers, which may be on other machines and see the same file system."""
+    """A stage in shards. It is pickled for workers, which may be on other machines."""
 
     @property
     def name(self) -> str:
@@ -64,8 +64,22 @@ class ShardedStage(Protocol):
         ...
 
     @property
+    def directory(self) -> Path:
+        """Directory that shards write to."""
+        ...
+
+    @property
     def parts(self) -> Sequence[slice]:
         """The rows of each shard."""
+        ...
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """The stage as a machine runs it that has its files elsewhere.
+
+        Args:
+            input_at: From the path of an input, a file or a directory, to where it is there.
+            directory: Directory that shards write to there.
+        """
         ...
 
     def path(self, number: int) -> Path:
@@ -100,6 +114,17 @@ class Together(NamedTuple):
     def parts(self) -> Sequence[slice]:
         """The rows of each shard, as in its stage."""
         return [stage.parts[number] for stage, number in self.members]
+
+    @property
+    def directory(self) -> Path:
+        """As :attr:`ShardedStage.directory`; stages that run together share it."""
+        return self.members[0][0].directory
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`ShardedStage.moved`."""
+        return self._replace(
+            members=tuple((stage.moved(input_at, directory), number) for stage, number in self.members)
+        )
 
     def path(self, number: int) -> Path:
         """As :meth:`ShardedStage.path`."""

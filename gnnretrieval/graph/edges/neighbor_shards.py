@@ -6,9 +6,11 @@ single search over all passages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,11 @@ class NeighborShards:
     def parts(self) -> list[slice]:
         """The passages of each shard."""
         return parts(self.total, self.count, ALIGNED)
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
+        features, dataset = input_at(self.features), self.dataset.moved(input_at)
+        return replace(self, dataset=dataset, features=features, directory=directory)
 
     def path(self, number: int) -> Path:
         """File of a shard's passage rows, written after that of the scores: if it exists, the shard is done."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +23,27 @@ class EdgeShards(PairShards):
     """The pairs of a graph's edges in the order of the passages, each shard with vectors and probabilities.
 
     Attributes:
-        store: The half-made graph: texts, neighbours and passage side.
+        text_store: File of the texts.
+        neighbors: File of the neighbours ``(n, k)``.
+        edges: File of the edges ``(E,)`` in the order of the passages.
     """
 
-    store: Path
+    text_store: Path
+    neighbors: Path
+    edges: Path
+
+    def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
+        """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
+        text_store, neighbors, edges = input_at(self.text_store), input_at(self.neighbors), input_at(self.edges)
+        stage = super().moved(input_at, directory)
+        return replace(stage, text_store=text_store, neighbors=neighbors, edges=edges)
 
     @contextmanager
     def texts(self) -> Iterator[Callable[[slice], Texts]]:
         """As :meth:`PairShards.texts`."""
-        edges = load_array(self.store / "passage_edges.npy")
-        with TextStore(self.store / "texts.sqlite") as texts:
-            pairs = Pairs(texts, load_array(self.store / "neighbors.npy"))
+        edges = load_array(self.edges)
+        with TextStore(self.text_store) as texts:
+            pairs = Pairs(texts, load_array(self.neighbors))
             yield lambda part: pairs.of(edges[part])
 
     def blocks(self, dimension: int) -> Iterator[tuple[Rows, NDArray[np.floating], NDArray[np.floating]]]:
@@ -41,7 +52,7 @@ class EdgeShards(PairShards):
         Raises:
             ArtifactError: A shard's file is damaged.
         """
-        edges = load_array(self.store / "passage_edges.npy")
+        edges = load_array(self.edges)
         for number, part in enumerate(self.parts):
             count = part.stop - part.start
             vectors = load_array(self.vectors_path(number), (count, dimension), np.dtype(self.vectors).type)
