@@ -236,6 +236,7 @@ def main(
     show_progress()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     work.mkdir(parents=True, exist_ok=True)
+    work = work.resolve()
     corpus = make_docstring_corpus(work / "docstrings", overwrite=True).path
     data = first_passages(corpus, passages, work / "some")
     results = {

@@ -34,6 +34,8 @@ def s3_server() -> Iterator[None]:
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as server:
         try:
             while call(*on_host(0, BIN / "python", "-c", BUCKET)).returncode:  # not yet listening
+                if server.poll() is not None:
+                    raise SystemExit("moto_server has ended: pip install 'moto[s3]' flask flask-cors")
                 time.sleep(1)
             yield
         finally:
