@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.platform.extras import extra
@@ -50,7 +51,14 @@ class Sharding(Settings):
     engine: Annotated[str, OneOf("local", "ray")] = "local"
     workers: int | None = Field(None, ge=1)
     address: str | None = None
-    storage: Annotated[str, Field(pattern=r"^[a-z0-9+.-]+://.")] | None = None
+    storage: str | None = None
+
+    @field_validator("storage")
+    @classmethod
+    def _is_url(cls, storage: str | None) -> str | None:
+        if storage is not None and not re.match(r"[a-z0-9+.-]+://.", storage):
+            raise ValueError("give a URL such as s3://bucket/work")
+        return storage
 
 
 def run_stage(stage: ShardedStage, sharding: Sharding, *, partly: bool = False) -> None:

@@ -6,13 +6,13 @@ last, so that a group with a listing is whole. Object stores are reached by fssp
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.pages.quantities import in_bytes
@@ -52,13 +52,13 @@ class ObjectStore:
             return {f"{folder}/{name.removesuffix('.json')}" for name in names if name.endswith(".json")}
         return set()
 
-    def put_note(self, name: str, note: Mapping[str, Any]) -> None:
+    def put_note(self, name: str, note: str) -> None:
         """Write a small file for whoever looks into the store."""
         with _errors_of(self.url):
-            self._files.pipe_file(self._new(name), json.dumps(note).encode())
+            self._files.pipe_file(self._new(name), f"{note}\n".encode())
 
     def put(self, group: str, root: Path, files: Iterable[Path]) -> None:
-        """Write the files, which lie below ``root``, as a group."""
+        """Write the files, which lie below ``root``, as a group. :meth:`get` copies them in the same order."""
         sizes = {}
         with _errors_of(self.url):
             for file in files:
@@ -107,11 +107,15 @@ class ObjectStore:
         """Directory of a copy of a group on this machine, made once, in ``gnnretrieval`` of the user's cache."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gnnretrieval"
         place = cache / sha256_of_json([self.url, group])[:16]
-        if not place.is_dir():
-            cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=cache, prefix=f".{place.name}-") as partial:
-                self.get(group, Path(partial) / place.name)
-                with suppress(OSError):  # another process of this machine was first
+        if place.is_dir():
+            return place
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f".{place.name}.lock").open("w") as lock:
+            with suppress(OSError):  # a file system without locks: several processes may copy
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not place.is_dir():
+                with tempfile.TemporaryDirectory(dir=cache, prefix=f".{place.name}-") as partial:
+                    self.get(group, Path(partial) / place.name)
                     (Path(partial) / place.name).rename(place)
         return place
 
@@ -123,9 +127,7 @@ class ObjectStore:
     def _new(self, name: str) -> str:
         """The place of a file that will be written."""
         place = self._place(name)
-        if (
-            self._files.root_marker == "/"
-        ):  # else there are no directories, and s3fs would make a bucket that is missing
+        if self._files.root_marker == "/":  # not of s3fs, which has no directories, and would make a missing bucket
             self._files.makedirs(place.rpartition("/")[0], exist_ok=True)
         return place
 

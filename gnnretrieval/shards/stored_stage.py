@@ -95,8 +95,11 @@ class StoredStage:
         directory = _own_directory()
         shutil.rmtree(directory, ignore_errors=True)  # of a shard that failed
         directory.mkdir(parents=True)
-        self.stage.moved(input_at, directory).run(number)
-        store.put(group, directory, sorted(file for file in directory.rglob("*") if file.is_file()))
+        moved = self.stage.moved(input_at, directory)
+        moved.run(number)
+        last = moved.path(number)  # where it is, the others must be
+        files = sorted(file for file in directory.rglob("*") if file.is_file() and file != last)
+        store.put(group, directory, [*files, last])
         shutil.rmtree(directory)
 
     def group(self, number: int) -> str:
@@ -107,13 +110,13 @@ class StoredStage:
         return f"{self._folder_of(stage)}/{stage.path(number).name}"
 
     def begin(self) -> None:
-        """Write what the stage is to the store, so that a store that refuses files is noticed before any work.
+        """Write the stage's name to the store, so that a store that refuses files is noticed before any work.
 
         Raises:
             GnnRetrievalError: The store cannot be written to.
         """
         for folder in self._folders():
-            ObjectStore(self.url).put_note(f"{folder}/stage.txt", {"stage": self.name, "shards": len(self.parts)})
+            ObjectStore(self.url).put_note(f"{folder}/stage.txt", self.name)
 
     def present(self, numbers: Iterable[int]) -> set[int]:
         """Those of the shards that are in the store."""

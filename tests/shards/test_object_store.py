@@ -93,10 +93,22 @@ def test_a_shard_in_the_store_is_not_run_again(tmp_path, url):
     assert written[0] == written[1]
 
 
+def test_the_file_that_says_that_a_shard_is_whole_is_copied_last(tmp_path, url):
+    class WithAnother(Squares):
+        def run(self, number):
+            (self.directory / "z").touch()
+            super().run(number)
+
+    stored = StoredStage(WithAnother(tmp_path / "squares"), url, {})
+    stored.run(2)
+    listing = tmp_path / "store" / f"{stored.group(2)}.json"
+    assert list(json.loads(listing.read_text())) == ["run-2-0", "z", "squares-00003-of-00005.npy"]
+
+
 def test_a_store_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(
         GnnRetrievalError, match=r"nothing://bucket: this storage cannot be opened \(Protocol not known"
     ):
         run_stage(Squares(tmp_path), Sharding(shards=5, storage="nothing://bucket"))
-    with pytest.raises(InputError, match="storage"):
+    with pytest.raises(InputError, match="storage: give a URL such as s3://bucket/work"):
         Sharding.parse({"shards": 5, "storage": "bucket/work"})
