@@ -10,13 +10,13 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.pages.quantities import in_bytes
-from gnnretrieval.progress import say
+from gnnretrieval.progress import progress
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.provenance import sha256_of_json
 
@@ -57,14 +57,24 @@ class ObjectStore:
         with _errors_of(self.url):
             self._files.pipe_file(self._new(name), f"{note}\n".encode())
 
-    def put(self, group: str, root: Path, files: Iterable[Path]) -> None:
-        """Write the files, which lie below ``root``, as a group. :meth:`get` copies them in the same order."""
+    def put(
+        self, group: str, root: Path, files: Iterable[Path], advance: Callable[[int], None] = lambda size: None
+    ) -> None:
+        """Write the files, which lie below ``root``, as a group. :meth:`get` copies them in the same order.
+
+        Args:
+            group: The group.
+            root: Directory that its files' names begin at.
+            files: The files.
+            advance: Called with the bytes of each file that is written.
+        """
         sizes = {}
         with _errors_of(self.url):
             for file in files:
                 name = file.relative_to(root).as_posix()
                 self._files.put_file(str(file), self._new(f"{group}/{name}"))
                 sizes[name] = file.stat().st_size
+                advance(sizes[name])
             self._files.pipe_file(self._place(f"{group}.json"), json.dumps(sizes).encode())
 
     def get(self, group: str, root: Path) -> None:
@@ -99,8 +109,9 @@ class ObjectStore:
         version = {name: (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
         group = f"inputs/{sha256_of_json({'path': str(path), 'version': version})[:16]}"
         if group not in self:
-            say(f"{self.url}: sending {path}, {in_bytes(sum(stat.st_size for stat in stats.values()))}")
-            self.put(group, root, files)
+            total = sum(stat.st_size for stat in stats.values())
+            with progress(f"sending {path.name}, {in_bytes(total)}", total, "bytes") as meter:
+                self.put(group, root, files, meter.advance)
         return group, "" if path.is_dir() else path.name
 
     def local_copy(self, group: str) -> Path:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import Messages
-from gnnretrieval.training.gnn import ladder
+from gnnretrieval.training.gnn import head, ladder
 from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
 from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import climb, head_steps, reciprocal_ranks, steps_over
@@ -18,11 +18,25 @@ from gnnretrieval.training.gnn.ladder import climb, head_steps, reciprocal_ranks
 
 def test_a_trained_head_ranks_what_the_identity_could_not():
     graph = rotated_graph()
-    head = train_heads(graph, 300).queries
+    trained = train_heads(graph, 300).queries
     wanted = [[row] for row in range(len(graph.queries))]
     before = reciprocal_ranks(graph.passages, graph.queries, wanted).mean()
-    folded = F.normalize(graph.passages @ head.T, dim=1) @ head
+    folded = F.normalize(graph.passages @ trained.T, dim=1) @ trained
     assert reciprocal_ranks(folded, graph.queries, wanted).mean() > before + 0.1
+
+
+def test_a_step_s_candidates_are_labelled_passages_beyond_its_batch_and_no_others(monkeypatch):
+    graph = rotated_graph()
+    few = graph._replace(labels=graph.labels[:10])
+    monkeypatch.setattr(head, "BATCH", 1)  # whose passage alone would leave nothing to learn
+    trained = train_heads(few, 5)
+    assert not trained.queries.equal(torch.eye(8))
+    labelled = few.labels[:, 1]
+    moved = graph.passages.clone()
+    moved[[row for row in range(len(moved)) if row not in labelled.tolist()]] *= -1
+    assert train_heads(few._replace(passages=moved), 5).queries.equal(trained.queries)
+    monkeypatch.setattr(head, "OTHERS", 0)
+    assert train_heads(few, 5).queries.equal(torch.eye(8))
 
 
 def test_the_same_seed_trains_the_same_head():

@@ -16,6 +16,7 @@ from gnnretrieval.platform.threads import one_thread
 from gnnretrieval.training.optimizers import linear_schedule
 
 BATCH, RATE, WARMUP = 256, 1e-3, 0.1
+OTHERS = 512  # random labelled passages among the candidates of a step
 
 
 class HeadTraining(NamedTuple):
@@ -66,7 +67,10 @@ def train_heads(
     start: Heads | None = None,
     stop: Event | None = None,
 ) -> Heads:
-    """Train linear heads with an in-batch softmax (eq. 12).
+    """Train linear heads with a softmax (eq. 12) over the batch's passages and :data:`OTHERS` random labelled ones.
+
+    Passages without labels are no candidates: all are negatives, so the heads would learn to rank them lower, also for
+    the questions that they answer.
 
     A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
     questions. So every question is trained on in every epoch, over nearly the same graph as at search.
@@ -96,7 +100,7 @@ def train_heads(
     optimizer = torch.optim.Adam(learned.values(), lr=RATE, fused=True)
     # sums of each passage's labelled questions (m, d): a batch's own can be taken out of them without a new sum
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
-    counts, relevant = graph.label_counts, _Relevant(graph)
+    counts, relevant, labelled = graph.label_counts, _Relevant(graph), labels[:, 1].unique()
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
     for step in range(steps):
@@ -104,12 +108,14 @@ def train_heads(
             break
         batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
         queries = graph.queries[batch[:, 0]]  # (b, d)
-        rows, column = torch.unique(batch[:, 1], return_inverse=True)  # (C,), (b,)
+        others = labelled[torch.randint(len(labelled), (OTHERS,), generator=generator)]
+        rows, places = torch.unique(torch.cat([batch[:, 1], others]), return_inverse=True)  # (C,), (b + OTHERS,)
+        column = places[: len(batch)]  # (b,)
         passages = graph.passages[rows] @ heads.passages.T  # (C, d)
         if mean:  # leave the batch's own questions out of the means
-            others = sums[rows].index_add(0, column, -queries)
+            left_sums = sums[rows].index_add(0, column, -queries)
             left = (counts[rows] - torch.bincount(column, minlength=len(rows)))[:, None]
-            average = torch.where(left > 0.5, (others / left.clamp(min=1)) @ heads.queries.T, passages)
+            average = torch.where(left > 0.5, (left_sums / left.clamp(min=1)) @ heads.queries.T, passages)
             passages = torch.lerp(passages, average, mean)
         compared = graph.prepare(passages)  # (C, d)
         scores = graph.scale * graph.prepare(queries @ heads.queries.T) @ compared.T  # (b, C)
