@@ -65,12 +65,13 @@ def train_heads(
     seed: int = 0,
     taught: Tensor | None = None,
     start: Heads | None = None,
+    others: Tensor | None = None,
     stop: Event | None = None,
 ) -> Heads:
     """Train linear heads with a softmax (eq. 12) over the batch's passages and :data:`OTHERS` random labelled ones.
 
-    Passages without labels are no candidates: all are negatives, so the heads would learn to rank them lower, also for
-    the questions that they answer.
+    Passages without labels are no candidates. They would be negatives only, and the heads would learn to rank them
+    lower, also for the questions that they answer (benchmarks/results/head_candidates.md).
 
     A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
     questions. So every question is trained on in every epoch, over nearly the same graph as at search.
@@ -83,6 +84,7 @@ def train_heads(
         seed: Seed of the order of the pairs.
         taught: ``(n,)`` bool, True for queries to train on; None: all.
         start: Heads to go on from, of the same ``sides``; None: the identity.
+        others: Rows of the passages that random candidates are drawn from; None: those with a label to train on.
         stop: Training ends early once it is set.
 
     Returns:
@@ -100,7 +102,8 @@ def train_heads(
     optimizer = torch.optim.Adam(learned.values(), lr=RATE, fused=True)
     # sums of each passage's labelled questions (m, d): a batch's own can be taken out of them without a new sum
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
-    counts, relevant, labelled = graph.label_counts, _Relevant(graph), labels[:, 1].unique()
+    counts, relevant = graph.label_counts, _Relevant(graph)
+    others = labels[:, 1].unique() if others is None else others
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
     for step in range(steps):
@@ -108,8 +111,8 @@ def train_heads(
             break
         batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
         queries = graph.queries[batch[:, 0]]  # (b, d)
-        others = labelled[torch.randint(len(labelled), (OTHERS,), generator=generator)]
-        rows, places = torch.unique(torch.cat([batch[:, 1], others]), return_inverse=True)  # (C,), (b + OTHERS,)
+        drawn = others[torch.randint(len(others), (OTHERS,), generator=generator)]
+        rows, places = torch.unique(torch.cat([batch[:, 1], drawn]), return_inverse=True)  # (C,), (b + OTHERS,)
         column = places[: len(batch)]  # (b,)
         passages = graph.passages[rows] @ heads.passages.T  # (C, d)
         if mean:  # leave the batch's own questions out of the means
