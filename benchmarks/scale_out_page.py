@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from result_files import revisions_in_words
 from scale_out_training import ENDS, TITLES
 
 SHARDS = 11
@@ -32,8 +33,21 @@ def markdown(results: Mapping[str, Any]) -> str:
     ]
     if results["speed"] is None:
         lines += ["The ratio of two workers of one thread to one was not measured: it wants a quiet machine.", ""]
-    lines += ["NCCL and `--device cuda` were not run.", "", f"Revision {results['revision'][:7]}.", ""]
+    lines += ["NCCL and `--device cuda` were not run.", "", _revisions(results), ""]
     return "\n".join(lines)
+
+
+def _revisions(results: Mapping[str, Any]) -> str:
+    """The revisions of the parts."""
+    parts = {
+        "bytes and kills": [row for stage in results["bytes"].values() for row in (stage, *stage["kills"])],
+        "without shared files": [row for stage in results["storage"].values() for row in (stage, *stage["kills"])],
+        "training": [results["training"]],
+        "merging": [results["merging"]],
+        "speed": [results["speed"]] if results["speed"] else [],
+    }
+    named = {part: revisions_in_words(row["revision"] for row in rows) for part, rows in parts.items() if rows}
+    return f"Revisions: {', '.join(f'{part} {revisions}' for part, revisions in named.items())}."
 
 
 def _of_bytes(stages: Mapping[str, Any]) -> list[str]:
@@ -162,7 +176,5 @@ def _of_merging(merging: Mapping[str, Any]) -> list[str]:
         f"joined in {merging['vectors_s']:.0f} s, and the {merging['k']} best passages of {merging['queries']:,} "
         "questions are",
         f"merged in {merging['searches_s']:.1f} s. Peak memory: {merging['peak_mib']:,.0f} MiB.",
-        "",
-        f"Revision {merging['revision'][:7]}.",
         "",
     ]
