@@ -70,7 +70,7 @@ def train_heads(
 ) -> Heads:
     """Train linear heads with a softmax (eq. 12) over the batch's passages and :data:`OTHERS` random labelled ones.
 
-    Passages without labels are no candidates. They would be negatives only, and the heads would learn to rank them
+    Passages without labels are no candidates. They would be negatives only, and the heads might learn to rank them
     lower, also for the questions that they answer (benchmarks/results/head_candidates.md).
 
     A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
