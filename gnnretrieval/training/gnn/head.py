@@ -103,7 +103,7 @@ def train_heads(
     # sums of each passage's labelled questions (m, d): a batch's own can be taken out of them without a new sum
     sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
     counts, relevant = graph.label_counts, _Relevant(graph)
-    others = labels[:, 1].unique() if others is None else others
+    others = torch.unique(labels[:, 1]) if others is None else others
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
     for step in range(steps):
