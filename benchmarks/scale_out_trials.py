@@ -71,7 +71,7 @@ def workers() -> list[int]:
 
 
 class Trial:
-    """A stage as a command, in a directory of its own."""
+    """Runs a stage by its command, in an empty directory."""
 
     def __init__(self, stage: str, data: Path, features: Path, place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)

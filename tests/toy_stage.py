@@ -25,6 +25,7 @@ class Squares:
         killed: Shards whose worker is killed the first time, before it writes.
         always_killed: Shards whose worker is killed every time.
         refused: Shards that raise an error.
+        noted: Where runs are noted; None: where files go.
     """
 
     directory: Path
@@ -33,6 +34,7 @@ class Squares:
     killed: tuple[int, ...] = ()
     always_killed: tuple[int, ...] = ()
     refused: tuple[int, ...] = ()
+    noted: Path | None = None
     name: str = "squaring"
     unit: str = "numbers"
     device: str = "cpu"
@@ -49,7 +51,7 @@ class Squares:
 
     def run(self, number: int) -> None:
         before = self.runs(number)
-        (self.directory / f"run-{number}-{before}").touch()
+        (self._notes / f"run-{number}-{before}").touch()
         if number in self.always_killed or (number in self.killed and not before):
             os.kill(os.getpid(), signal.SIGKILL)
         if number in self.refused:
@@ -60,7 +62,11 @@ class Squares:
 
     def runs(self, number: int) -> int:
         """How often a shard was begun."""
-        return len(list(self.directory.glob(f"run-{number}-*")))
+        return len(list(self._notes.glob(f"run-{number}-*")))
+
+    @property
+    def _notes(self) -> Path:
+        return self.noted or self.directory
 
     def merged(self) -> list[int]:
         """The result."""

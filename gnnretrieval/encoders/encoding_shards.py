@@ -56,12 +56,12 @@ class EncodingShards:
 
     @property
     def name(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.name`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.name`."""
         return f"encoding {self.unit}"
 
     @property
     def unit(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.unit`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.unit`."""
         return FILES[self.side]
 
     @cached_property

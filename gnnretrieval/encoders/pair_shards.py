@@ -61,12 +61,12 @@ class PairShards(ABC):
 
     @property
     def name(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.name`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.name`."""
         return "cross-encoder"
 
     @property
     def unit(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.unit`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.unit`."""
         return "pairs"
 
     @cached_property

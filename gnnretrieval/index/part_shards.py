@@ -47,12 +47,12 @@ class PartShards:
 
     @property
     def name(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.name`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.name`."""
         return "indexing"
 
     @property
     def unit(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.unit`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.unit`."""
         return "sentences" if self.sentences else "passages"
 
     @cached_property

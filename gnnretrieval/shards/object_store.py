@@ -53,7 +53,7 @@ class ObjectStore:
         return set()
 
     def put_note(self, name: str, note: str) -> None:
-        """Write a small file for whoever looks into the store."""
+        """Write a short text file, for people who browse the store."""
         with _errors_of(self.url):
             self._files.pipe_file(self._new(name), f"{note}\n".encode())
 
@@ -148,7 +148,7 @@ class ObjectStore:
 
 @contextmanager
 def _errors_of(url: str) -> Iterator[None]:
-    """Turn the errors of a store's client, which has classes of its own, into a sentence."""
+    """Report any error of the storage's client as one sentence; each client has its own error classes."""
     try:
         yield
     except GnnRetrievalError:

@@ -105,6 +105,13 @@ def test_the_file_that_says_that_a_shard_is_whole_is_copied_last(tmp_path, url):
     assert list(json.loads(listing.read_text())) == ["run-2-0", "z", "squares-00003-of-00005.npy"]
 
 
+def test_several_workers_share_a_store_and_one_that_is_killed_is_replaced(tmp_path, url):
+    stage = Squares(tmp_path / "squares", noted=tmp_path, killed=(1,))
+    run_stage(stage, Sharding(shards=5, workers=2, storage=url))
+    assert stage.merged() == SQUARES
+    assert stage.runs(1) == 2
+
+
 def test_a_store_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(
         GnnRetrievalError, match=r"nothing://bucket: this storage cannot be opened \(Protocol not known"

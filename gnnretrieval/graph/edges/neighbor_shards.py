@@ -55,12 +55,12 @@ class NeighborShards:
 
     @property
     def name(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.name`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.name`."""
         return "top-k"
 
     @property
     def unit(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.Stage.unit`."""
+        """As :attr:`gnnretrieval.shards.stage.ShardedStage.unit`."""
         return "passages"
 
     @cached_property
