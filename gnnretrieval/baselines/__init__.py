@@ -14,6 +14,8 @@ DENSE = (
     "linear-heads-apart",
     "linear-head+label-mean",
     "linear-head+label-mean+label-prior",
+    "linear-heads-apart+label-mean",
+    "linear-heads-apart+label-mean+label-prior",
 )  # settings of each: gnnretrieval.baselines.dense.CHOICES
 EXPANSION = "document-expansion"  # gnnretrieval.baselines.expansion
 LEXICAL = "bm25+questions"

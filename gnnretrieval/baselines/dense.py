@@ -61,6 +61,15 @@ class DenseSetting(NamedTuple):
 
 
 _PRIORS = sorted(PRIORS, key=abs)
+
+
+def _with_label_mean(sides: Sides, priors: Sequence[float] = (0.0,)) -> list[DenseSetting]:
+    """Settings of heads and label mean, with each prior."""
+    return [
+        DenseSetting(steps, sides, mean, prior=prior) for steps, mean, prior in product((0, *STEPS), _TENTHS, priors)
+    ]
+
+
 CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "local-scaling": [DenseSetting(scaling=scaling) for scaling in SCALINGS],
     "label-prior": [DenseSetting(prior=prior) for prior in _PRIORS],
@@ -69,10 +78,10 @@ CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "linear-head": [DenseSetting(steps) for steps in (0, *STEPS)],
     "linear-head-queries": [DenseSetting(steps, "queries") for steps in (0, *STEPS)],
     "linear-heads-apart": [DenseSetting(steps, "apart") for steps in (0, *STEPS)],
-    "linear-head+label-mean": [DenseSetting(steps, mean=mean) for steps, mean in product((0, *STEPS), _TENTHS)],
-    "linear-head+label-mean+label-prior": [
-        DenseSetting(steps, mean=mean, prior=prior) for steps, mean, prior in product((0, *STEPS), _TENTHS, _PRIORS)
-    ],
+    "linear-head+label-mean": _with_label_mean("both"),
+    "linear-head+label-mean+label-prior": _with_label_mean("both", _PRIORS),
+    "linear-heads-apart+label-mean": _with_label_mean("apart"),
+    "linear-heads-apart+label-mean+label-prior": _with_label_mean("apart", _PRIORS),
 }  # by baseline, the simplest first: of equally good settings, the first is chosen
 
 

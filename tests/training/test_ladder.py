@@ -138,7 +138,10 @@ def test_it_tries_what_the_baselines_of_the_same_form_try():
     heads = [Messages(setting.steps, sides=setting.sides) for setting in of_heads]
     means = [Messages(mean=setting.mean) for setting in CHOICES["label-mean"] if setting.mean <= 0.5]
     both = [
-        Messages(setting.steps, setting.mean) for setting in CHOICES["linear-head+label-mean"] if setting.mean <= 0.5
+        Messages(setting.steps, setting.mean, sides=setting.sides)
+        for name in ("linear-head+label-mean", "linear-heads-apart+label-mean")
+        for setting in CHOICES[name]
+        if setting.mean <= 0.5 and setting.steps
     ]
     scalings = [Messages(scaling=setting.scaling) for setting in CHOICES["local-scaling"]]
     assert tried >= {*heads, *means, *both}
