@@ -37,7 +37,7 @@ from gnnretrieval.training.gnn.ladder import (
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BY_PASSAGE = " by passage"
-SETS = (DEBIAN, "docstrings-cut", "docstrings", f"fairytaleqa{BY_PASSAGE}", "squad-open", f"squad-open{BY_PASSAGE}")
+SETS = (DEBIAN[0], "docstrings-cut", "docstrings", f"fairytaleqa{BY_PASSAGE}", "squad-open", f"squad-open{BY_PASSAGE}")
 BATCH, LABELLED, ANY = "the batch's", "512 random labelled ones too", "512 of all passages too"
 ASKED, SHARE = 1500, 0.2
 

